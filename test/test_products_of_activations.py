@@ -1,16 +1,21 @@
 """Products of two activations, and of a constant with one, in integers on every target."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attention_networks import heads
 from conftest import Tool
 from onnx_models import model, node
+from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 
 import ceras_ir as ceras
+from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
+from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function
 
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8)).astype(np.float32)
@@ -130,6 +135,38 @@ def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path
     done = tool("ceras-verify", "m.onnx", "--calibrate", "c.npz", "--targets", "c,nnet,vta")
     assert done.status == 0, done.stderr
     assert "differs" not in done.stdout and done.stdout.count("machine") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "count", "width"), [(20, 2, 16), (197, 2, 32)], ids=str)
+def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_path: Path) -> None:
+    """Both products of every head, exact at every level, and faster than on the CPU."""
+    (tmp_path / "m.onnx").write_bytes(heads(tokens, count, width))
+    data = np.random.default_rng(2).normal(0, 1, (40, tokens, count * width))
+    np.savez(tmp_path / "c.npz", x=data.astype(np.float32))
+    done = tool("ceras-verify", "m.onnx", "--calibrate", "c.npz", "--targets", "vta")
+    assert done.status == 0 and "differs" not in done.stdout, done.stdout
+    done = tool("ceras-compile", "m.onnx", "--target", "vta", "--calibrate", "c.npz", "-o", "out")
+    assert done.status == 0, done.stderr
+    layers = json.loads((tmp_path / "out/report.json").read_text())["layers"]
+    products = [layer for layer in layers if layer["op"] == "matmul"]
+    # The projections of all heads, and two for every head.
+    assert len(products) == 2 + 2 * count
+    assert {layer["device"] for layer in products} == {"vta"}
+    assert all(layer["cycles"] > 0 for layer in products)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2, 5, 8, 17])
+def test_random_attention_on_vta(seed: int, tmp_path: Path) -> None:
+    """Heads, masks and positions as they come; some products are too small for VTA."""
+    network = random_network(seed, steps=2, kinds=("attention", "convolution"))
+    (tmp_path / "n.onnx").write_bytes(network.SerializeToString())
+    shape = [d.dim_value for d in network.graph.input[0].type.tensor_type.shape.dim]
+    data = np.random.default_rng(seed).uniform(-1, 2, (8, *shape[1:])).astype(np.float32)
+    save_arrays(str(tmp_path / "n.npz"), {network.graph.input[0].name: data})
+    options = ["--calibrate", str(tmp_path / "n.npz"), "--samples", "2", "--targets", "vta"]
+    assert verify([str(tmp_path / "n.onnx"), *options]) == 0
 
 
 @pytest.mark.slow

@@ -39,7 +39,13 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import Tensor
-from ceras_ir.dialects.mem_packing import PackOp, PackWindowsOp, UnpackOp
+from ceras_ir.dialects.mem_packing import (
+    FoldZeroPointOp,
+    PackOp,
+    PackTilesOp,
+    PackWindowsOp,
+    UnpackOp,
+)
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
 REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
@@ -286,6 +292,6 @@ class LaunchOp(IRDLOperation):
 
 Mem = Dialect(
     "mem",
-    [PackOp, PackWindowsOp, UnpackOp, LaunchOp],
+    [PackOp, PackWindowsOp, PackTilesOp, FoldZeroPointOp, UnpackOp, LaunchOp],
     [DeviceAttr, BlockAttr, ArenaAttr, RegionAttr],
 )

@@ -1,22 +1,32 @@
 """
 Operations of the `mem` dialect that put values into an accelerator's layout, and back: channels in
-vectors of lanes.
+vectors of lanes, computed weights in tiles.
 """
 
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    UnitAttr,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, prop_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
     InputOperation,
     Tensor,
     element_of,
     expect_rank,
+    expect_shape,
+    quantized_element,
     shape_of,
 )
 from ceras_ir.dialects.graph.traits import CopiesAtBorder
@@ -144,3 +154,78 @@ class UnpackOp(InputOperation):
     def verify_semantics(self) -> None:
         _expect_packed(shape_of(self.result), self.input)
         _expect_same_type(self)
+
+
+@irdl_op_definition
+class PackTilesOp(InputOperation):
+    """
+    Computed weights [N, K] of a matrix product in tiles of B x B, as constant weights are packed:
+    `result[n / B, k / B, 0, 0, n % B, k % B] = input[n, k]`; or `input[k, n]`, of an input [K, N],
+    where it is `transposed`. Rows and lanes past the last are zero.
+    """
+
+    name = "mem.pack_tiles"
+
+    transposed = opt_prop_def(UnitAttr)
+
+    traits = traits_def(CopiesAtBorder())
+
+    def __init__(self, input: SSAValue, lanes: int, *, transposed: bool = False):
+        n, k = shape_of(input)[::-1] if transposed else shape_of(input)
+        shape = (-(-n // lanes), -(-k // lanes), 1, 1, lanes, lanes)
+        super().__init__(input, {"transposed": UnitAttr() if transposed else None}, shape=shape)
+
+    @property
+    def plain_shape(self) -> tuple[int, int]:
+        """N and K."""
+        rows, columns = shape_of(self.input)
+        return (rows, columns) if self.transposed is None else (columns, rows)
+
+    def verify_semantics(self) -> None:
+        expect_rank("input", self.input, 2)
+        expect_rank("result", self.result, 6)
+        lanes = shape_of(self.result)[-1]
+        n, k = (-(-extent // lanes) for extent in self.plain_shape)
+        expect_shape("result", self.result, (n, k, 1, 1, lanes, lanes))
+        _expect_same_type(self)
+
+
+@irdl_op_definition
+class FoldZeroPointOp(GraphOperation):
+    """
+    Take what the zero point of an input contributes to sums of products with computed `tiles` from
+    the `bias`, in int32:
+    `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c, 0, 0, b, k]`
+    for a bias [O/B, B], or [O/B, R, B] with equal rows. Must be proven to fit 32 bits.
+    """
+
+    name = "mem.fold_zero_point"
+
+    bias = operand_def(TensorType)
+    tiles = operand_def(TensorType)
+    zero_point = prop_def(IntegerAttr[IntegerType])
+
+    assembly_format = "$bias `,` $tiles attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, bias: SSAValue, tiles: SSAValue, zero_point: int):
+        super().__init__(
+            operands=[bias, tiles],
+            result_types=[TensorType(element_of(bias), shape_of(bias))],
+            properties={"zero_point": IntegerAttr(zero_point, i64)},
+        )
+
+    def verify_semantics(self) -> None:
+        expect_rank("tiles", self.tiles, 6)
+        blocks, *_, lanes, _ = shape_of(self.tiles)
+        shape = shape_of(self.bias)
+        if len(shape) not in (2, 3) or (shape[0], shape[-1]) != (blocks, lanes):
+            raise VerifyException(
+                f"bias must be [{blocks}, {lanes}] or [{blocks}, R, {lanes}], got shape {shape}"
+            )
+        expect_shape("result", self.result, shape)
+        if element_of(self.result) != element_of(self.bias):
+            raise VerifyException("the result is stored like the bias")
+        for name, value, bits in (("bias", self.bias, 32), ("tiles", self.tiles, 8)):
+            element = quantized_element(value)
+            if element is None or not element.is_signed or element.storage.width.data != bits:
+                raise VerifyException(f"{name} must be stored in int{bits}, got {value.type}")

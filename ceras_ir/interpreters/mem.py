@@ -44,6 +44,23 @@ def windows(x: Array, op: mem.PackWindowsOp) -> Array:
     return np.concatenate([parts, added], axis=3)
 
 
+def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
+    """Computed weights in tiles, as `mem.pack_tiles` documents."""
+    plain = x if op.transposed is None else x.T
+    n, k, *_, lanes = shape_of(op.result)
+    padded = np.pad(plain, [(0, -extent % lanes) for extent in plain.shape])
+    split = padded.reshape(n, lanes, k, lanes).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(split).reshape(shape_of(op.result))
+
+
+def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
+    """A bias without what a zero point contributes, as `mem.fold_zero_point` documents."""
+    sums = tiles.astype(np.int64).sum(axis=(1, 2, 3, 5)) * zero_point
+    blocks, lanes = sums.shape
+    rows = sums.reshape(blocks, *(1,) * (bias.ndim - 2), lanes)
+    return (bias.astype(np.int64) - rows).astype(bias.dtype)
+
+
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:
     """The inverse of `pack` for a plain shape."""
     split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
@@ -68,6 +85,16 @@ class MemFunctions(InterpreterFunctions):
     @impl(mem.PackWindowsOp)
     def pack_windows(self, interpreter: Interpreter, op: mem.PackWindowsOp, args: PythonValues):
         return (pack(windows(args[0], op), shape_of(op.result)),)
+
+    @impl(mem.PackTilesOp)
+    def pack_tiles(self, interpreter: Interpreter, op: mem.PackTilesOp, args: PythonValues):
+        return (pack_tiles(args[0], op),)
+
+    @impl(mem.FoldZeroPointOp)
+    def fold_zero_point(
+        self, interpreter: Interpreter, op: mem.FoldZeroPointOp, args: PythonValues
+    ):
+        return (fold_zero_point(args[0], args[1], op.zero_point.value.data),)
 
     @impl(mem.UnpackOp)
     def unpack(self, interpreter: Interpreter, op: mem.UnpackOp, args: PythonValues):

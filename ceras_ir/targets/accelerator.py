@@ -57,6 +57,13 @@ class Accelerator(ABC):
         """Whether an admitted operation runs on the device whatever it costs."""
         return False
 
+    def host_operands(self, op: Operation) -> Sequence[int]:
+        """
+        Which operands the CPU reads wherever `op` runs, because it prepares them; what that takes
+        is part of the cost on the device.
+        """
+        return ()
+
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
         """Modelled time of `op` on each side."""
         raise NotImplementedError

@@ -59,6 +59,8 @@ class Arithmetic:
     """
     half_even: bool = True
     """Sums of few values and averages round half to even where a zero point takes part."""
+    factor_points: bool = True
+    """The second factor of a product of activations may have a zero point."""
     rows: bool = True
     """Softmax and normalization of rows are computed in integers."""
     widths: tuple[int, ...] = (8, 16)

@@ -19,11 +19,11 @@ from xdsl.interpreter import Interpreter
 from xdsl.ir import Block
 
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.mem_packing import PackWindowsOp, packed_shape
+from ceras_ir.dialects.mem_packing import PackTilesOp, PackWindowsOp, packed_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.memory import buffer_type
 from ceras_ir.interpreters.bounds import OutOfRangeError
-from ceras_ir.interpreters.mem import pack, unpack, windows
+from ceras_ir.interpreters.mem import fold_zero_point, pack, pack_tiles, unpack, windows
 from ceras_ir.interpreters.scratchpads import Scratchpad
 from ceras_ir.interpreters.tile import TileFunctions, combine, matrix_at
 
@@ -208,3 +208,24 @@ def test_windows(
         inside = 0 <= row < height and 0 <= at < width
         expected = x[image, row, at, c] if inside else -7
         assert found[image, y, column, (i * kernel[1] + j) * channels + c] == expected
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(5, 7), (8, 4), (1, 9)])
+def test_tiles_and_their_zero_point(n: int, k: int, transposed: bool):
+    """Element by element; what a zero point adds to every sum is off the bias."""
+    rng, lanes = np.random.default_rng(0), 4
+    plain = rng.integers(-128, 128, (n, k)).astype(np.int8)
+    stored = plain.T.copy() if transposed else plain
+    (value,) = Block(arg_types=[TensorType(UniformType(0.5), stored.shape)]).args
+    op = PackTilesOp(value, lanes, transposed=transposed)
+    op.verify()
+    assert op.plain_shape == (n, k)
+    tiles = pack_tiles(stored, op)
+    for i, j in product(range(tiles.shape[0] * lanes), range(tiles.shape[1] * lanes)):
+        expected = plain[i, j] if i < n and j < k else 0
+        assert tiles[i // lanes, j // lanes, 0, 0, i % lanes, j % lanes] == expected
+    bias = np.full((len(tiles), 2, lanes), 7, np.int32)
+    folded = fold_zero_point(bias, tiles, -128)
+    for i, row in product(range(n), range(2)):
+        assert folded[i // lanes, row, i % lanes] == 7 + 128 * int(plain[i].sum(dtype=np.int64))

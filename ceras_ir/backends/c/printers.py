@@ -24,6 +24,7 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 FAMILIES = (
     "border",
+    "computed_tiles",
     "detection",
     "elementwise",
     "linear",

@@ -20,15 +20,28 @@ TILES_FOR_CONSTANTS = 4
 """Constants take at most so great a part of the weight buffer, which products need."""
 
 
+def has_computed_weights(op: graph.LinearOperation) -> bool:
+    """Whether the host packs the weights, in each run."""
+    return graph.constant_array(op.weights) is None
+
+
+def computed_point(op: graph.LinearOperation) -> int:
+    """The zero point of the input of which only the host can tell what it contributes; else 0."""
+    return zero_point(op.input) if has_computed_weights(op) else 0
+
+
 def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     """
     What is added to the sum of products of stored numbers, for every output channel, before a
-    floor shift: the bias, half a unit for rounding, and what zero points contribute.
+    floor shift: the bias, half a unit for rounding, and what zero points contribute, but for that
+    of the input where weights are computed.
     """
     assert op.requant is not None
-    weights = graph.known_array(op.weights).astype(np.int64)
-    bias = np.array(rescaling_constants(op.requant), np.int64)
-    bias = bias - zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
+    channels = graph.shape_of(op.result)[-1]
+    bias = np.zeros(channels, np.int64) + np.array(rescaling_constants(op.requant), np.int64)
+    if not has_computed_weights(op):
+        weights = graph.known_array(op.weights).astype(np.int64)
+        bias -= zero_point(op.input) * weights.reshape(channels, -1).sum(axis=1)
     if op.residual is not None:
         bias -= zero_point(op.residual) << np.array(op.residual_shifts)
     if op.bias is not None:
@@ -60,8 +73,9 @@ def with_products(shape: Contraction, op: graph.LinearOperation, board: VtaBoard
     bias, borders = folded_bias(op), borders_of(shape)
     most = board.wgt // TILES_FOR_CONSTANTS
     blocks = shape.nblocks * shape.groups
-    is_one = bool(np.all(bias == bias[0])) and is_immediate(int(bias[0]))
-    bias_tiles = 0 if is_one else tiles_for(bias, board.block)
+    by_host = computed_point(op) != 0
+    is_one = not by_host and bool(np.all(bias == bias[0])) and is_immediate(int(bias[0]))
+    bias_tiles = 0 if is_one or by_host else tiles_for(bias, board.block)
     if bias_tiles * blocks > most:
         bias_tiles = 0
     border_tiles = 0

@@ -23,6 +23,7 @@ from ceras_ir.backends.vta.analysis.pooling_blocks import (
 from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.channel_constants import computed_point, has_computed_weights
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
@@ -34,6 +35,8 @@ from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
 
+WEIGHTS = 1
+"""Which operand of a `graph.LinearOperation` they are."""
 NEVER = 1e9
 """Microseconds for a value that VTA can neither load nor store."""
 
@@ -57,9 +60,18 @@ class VtaAccelerator(Accelerator):
         search_all(shapes, self.board, jobs=self.jobs)
 
     def must_run(self, op: Operation) -> bool:
-        """Dense products are what VTA is for: where they run is not a question of transfers."""
-        is_grouped = isinstance(op, graph.Conv2dOp) and op.group_count > 1
-        return isinstance(op, graph.LinearOperation) and not is_grouped
+        """
+        Dense products with constants are what VTA is for: where they run is not a question of
+        transfers.
+        """
+        if not isinstance(op, graph.LinearOperation) or has_computed_weights(op):
+            return False
+        return not isinstance(op, graph.Conv2dOp) or op.group_count == 1
+
+    def host_operands(self, op: Operation) -> Sequence[int]:
+        """Computed weights, of which the host makes tiles."""
+        is_computed = isinstance(op, graph.LinearOperation) and has_computed_weights(op)
+        return (WEIGHTS,) if is_computed else ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
         """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
@@ -72,6 +84,8 @@ class VtaAccelerator(Accelerator):
         if viewed(op) is not None:
             cpu = 0.0
         vta = cycles_of(op, board) / board.clock if admitted else None
+        if vta is not None:
+            vta += tile_microseconds(op, board)
         return Cost(cpu, vta, VTA, _swish_note(op, board))
 
     def transfer(self, value: SSAValue) -> float:
@@ -137,6 +151,14 @@ def transfer(value: SSAValue, board: VtaBoard) -> float:
     if element is not None and element.storage.width.data != 8:
         return NEVER
     return byte_size(value) / board.host_bytes_per_us
+
+
+def tile_microseconds(op: Operation, board: VtaBoard) -> float:
+    """Of the host, for tiles of the computed weights of `op`, and for sums of them if need be."""
+    if not isinstance(op, graph.LinearOperation) or not has_computed_weights(op):
+        return 0.0
+    passes = 2 if computed_point(op) else 1
+    return passes * byte_size(op.weights) / board.host_bytes_per_us
 
 
 def cycles_of(op: Operation, board: VtaBoard) -> float:

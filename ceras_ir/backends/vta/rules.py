@@ -6,16 +6,24 @@ operation breaks it and the way out, or None. `why_not` is what placement asks.
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.addition_rules import why_not_add
 from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS, Contraction
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.channel_constants import folded_bias, is_bordered, with_products
+from ceras_ir.backends.vta.channel_constants import (
+    computed_point,
+    folded_bias,
+    has_computed_weights,
+    is_bordered,
+    with_products,
+)
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS
@@ -78,8 +86,14 @@ def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Weights and bias are constants, because they are packed into tiles at compile time."""
-    for name, value in (("weights", op.weights), ("bias", op.bias)):
+    """
+    Weights and bias are constants, packed into tiles at compile time; only the weights of a matrix
+    product may be computed, where the host packs them.
+    """
+    constants = [("bias", op.bias)]
+    if isinstance(op, graph.Conv2dOp):
+        constants.append(("weights", op.weights))
+    for name, value in constants:
         if value is not None and graph.constant_array(value) is None:
             return f"VTA needs constant {name}: fold what computes them, or run it on the CPU"
     return None
@@ -176,14 +190,22 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
 def accumulator_bound(op: graph.LinearOperation) -> int:
     """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
     assert op.requant is not None
-    weights = graph.known_array(op.weights).astype(np.int64)
     # What is around the input comes in three parts: rows, columns and corners.
-    reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input))
-    most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * reach + np.abs(folded_bias(op))
+    reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input)) + abs(computed_point(op))
+    most = _absolute_sums(op) * reach + np.abs(folded_bias(op))
     bound = int(most.max())
     if op.residual is not None:
         bound += 128 << max(op.residual_shifts)
     return bound << max(0, -common_shift(op.requant))
+
+
+def _absolute_sums(op: graph.LinearOperation) -> NDArray[np.int64]:
+    """Of the weights of every output channel; of computed ones the most that they can be."""
+    if has_computed_weights(op):
+        channels, *inputs = graph.shape_of(op.weights)
+        return np.full(channels, 128 * prod(inputs), np.int64)
+    weights = graph.known_array(op.weights).astype(np.int64)
+    return np.abs(weights).reshape(len(weights), -1).sum(axis=1)
 
 
 def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.addition_rules import constant_of, terms_of
-from ceras_ir.backends.vta.channel_constants import folded_bias
+from ceras_ir.backends.vta.channel_constants import folded_bias, has_computed_weights
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
@@ -18,9 +18,12 @@ Range = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def proven_clamps(op: Operation) -> tuple[bool, bool]:
-    """Whether no sum is rescaled to less than the lower, or to more than the upper end."""
+    """
+    Whether no sum is rescaled to less than the lower, or to more than the upper end. Nothing is
+    known of sums with computed weights.
+    """
     match op:
-        case graph.LinearOperation() if op.requant is not None:
+        case graph.LinearOperation() if op.requant is not None and not has_computed_weights(op):
             requant, (least, most) = op.requant, _products(op)
         case graph.BinaryOp() if op.requant is not None:
             requant, (least, most) = op.requant, _addition(op)

@@ -49,6 +49,7 @@ class VtaTarget(Target):
         multipliers=False,
         residual_spread=RESIDUAL_WEIGHT_BITS,
         half_even=False,
+        factor_points=False,
         widths=(8,),
     )
     verified_by_default = True

@@ -14,8 +14,10 @@ from ceras_ir.dialects.mem import (
     DEVICE,
     REASON,
     DeviceAttr,
+    FoldZeroPointOp,
     LaunchOp,
     PackOp,
+    PackTilesOp,
     PackWindowsOp,
     UnpackOp,
 )
@@ -25,7 +27,7 @@ from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
-PACKING = PackOp | PackWindowsOp | UnpackOp
+PACKING = PackOp | PackWindowsOp | PackTilesOp | FoldZeroPointOp | UnpackOp
 BORDER = LaunchOp | PACKING
 """What stands for a network that was placed before, and stays: launches, and what leads to them."""
 
@@ -123,7 +125,7 @@ def _place_by_cost(
     pins = {op: True for op in admitted if device.must_run(op)} | pins
     fixed = {op: Cost(0.0, 0.0, device.device) for op in steps(main) if op not in costs}
     pins = pins | {op: isinstance(op, LaunchOp) for op in fixed}
-    _, chosen = cheapest(main, costs | fixed, pins, device.transfer)
+    _, chosen = cheapest(main, costs | fixed, pins, device.transfer, device.host_operands)
     for op, cost in costs.items():
         op.attributes[COST] = StringAttr(str(cost))
         if op not in reasons and op not in chosen:

@@ -15,6 +15,7 @@ from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point, zero_point
 from ceras_ir.network.storage import zero_point_of
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
+from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
 LOST = 1 / 8
 """Share of what int8 holds at its exponent that a zero point may move out of reach."""
@@ -34,7 +35,8 @@ class ChooseZeroPointsPass(ModulePass):
     These stay symmetric: values in 16 bits, and values that meet shift-only functions or averages
     whose ties a reciprocal would lose. Accelerators put the zero points of convolutions and
     products into their biases. VTA rounds half up, but sums and averages with zero points round to
-    even; see `half-up`.
+    even; see `half-up`. Its weights have no zero points, computed ones neither; see
+    `symmetric-factors`.
 
     Needs `graph.range` and `graph.exponent`. Changes no value.
     """
@@ -45,6 +47,11 @@ class ChooseZeroPointsPass(ModulePass):
     """
     Keep the operands and results of sums of few and of averages symmetric, for a target that rounds
     half up only.
+    """
+    symmetric_factors: bool = False
+    """
+    Keep the second factor of products of activations symmetric, also what is only moved before it
+    becomes one, for a target whose weights have no zero points.
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -59,7 +66,8 @@ class ChooseZeroPointsPass(ModulePass):
             if _stays_symmetric(inner) or (self.half_up and _rounds_to_even(inner)):
                 refused |= dict.fromkeys(ends)
             elif isinstance(inner, graph.LinearOperation) and inner.weights in values:
-                refused[inner.weights] = None
+                factor = source_of(inner.weights) if self.symmetric_factors else inner.weights
+                refused[factor] = None
         for value in values:
             if value not in refused:
                 _choose(value)

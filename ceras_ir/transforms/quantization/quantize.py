@@ -162,7 +162,9 @@ class QuantizePass(PipelinePass):
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),
             SetPrecisionPass(self.int16, self.float),
-            ChooseZeroPointsPass(half_up=not self._arithmetic.half_even),
+            ChooseZeroPointsPass(
+                not self._arithmetic.half_even, not self._arithmetic.factor_points
+            ),
             ChoosePrecisionPass(
                 *data, self.budget, narrow=narrow, narrow_border=self.tail == "int8"
             ),

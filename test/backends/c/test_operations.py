@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from c_harness import check, constant, make_network
 from slow_cases import first_fast
-from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16
+from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Coordinates, Function, FunctionAttr, Nearest, Resize
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
-from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
+from ceras_ir.dialects.mem import FoldZeroPointOp, PackOp, PackTilesOp, PackWindowsOp, UnpackOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
@@ -192,6 +192,23 @@ def test_packed_windows():
         ]
 
     check(make_network([(q, (3, 6, 4, 3))], build))
+
+
+def test_computed_tiles():
+    """Whole tiles and parts, of a matrix and of its transpose; a bias of one row and of two."""
+    q = UniformType(0.5)
+
+    def build(x: SSAValue, y: SSAValue, *biases: SSAValue) -> list[SSAValue]:
+        results: list[SSAValue] = []
+        for value, lanes, transposed in product((x, y), (4, 16), (False, True)):
+            results.append(PackTilesOp(value, lanes, transposed=transposed).result)
+        for bias, point in product(biases, (-128, 0, 127)):
+            results.append(FoldZeroPointOp(bias, results[0], point).result)
+        return results
+
+    bias = UniformType(0.25, storage=i32)
+    types = [(q, (6, 9)), (q, (16, 8)), (bias, (2, 4)), (bias, (2, 2, 4))]
+    check(make_network(types, build))
 
 
 @pytest.mark.parametrize("size", first_fast(1, [(7, 5), (6, 8), (1, 1), (2, 12)]), ids=str)

@@ -57,6 +57,8 @@ class Layer:
     groups: int = 1
     points: tuple[int, int] = (0, 0)
     """Zero points of input and residual; the result's is in `requant`."""
+    computed: bool = False
+    """Whether the weights of a matrix product are an input of the network, too."""
 
     def expected(self) -> NDArray[np.int64]:
         """The result as the graph dialect documents it."""
@@ -88,10 +90,18 @@ class Layer:
             acc = acc + (1 << (shift - 1))
         return np.clip((acc >> shift) + r.zero_point.data, r.low.data, r.high.data)
 
-    def add_to(self, block: Block, x: SSAValue, residual: SSAValue | None) -> SSAValue:
-        """The operation on `x` at the end of `block`."""
-        weights = graph.ConstantOp.from_array(self.weights, INT8)
-        block.add_op(weights)
+    def add_to(
+        self,
+        block: Block,
+        x: SSAValue,
+        residual: SSAValue | None,
+        weights: SSAValue | None = None,
+    ) -> SSAValue:
+        """The operation on `x` at the end of `block`; without `weights` they are constant."""
+        if weights is None:
+            constant = graph.ConstantOp.from_array(self.weights, INT8)
+            block.add_op(constant)
+            weights = constant.result
         bias = None
         if self.bias is not None:
             constant = graph.ConstantOp.from_array(self.bias, INT32)
@@ -100,14 +110,14 @@ class Layer:
         shift = None if residual is None else self.residual_shift
         if self.input.ndim == 2:
             op = graph.MatmulOp(
-                *(x, weights.result, bias, residual),
+                *(x, weights, bias, residual),
                 result_element=self.element,
                 requant=self.requant,
                 residual_shift=shift,
             )
         else:
             op = graph.Conv2dOp(
-                *(x, weights.result, bias, residual),
+                *(x, weights, bias, residual),
                 result_element=self.element,
                 strides=self.strides,
                 padding=self.padding,
@@ -120,13 +130,16 @@ class Layer:
         return op.result
 
     def module(self) -> ModuleOp:
-        """A network of this layer alone; its inputs are `input0` and the residual, `input1`."""
+        """A network of this layer alone; `inputs` in their order are its arguments."""
         types = [TensorType(stored(self.points[0]), self.input.shape)]
         if self.residual is not None:
             types.append(TensorType(stored(self.points[1]), self.residual.shape))
+        if self.computed:
+            types.append(TensorType(INT8, self.weights.shape))
         block = Block(arg_types=types)
         residual = None if self.residual is None else block.args[1]
-        return network(block, self.add_to(block, block.args[0], residual))
+        weights = block.args[-1] if self.computed else None
+        return network(block, self.add_to(block, block.args[0], residual, weights))
 
     @property
     def element(self) -> UniformType:
@@ -135,8 +148,12 @@ class Layer:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        named: dict[str, Array] = {"input0": self.input}
-        return named if self.residual is None else {**named, "input1": self.residual}
+        arrays: list[Array] = [self.input]
+        if self.residual is not None:
+            arrays.append(self.residual)
+        if self.computed:
+            arrays.append(self.weights)
+        return {f"input{i}": array for i, array in enumerate(arrays)}
 
 
 def network(block: Block, *outputs: SSAValue) -> ModuleOp:
@@ -261,6 +278,8 @@ def random_layer(seed: int) -> Layer:
         layer = with_channel_shifts(layer, rng)
     if has_residual and rng.random() < 0.4:
         layer = replace(layer, residual_shift=residual_shifts(rng, outputs))
+    if layer.input.ndim == 2 and rng.random() < 0.4:
+        layer = replace(layer, computed=True)
     return layer
 
 

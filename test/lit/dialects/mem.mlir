@@ -26,6 +26,17 @@ func.func @windows(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   func.return
 }
 
+// CHECK-LABEL: func.func @tiles
+// CHECK-NEXT: mem.pack_tiles %{{.*}} : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT: mem.pack_tiles %{{.*}} {transposed} : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT: mem.fold_zero_point %{{.*}}, %{{.*}} {zero_point = -128 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i32:f32, 0.25>>
+func.func @tiles(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>, %b: tensor<2x16x!quant.uniform<i32:f32, 0.25>>) {
+  %0 = mem.pack_tiles %x : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+  %1 = mem.pack_tiles %x {transposed} : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+  %2 = mem.fold_zero_point %b, %0 {zero_point = -128 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i32:f32, 0.25>>
+  func.return
+}
+
 // CHECK-LABEL: func.func @in_regions
 // CHECK-SAME: mem.block = #mem.block<id = 0, offset = 64, size = 192, region = bram>
 // CHECK-SAME: mem.regions = [#mem.region<size = 256, capacity = 4096, region = bram>]

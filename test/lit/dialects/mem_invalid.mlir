@@ -144,3 +144,75 @@ func.func @windows_5(%x: tensor<3x5x!quant.uniform<i8:f32, 0.5>>) {
   %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<3x5x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
+
+// -----
+
+func.func @tiles_0(%x: tensor<1x20x7x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{input must have rank 2, got shape (1, 20, 7)}}
+  %0 = mem.pack_tiles %x : (tensor<1x20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @tiles_1(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{result must have shape (2, 1, 1, 1, 16, 16), got (1, 2, 1, 1, 16, 16)}}
+  %0 = mem.pack_tiles %x : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @tiles_2(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{packing keeps the element type}}
+  %0 = mem.pack_tiles %x : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16xf32>
+  func.return
+}
+
+// -----
+
+func.func @tiles_3(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{result must have rank 6, got shape (2, 1, 16, 16)}}
+  %0 = mem.pack_tiles %x : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x16x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @point_0(%b: tensor<3x16x!quant.uniform<i32:f32, 0.25>>, %t: tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{bias must be [2, 16] or [2, R, 16], got shape (3, 16)}}
+  %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<3x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x16x!quant.uniform<i32:f32, 0.25>>
+  func.return
+}
+
+// -----
+
+func.func @point_1(%b: tensor<2x16x!quant.uniform<i8:f32, 0.5>>, %t: tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{bias must be stored in int32, got}}
+  %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<2x16x!quant.uniform<i8:f32, 0.5>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @point_2(%b: tensor<2x16x!quant.uniform<i32:f32, 0.25>>, %t: tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{the result is stored like the bias}}
+  %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @point_3(%b: tensor<2x16x!quant.uniform<i32:f32, 0.25>>, %t: tensor<2x1x16x16x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{tiles must have rank 6, got shape (2, 1, 16, 16)}}
+  %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i32:f32, 0.25>>
+  func.return
+}
+
+// -----
+
+func.func @point_4(%b: tensor<2x16x!quant.uniform<i32:f32, 0.25>>, %t: tensor<2x1x1x1x16x16x!quant.uniform<i32:f32, 0.5>>) {
+  // expected-error@+1 {{tiles must be stored in int8, got}}
+  %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i32:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i32:f32, 0.25>>
+  func.return
+}

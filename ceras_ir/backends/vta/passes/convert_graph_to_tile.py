@@ -16,7 +16,11 @@ from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.channel_constants import folded_bias
+from ceras_ir.backends.vta.channel_constants import (
+    computed_point,
+    folded_bias,
+    has_computed_weights,
+)
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.fused_pooling import maximum_after, window_maximum
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
@@ -49,15 +53,16 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 class ConvertGraphToTilePass(ModulePass):
     """
     Replace every operation on device vta by `mem.launch` of a kernel, between `mem.pack` of its
-    inputs and `mem.unpack` of its result. Constants are packed here. Equal kernels become one.
+    inputs and `mem.unpack` of its result. Constants are packed here; computed weights, of a product
+    of activations, become tiles by `mem.pack_tiles`. Equal kernels become one.
     `mem.alignment` on the function says at which multiples operands must begin.
 
     Exact, for these reasons:
 
     1. Lanes past the last channel of an input meet zero weights or stay in their lane. Those of a
        result are dropped by `mem.unpack` or meet zero weights in turn.
-    2. Zero points are in the bias. Loads pad with zeros, so the zero point's share at the edge has
-       constants of its own.
+    2. Zero points are in the bias, where weights are computed by `mem.fold_zero_point`. Loads pad
+       with zeros, so the zero point's share at the edge has constants of its own.
     3. A residual is multiplied by a diagonal of powers of two, one for each channel if need be,
        then shifted left by the rest. An addition is a residual on a convolution by a diagonal.
     4. A shift for each channel is one shift of all channels and a vector of differences.
@@ -167,9 +172,12 @@ def _launch_linear(
     assert op.requant is not None
     launch = Launch(board, op) if after is None else Launch(board, op, after)
     launch.pack(op.input)
-    launch.constant(packed_weights(op, board))
     shape = graph_contraction(op, board)
-    launch.constant(packed_bias(op, shape, board))
+    if has_computed_weights(op):
+        launch.tiles(op.weights, packed_bias(op, shape, board), computed_point(op))
+    else:
+        launch.constant(packed_weights(op, board))
+        launch.constant(packed_bias(op, shape, board))
     if shape.has_products:
         launch.constant(packed_radix(board))
     if op.residual is not None:
@@ -193,7 +201,8 @@ def _launch_linear(
     if by_channel:
         launch.constant(packed_shifts(op, board))
     bias = folded_bias(op)
-    is_one = not shape.bias_tiles and bool(np.all(bias == bias[0]))
+    is_known = not shape.bias_tiles and not computed_point(op)
+    is_one = is_known and bool(np.all(bias == bias[0]))
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
         windows = {

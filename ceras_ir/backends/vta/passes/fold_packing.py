@@ -109,6 +109,29 @@ class PackOfWindows(RewritePattern):
             rewriter.erase(old)
 
 
+class PackTilesOfTransposed(RewritePattern):
+    """
+    Weights that are only transposed to become tiles are read as they are.
+
+    Exact: tiles of [N, K] are read from [K, N].
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.PackTilesOp, rewriter: PatternRewriter, /):
+        transpose = op.input.owner
+        if not isinstance(transpose, graph.TransposeOp):
+            return
+        if tuple(transpose.permutation.get_values()) != (1, 0):
+            return
+        lanes = graph.shape_of(op.result)[-1]
+        tiles = mem.PackTilesOp(transpose.input, lanes, transposed=op.transposed is None)
+        tiles.attributes.update(op.attributes)
+        tiles.location = op.location
+        rewriter.replace(op, tiles)
+        if not transpose.result.uses:
+            rewriter.erase(transpose)
+
+
 class EraseUnusedUnpack(RewritePattern):
     """An unpacked value that nothing reads need not be unpacked."""
 
@@ -127,8 +150,9 @@ def _only_for_vta(op: mem.PackOp) -> bool:
 class FoldPackingPass(ModulePass):
     """
     Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and pack no value
-    twice. What the host only gathers into windows is packed in one step. Data is then packed only
-    where it comes from the CPU, and unpacked only where the CPU reads it. Changes no value.
+    twice. What the host only gathers into windows is packed in one step, and a transpose goes into
+    `mem.pack_tiles`. Data is then packed only where it comes from the CPU, and unpacked only where
+    the CPU reads it. Changes no value.
     """
 
     name = "fold-packing"
@@ -139,6 +163,7 @@ class FoldPackingPass(ModulePass):
             PackOfFlattened(),
             SharePack(),
             PackOfWindows(),
+            PackTilesOfTransposed(),
             EraseUnusedUnpack(),
         ]
         PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)

@@ -92,6 +92,14 @@ class Launch:
     def pack(self, value: SSAValue) -> None:
         self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
 
+    def tiles(self, weights: SSAValue, bias: graph.ConstantOp, zero_point: int) -> None:
+        """Computed weights in tiles, and the bias; what `zero_point` contributes is taken off."""
+        packed = self._insert(mem.PackTilesOp(weights, self.board.block))
+        constant = self._insert(bias)
+        if zero_point:
+            constant = self._insert(mem.FoldZeroPointOp(constant, packed, zero_point))
+        self.inputs += [packed, constant]
+
     def _insert(self, new: graph.GraphOperation) -> SSAValue:
         new.location = self.location
         self._builder.insert(new)

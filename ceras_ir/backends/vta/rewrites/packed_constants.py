@@ -40,7 +40,7 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 
 
 def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """The bias with all constants in it, as `_added`."""
+    """The bias with all constants in it that are known, as `_added`."""
     scale = _scale(op.input) * _scale(op.weights)
     return _added(folded_bias(op), board, shape.bias_tiles, scale)
 

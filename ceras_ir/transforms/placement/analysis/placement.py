@@ -6,7 +6,7 @@ in each direction that it crosses, however many operations read it; the network'
 results are the CPU's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -24,10 +24,12 @@ def cheapest(
     costs: Mapping[Operation, Cost],
     pins: Mapping[Operation, bool],
     price_of: Callable[[SSAValue], float],
+    host_operands: Callable[[Operation], Sequence[int]] = lambda op: (),
 ) -> tuple[float, set[Operation]]:
     """
     The least modelled microseconds of one inference, and what runs on the accelerator for them.
     `pins` says of some operations whether they must; `price_of` is for a value to change sides.
+    `host_operands` are those that the CPU reads wherever the operation runs.
     """
     graph = FlowGraph()
     nodes = {op: graph.add_node() for op in steps(main)}
@@ -41,7 +43,13 @@ def cheapest(
     returned = set(result_values(main))
     for value in [*main.body.block.args, *(v for op in nodes for v in op.results)]:
         maker = nodes[value.owner] if isinstance(value.owner, Operation) else SINK
-        readers = sorted({nodes[use.operation] for use in value.uses if use.operation in nodes})
+        readers = sorted(
+            {
+                SINK if use.index in host_operands(use.operation) else nodes[use.operation]
+                for use in value.uses
+                if use.operation in nodes
+            }
+        )
         if value in returned:
             readers.append(SINK)
         price = _ns(price_of(value))

@@ -200,3 +200,28 @@ func.func @maximum(%x: tensor<1x16x16x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<
   %y = graph.pool2d max %c {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, mem.device = #mem.device<vta>} : (tensor<1x16x16x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// Computed weights become tiles on the host; a zero point of the input goes through them into the
+// bias, which is known to the kernel as a number only without one. Both products have a kernel.
+// CHECK-LABEL: func.func @attention(
+// CHECK-NEXT:    %[[Q:.*]] = mem.pack %q
+// CHECK-NEXT:    %[[KT:.*]] = mem.pack_tiles %k : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<64> : tensor<2x16xi32>
+// CHECK-NEXT:    mem.launch @matmul_0(%[[Q]], %[[KT]], %[[B]])
+// CHECK-NEXT:    mem.unpack
+// CHECK-NEXT:    %[[P:.*]] = mem.pack %p
+// CHECK-NEXT:    %[[VT:.*]] = mem.pack_tiles %v : (tensor<7x20x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[C:.*]] = graph.constant dense<256> : tensor<1x16xi32>
+// CHECK-NEXT:    %[[F:.*]] = mem.fold_zero_point %[[C]], %[[VT]] {zero_point = -128 : i64}
+// CHECK-NEXT:    mem.launch @matmul_1(%[[P]], %[[VT]], %[[F]])
+// CHECK:       func.func @matmul_0(
+// CHECK:         tile.conv2d {{.*}} uniform_bias = 64 : i64
+// CHECK:       func.func @matmul_1(
+// CHECK-NOT:     uniform_bias
+func.func @attention(%q: tensor<3x7x!quant.uniform<i8:f32, 0.5>>, %k: tensor<20x7x!quant.uniform<i8:f32, 0.5>>, %p: tensor<3x20x!quant.uniform<i8:f32, 0.5:-128>>, %v: tensor<7x20x!quant.uniform<i8:f32, 0.5>>) -> (tensor<3x20x!quant.uniform<i8:f32, 0.5>>, tensor<3x7x!quant.uniform<i8:f32, 0.5>>) {
+  %s = graph.matmul %q, %k {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x7x!quant.uniform<i8:f32, 0.5>>, tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x20x!quant.uniform<i8:f32, 0.5>>
+  %o = graph.matmul %p, %v {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x20x!quant.uniform<i8:f32, 0.5:-128>>, tensor<7x20x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x7x!quant.uniform<i8:f32, 0.5>>
+  func.return %s, %o : tensor<3x20x!quant.uniform<i8:f32, 0.5>>, tensor<3x7x!quant.uniform<i8:f32, 0.5>>
+}

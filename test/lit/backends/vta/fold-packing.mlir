@@ -122,3 +122,20 @@ func.func @depth(%x: tensor<1x4x4x3xf32>) -> (tensor<1x1x2x2x16xf32>, tensor<1x1
   %l = mem.pack %g : (tensor<1x2x2x12xf32>) -> tensor<1x1x2x2x16xf32>
   func.return %k, %l : tensor<1x1x2x2x16xf32>, tensor<1x1x2x2x16xf32>
 }
+
+// -----
+
+// A transpose goes into tiles, and a second one takes it back. One that the CPU reads as well
+// stays for that; one of another order is none of tiles.
+// CHECK-LABEL: func.func @tiles(
+// CHECK-NEXT:    %[[A:.*]] = mem.pack_tiles %x {transposed} : (tensor<20x7xf32>) -> tensor<1x2x1x1x16x16xf32>
+// CHECK-NEXT:    %[[T:.*]] = graph.transpose %x
+// CHECK-NEXT:    %[[B:.*]] = mem.pack_tiles %x : (tensor<20x7xf32>) -> tensor<2x1x1x1x16x16xf32>
+// CHECK-NEXT:    func.return %[[A]], %[[B]], %[[T]]
+func.func @tiles(%x: tensor<20x7xf32>) -> (tensor<1x2x1x1x16x16xf32>, tensor<2x1x1x1x16x16xf32>, tensor<7x20xf32>) {
+  %s = graph.transpose %x {permutation = array<i64: 1, 0>} : (tensor<20x7xf32>) -> tensor<7x20xf32>
+  %a = mem.pack_tiles %s : (tensor<7x20xf32>) -> tensor<1x2x1x1x16x16xf32>
+  %t = graph.transpose %x {permutation = array<i64: 1, 0>} : (tensor<20x7xf32>) -> tensor<7x20xf32>
+  %b = mem.pack_tiles %t {transposed} : (tensor<7x20xf32>) -> tensor<2x1x1x1x16x16xf32>
+  func.return %a, %b, %t : tensor<1x2x1x1x16x16xf32>, tensor<2x1x1x1x16x16xf32>, tensor<7x20xf32>
+}

@@ -1,6 +1,7 @@
 // RUN: ceras-opt %s --split-input-file --choose-zero-points | filecheck %s
 // RUN: ceras-opt %s --split-input-file --choose-zero-points --choose-zero-points | filecheck %s
 // RUN: ceras-opt %s --split-input-file --choose-zero-points="half-up=true" | filecheck %s --check-prefix HALF-UP
+// RUN: ceras-opt %s --split-input-file --choose-zero-points="symmetric-factors=true" | filecheck %s --check-prefix FACTORS
 
 // The image is never negative: steps half as long, and zero is the least number.
 // CHECK-LABEL: func.func @main(
@@ -69,5 +70,19 @@ func.func @main(%x: tensor<4xf32> {graph.range = array<f32: -2.0, 4.46875>, grap
   %0 = graph.unary <tanh> %x {graph.range = array<f32: -9.0, 1.96875>, graph.exponent = -5 : i64} : tensor<4xf32>
   // CHECK: %1 = {{.*}}graph.exponent = -5 : i64}
   %1 = graph.unary <tanh> %x {graph.range = array<f32: -9.0, 9.0>, graph.exponent = -5 : i64} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+// The second factor of a product of activations, as it is or transposed; the first may have one.
+// CHECK-LABEL: func.func @main(%{{.*}}tensor<4x8xf32>
+// CHECK-SAME: graph.zero_point = -128 : i64{{.*}}graph.zero_point = -128 : i64{{.*}}graph.exponent = -7 : i64}
+// FACTORS-LABEL: func.func @main(%{{.*}}tensor<4x8xf32>
+// FACTORS-SAME: graph.exponent = -8 : i64, graph.zero_point = -128 : i64{{.*}}graph.exponent = -7 : i64}{{.*}}graph.exponent = -7 : i64}
+func.func @main(%x: tensor<4x8xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}, %k: tensor<8x5xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}, %m: tensor<5x8xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}) {
+  %t = graph.transpose %k {permutation = array<i64: 1, 0>} : (tensor<8x5xf32>) -> tensor<5x8xf32>
+  %0 = graph.matmul %x, %t {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -5 : i64} : (tensor<4x8xf32>, tensor<5x8xf32>) -> tensor<4x5xf32>
+  %1 = graph.matmul %x, %m {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -5 : i64} : (tensor<4x8xf32>, tensor<5x8xf32>) -> tensor<4x5xf32>
   func.return
 }

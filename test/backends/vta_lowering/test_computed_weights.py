@@ -1,0 +1,183 @@
+"""Products of two activations: the second factor is an argument, or what a layer before made."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import (
+    BOARD,
+    INT8,
+    Layer,
+    check_all_levels,
+    network,
+    random_array,
+    stored,
+    with_channel_shifts,
+    with_zero_points,
+)
+from xdsl.context import Context
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, SSAValue
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.coherence import cache_maintenance
+from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.rules import VTA, why_not
+from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.interpreters.network import Array
+from ceras_ir.transforms.placement.place import PlacePass
+
+RNG = np.random.default_rng(0)
+
+
+def product(m: int, k: int, n: int, *, extremes: bool = False, shift: int = 9) -> Layer:
+    first, second = ((m, k), (n, k))
+    return Layer(
+        random_array(RNG, first, extremes=extremes),
+        random_array(RNG, second, extremes=extremes),
+        requant=RequantAttr(shift),
+        computed=True,
+    )
+
+
+def check(layer: Layer, tile: TilePass | None = None) -> VtaImage:
+    module = layer.module()
+    image = check_all_levels(module, layer.inputs, layer.expected(), tile)
+    assert any(isinstance(op, mem.LaunchOp) for op in module.walk()), "it runs on VTA"
+    return image
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 1), (20, 16, 20), (20, 20, 16), (16, 16, 16), (197, 64, 197), (197, 197, 64)],
+    ids=str,
+)
+def test_shapes_of_attention(m: int, k: int, n: int):
+    """Scores and mixed values, in whole tiles and not, with a zero point as softmax has."""
+    layer = product(m, k, n, shift=11)
+    check(layer)
+    check(replace(layer, points=(-128, 0)))
+
+
+@pytest.mark.parametrize("point", [-128, -1, 127])
+def test_extremes(point: int):
+    """All factors and the zero point at their ends: the greatest sums, saturated and not."""
+    layer = product(5, 40, 18, extremes=True, shift=0)
+    for requant in (RequantAttr(0), RequantAttr(14), RequantAttr(6, low=3, high=90)):
+        check(replace(layer, points=(point, 0), requant=requant))
+    least = np.full((3, 300), -128, np.int8)
+    corner = Layer(least, least, requant=RequantAttr(16), points=(point, 0), computed=True)
+    check(corner)
+
+
+def test_ties_round_up():
+    """Every residue of a shift, below and above zero."""
+    first = np.arange(-64, 64, dtype=np.int8)[:, None]
+    second = np.array([[1], [-1], [3]], np.int8)
+    check(Layer(first, second, requant=RequantAttr(3), computed=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random(seed: int):
+    """Odd sizes with everything that an epilogue has; blocks that divide nothing."""
+    rng = np.random.default_rng(seed)
+    m, k, n = (int(v) for v in rng.integers(1, (70, 130, 90)))
+    layer = Layer(
+        random_array(rng, (m, k), extremes=rng.random() < 0.3),
+        random_array(rng, (n, k), extremes=rng.random() < 0.3),
+        rng.integers(-2000, 2000, n).astype(np.int32) if rng.random() < 0.3 else None,
+        random_array(rng, (m, n)) if rng.random() < 0.3 else None,
+        residual_shift=int(rng.integers(0, 9)),
+        requant=RequantAttr(int(rng.integers(0, 15))),
+        computed=True,
+    )
+    if rng.random() < 0.6:
+        layer = with_zero_points(layer, rng)
+    if rng.random() < 0.3:
+        layer = with_channel_shifts(layer, rng)
+    tile = None
+    if seed % 2:
+        blocks = (int(v) for v in rng.integers(1, (41, 5, 6)))
+        tile = TilePass("auto", next(blocks), 16 * next(blocks), 16 * next(blocks), BOARD)
+    check(layer, tile)
+
+
+def test_a_value_times_itself():
+    """Packed as vectors and as tiles; the layer before leaves what it likes in added lanes."""
+    x, w = random_array(RNG, (21, 30)), random_array(RNG, (19, 30))
+    made = Layer(x, w, RNG.integers(-9000, 9000, 19).astype(np.int32))
+    block = Block(arg_types=[TensorType(INT8, x.shape)])
+    value = made.add_to(block, block.args[0], None)
+    hidden = made.expected().astype(np.int8)
+    squared = Layer(hidden, hidden, requant=RequantAttr(10))
+    module = network(block, squared.add_to(block, value, None, value))
+    check_all_levels(module, {"input0": x}, squared.expected())
+    launches = [op for op in module.walk() if isinstance(op, mem.LaunchOp)]
+    # The first factor stays packed; the host makes tiles of it for the second.
+    assert len(launches) == 2 and launches[1].inputs[0] is launches[0].outputs[0]
+
+
+def test_products_of_one_shape_share_a_kernel():
+    """Heads: a launch each, with tiles and a bias of its own."""
+    layers = [
+        Layer(random_array(RNG, (18, 24)), random_array(RNG, (18, 24)), points=(5, 0))
+        for _ in range(2)
+    ]
+    shape = layers[0].input.shape
+    block = Block(arg_types=[TensorType(stored(5), shape), TensorType(INT8, shape)] * 2)
+    args, inputs = block.args, dict[str, Array]()
+    found: list[SSAValue] = []
+    for i, layer in enumerate(layers):
+        found.append(layer.add_to(block, args[2 * i], None, args[2 * i + 1]))
+        inputs |= {f"input{2 * i}": layer.input, f"input{2 * i + 1}": layer.weights}
+    both = graph.ConcatOp(found, 0)
+    block.add_op(both)
+    module = network(block, both.result)
+    expected = np.concatenate([layer.expected() for layer in layers])
+    check_all_levels(module, inputs, expected)
+    launches = [op for op in module.walk() if isinstance(op, mem.LaunchOp)]
+    assert len(launches) == 2 and len({op.kernel.string_value() for op in launches}) == 1
+
+
+def test_caches_are_written_back_before_the_launch():
+    """Tiles and the folded bias are the host's, as the packed input is."""
+    image = check(replace(product(20, 20, 20), points=(-128, 0)))
+    (launch,) = cache_maintenance(image.module)
+    made = (mem.PackOp, mem.PackTilesOp, mem.FoldZeroPointOp)
+    blocks = [mem.block_of(op.results[0]) for op in image.module.walk() if isinstance(op, made)]
+    assert len(blocks) == 3
+    cleaned = {start for start, _ in launch.clean}
+    assert {block.offset.data for block in blocks if block is not None} <= cleaned
+
+
+def matmul(layer: Layer) -> graph.MatmulOp:
+    return next(op for op in layer.module().walk() if isinstance(op, graph.MatmulOp))
+
+
+def test_refused():
+    """A zero point of the second factor is a sum over each row of the first."""
+    block = Block(arg_types=[TensorType(INT8, (4, 8)), TensorType(stored(3), (5, 8))])
+    op = graph.MatmulOp(*block.args, result_element=INT8, requant=RequantAttr(7))
+    block.add_op(op)
+    assert "no zero point of weights, got 3" in str(why_not(op))
+
+
+def test_the_sum_is_bounded_for_all_factors():
+    """A zero point of -128 doubles what one product can be."""
+    layer = product(1, 65535, 1, shift=20)
+    assert why_not(matmul(layer), load_board(BOARD)) is None
+    reason = why_not(matmul(replace(layer, points=(-128, 0))), load_board(BOARD))
+    assert reason is not None and "32 bits" in reason
+
+
+def test_placement_weighs_tiles_and_transfers():
+    """One row of many columns takes the host less than making tiles of the other factor."""
+    for layer, expected in ((product(64, 64, 64), VTA), (product(1, 64, 64), mem.CPU)):
+        module = layer.module()
+        PlacePass("vta", "pynq").apply(Context(), module)
+        op = next(o for o in module.walk() if isinstance(o, graph.MatmulOp))
+        assert mem.device_of(op) == expected
+        assert "us, vta" in str(op.attributes[mem.COST])
