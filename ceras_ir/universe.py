@@ -50,6 +50,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     ),
     "ceras_ir.transforms.memory": (
         "allocate-blocks",
+        "gather-launches",
         "merge-launches",
         "print-liveness",
         "reorder-for-memory",

@@ -184,6 +184,7 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.passes.tile import TilePass
         from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+        from ceras_ir.transforms.memory.gather_launches import GatherLaunchesPass
         from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
         from ceras_ir.transforms.placement.place import PlacePass
 
@@ -203,10 +204,12 @@ class VtaTarget(Target):
         if self.tune:
             merged = self.streams == "merged"
             tuning = (TuneTilesPass(board, windows, merged, self.tune_runner),)
-        merging = (MergeLaunchesPass(),) if self.streams == "merged" else ()
+        is_merged = self.streams == "merged"
+        gathering = (GatherLaunchesPass(),) if is_merged else ()
+        merging = (MergeLaunchesPass(),) if is_merged else ()
         return [
             Stage(PLACED, (SortChannelsPass(board), *reshaping, placing)),
-            Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
+            Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass(), *gathering)),
             Stage("tile", (*tuning, tiling)),
             Stage(MEMORY, (AllocateBlocksPass(), *merging)),
         ]

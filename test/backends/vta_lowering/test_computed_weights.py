@@ -4,29 +4,38 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import (
     BOARD,
     INT8,
     Layer,
+    apply,
     check_all_levels,
+    check_streams,
     network,
+    place,
     random_array,
     stored,
     with_channel_shifts,
     with_zero_points,
 )
 from xdsl.context import Context
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, SSAValue
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.coherence import cache_maintenance
-from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.interpreters.network import Array
+from ceras_ir.interpreters.network import Array, run
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.memory.gather_launches import GatherLaunchesPass
+from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 from ceras_ir.transforms.placement.place import PlacePass
 
 RNG = np.random.default_rng(0)
@@ -120,26 +129,45 @@ def test_a_value_times_itself():
     assert len(launches) == 2 and launches[1].inputs[0] is launches[0].outputs[0]
 
 
+def heads(
+    count: int, m: int, k: int, n: int, point: int
+) -> tuple[ModuleOp, dict[str, Array], dict[str, Array]]:
+    """Products of one shape, their inputs and what they must be."""
+    layers = [replace(product(m, k, n), points=(point, 0)) for _ in range(count)]
+    types = [TensorType(stored(point), (m, k)), TensorType(INT8, (n, k))]
+    block, inputs = Block(arg_types=types * count), dict[str, Array]()
+    results: list[SSAValue] = []
+    for i, layer in enumerate(layers):
+        first, second = block.args[2 * i : 2 * i + 2]
+        results.append(layer.add_to(block, first, None, second))
+        inputs |= {f"input{2 * i}": layer.input, f"input{2 * i + 1}": layer.weights}
+    expected: dict[str, Array] = {f"output{i}": layer.expected() for i, layer in enumerate(layers)}
+    return network(block, *results), inputs, expected
+
+
 def test_products_of_one_shape_share_a_kernel():
     """Heads: a launch each, with tiles and a bias of its own."""
-    layers = [
-        Layer(random_array(RNG, (18, 24)), random_array(RNG, (18, 24)), points=(5, 0))
-        for _ in range(2)
-    ]
-    shape = layers[0].input.shape
-    block = Block(arg_types=[TensorType(stored(5), shape), TensorType(INT8, shape)] * 2)
-    args, inputs = block.args, dict[str, Array]()
-    found: list[SSAValue] = []
-    for i, layer in enumerate(layers):
-        found.append(layer.add_to(block, args[2 * i], None, args[2 * i + 1]))
-        inputs |= {f"input{2 * i}": layer.input, f"input{2 * i + 1}": layer.weights}
-    both = graph.ConcatOp(found, 0)
-    block.add_op(both)
-    module = network(block, both.result)
-    expected = np.concatenate([layer.expected() for layer in layers])
-    check_all_levels(module, inputs, expected)
+    module, _, _ = heads(2, 18, 24, 18, 5)
+    place(module, load_board(BOARD))
+    apply(module, ConvertGraphToTilePass(BOARD))
     launches = [op for op in module.walk() if isinstance(op, mem.LaunchOp)]
     assert len(launches) == 2 and len({op.kernel.string_value() for op in launches}) == 1
+
+
+@pytest.mark.parametrize("point", [0, -128])
+def test_heads_start_together(point: int):
+    """Operands of all are packed first: one stream, in which the next head's are loaded ahead."""
+    module, inputs, expected = heads(3, 37, 24, 20, point)
+    place(module, load_board(BOARD))
+    apply(module, ConvertGraphToTilePass(BOARD), FoldPackingPass(), GatherLaunchesPass())
+    for name, array in run(module, inputs).items():
+        np.testing.assert_array_equal(array, expected[name])
+    apply(module, TilePass(board=BOARD), AllocateBlocksPass(alignment=256), MergeLaunchesPass())
+    image = build_image(module, load_board(BOARD))
+    assert len(image.launches) == 1 and len(image.launches[0].ops) == 3
+    check_streams(image)
+    for name, array in run_on_vta(image, inputs, garbage=3).items():
+        np.testing.assert_array_equal(array, expected[name])
 
 
 def test_caches_are_written_back_before_the_launch():
