@@ -30,7 +30,7 @@ from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.traits import MovesElements, viewed
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
@@ -77,6 +77,9 @@ class VtaAccelerator(Accelerator):
         """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
         board = self.board
         moved = sum(byte_size(value) for value in {*op.operands, *op.results})
+        if op.has_trait(MovesElements):
+            # A slice reads no more than it writes.
+            moved = 2 * byte_size(op.results[0])
         macs = op.macs if isinstance(op, graph.GraphOperation) else 0
         cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
         if isinstance(op, graph.Pool2dOp):
