@@ -1,12 +1,13 @@
 """What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
 
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.core_rules import core_cycles_of
-from ceras_ir.backends.nnet.rules import FPGA, MOVERS, why_not
+from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
 from ceras_ir.dialects.graph.traits import viewed
@@ -14,6 +15,9 @@ from ceras_ir.dialects.mem import block_of
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
+
+CONSTANT_BYTES = 8
+"""Constant, shift and table of an output channel, as the array reads them."""
 
 
 class FpgaCircuits(Accelerator):
@@ -37,6 +41,9 @@ class FpgaCircuits(Accelerator):
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
         assert self.board is not None
         return cost_of(op, self.board, admitted=admitted)
+
+    def host_operands(self, op: Operation) -> Sequence[int]:
+        return packed_operands(op)
 
     def transfer(self, value: SSAValue) -> float:
         assert self.board is not None
@@ -98,9 +105,11 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     circuit = circuit_of(op, board)
     if not admitted or circuit is None:
         return Cost(cpu, None, FPGA)
+    host = circuit.launch_us + packing(op, circuit.lanes, board)
     if board.array is not None and (run := core_cycles_of(op, board.array)) is not None:
         launches, cycles = run
-        return Cost(cpu, launches * circuit.launch_us + cycles / board.clock_mhz, FPGA)
+        more = (launches - 1) * circuit.launch_us
+        return Cost(cpu, host + more + cycles / board.clock_mhz, FPGA)
     cycles = moved / circuit.bytes_per_cycle
     if isinstance(op, graph.SliceOp | graph.TransposeOp):
         # Elements side by side are one burst, which takes a cycle at least.
@@ -110,7 +119,21 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
         padded = _rounded(outputs, circuit.lanes)
         padded *= inputs if graph.is_depthwise(op) else _rounded(inputs, circuit.lanes)
         cycles = max(cycles, macs * padded / (outputs * inputs) / circuit.macs_per_cycle)
-    return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
+    return Cost(cpu, host + cycles / board.clock_mhz, FPGA)
+
+
+def packing(op: Operation, lanes: int, board: FpgaBoard) -> float:
+    """
+    Microseconds in which the CPU packs computed weights, and what it has packed changes sides: of
+    each output a constant of 8 bytes and its products, both in whole tiles of `lanes`.
+    """
+    if not packed_operands(op):
+        return 0.0
+    assert isinstance(op, graph.LinearOperation)
+    outputs, products = shape_of(op.weights)
+    packed = _rounded(outputs, lanes) * (CONSTANT_BYTES + _rounded(products, lanes))
+    moved = byte_size(op.weights) + packed
+    return moved / board.cpu_bytes_per_us + _crossing(packed, board)
 
 
 def moved_bytes(op: Operation) -> int:
@@ -148,4 +171,8 @@ def _rounded(size: int, lanes: int) -> int:
 
 def transfer(value: SSAValue, board: FpgaBoard) -> float:
     """Microseconds for a value to change sides."""
-    return board.bus_latency_us + byte_size(value) / board.bus_bytes_per_us
+    return _crossing(byte_size(value), board)
+
+
+def _crossing(size: int, board: FpgaBoard) -> float:
+    return board.bus_latency_us + size / board.bus_bytes_per_us

@@ -45,7 +45,8 @@ def prediction(board_name: str) -> Prediction:
     return Prediction(
         f"{board.title} at {board.clock_mhz:g} MHz",
         (
-            "A circuit takes its launch and the cycles of the core in Verilog; one in C++ alone "
+            "A circuit takes its launch, the packing of computed weights, and the cycles of the "
+            "core in Verilog; one in C++ alone "
             f"('{ONLY_IN_CPP}'), the longer of its products and bytes"
             if board.array is not None
             else "A circuit takes its launch and the longer of its products and bytes"

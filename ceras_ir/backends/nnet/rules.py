@@ -196,14 +196,24 @@ def is_dense_or_depthwise(op: Operation) -> str | None:
     return None
 
 
-def weights_are_constant(op: Operation) -> str | None:
-    """Weights and bias of a convolution or product are known at compile time."""
+def weights_and_bias_are_known(op: Operation) -> str | None:
+    """
+    A bias is known at compile time, and so are the weights of a convolution. Those of a matrix
+    product may be computed: the CPU packs them before each run.
+    """
     if not isinstance(op, graph.LinearOperation):
         return None
-    for value in (op.weights, op.bias):
-        if value is not None and not _is_constant(value):
-            return "the FPGA takes constant weights and bias"
+    if op.bias is not None and not _is_constant(op.bias):
+        return "the FPGA takes a constant bias"
+    if isinstance(op, graph.Conv2dOp) and not _is_constant(op.weights):
+        return "the FPGA takes constant weights of a convolution"
     return None
+
+
+def packed_operands(op: Operation) -> tuple[int, ...]:
+    """The operands that the CPU packs for the FPGA before each run: computed weights."""
+    computed = isinstance(op, graph.LinearOperation) and not _is_constant(op.weights)
+    return (1,) if computed else ()
 
 
 def patch_fits(op: Operation) -> str | None:
@@ -271,7 +281,7 @@ RULES: tuple[Rule, ...] = (
     adds_a_zero_point,
     rescales_by_a_shift,
     is_dense_or_depthwise,
-    weights_are_constant,
+    weights_and_bias_are_known,
     patch_fits,
     lines_fit,
     windows_divide_alike,

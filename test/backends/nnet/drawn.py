@@ -165,12 +165,21 @@ class Drawn:
         flat = self.net.add(graph.ReshapeOp(self.input(), (rows, self.shape[3])))
         outputs = self.pick(3, 40)
         weights, bias = self.weights((outputs, self.shape[3]))
+        if self.rng.random() < 0.3:
+            weights = self.computed(rows, outputs)
         residual, shift = self.residual((rows, outputs))
         op = graph.MatmulOp(
             flat, weights, bias, residual, result_element=element,
             requant=self.rescaling(element, outputs), residual_shift=shift,
         )  # fmt: skip
         return self.with_table(op, outputs)
+
+    def computed(self, rows: int, outputs: int) -> SSAValue:
+        """Weights that are rows of the input without zero point."""
+        x = self.net.inputs[POINTS.index(0)]
+        flat = self.net.add(graph.ReshapeOp(x, (rows, self.shape[3])))
+        start = (self.pick(0, rows - outputs), 0)
+        return self.net.add(graph.SliceOp(flat, start, (outputs, self.shape[3]), (1, 1)))
 
     def with_table(self, op: graph.LinearOperation, outputs: int) -> graph.LinearOperation:
         """The same, or with a table of all channels or several, of bytes or floats."""

@@ -67,8 +67,16 @@ def every_operator() -> bytes:
         m = net.add(graph.TransposeOp(m, (0, 2, 1, 3)), device)
         return net.add(graph.ConcatOp([m, m], 2), device)
 
+    def of_activations(x: SSAValue, device: str) -> SSAValue:
+        """A product whose weights are computed, of fewer channels than a tile of the array."""
+        flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
+        scores = net.add(graph.RequantizeOp(flat, INT8, RequantAttr(1)))
+        op = graph.MatmulOp(flat, scores, result_element=SHIFTED, requant=RequantAttr(5))
+        return net.add(op, device)
+
     q = net.add(graph.QuantizeOp(x, SHIFTED))
     ends = [tabulated(q, device) for device in (CPU, FPGA)]
+    ends += [of_activations(q, device) for device in (CPU, FPGA)]
     a = convolve(convolve(convolve(convolve(q, 1, FPGA), 2, CPU), 6, CPU), 6, FPGA)
     requant = RequantAttr(2, zero_point=-7)
     for device in (CPU, FPGA):

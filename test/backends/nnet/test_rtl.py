@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from backends.nnet.drawn import Drawn
 from backends.nnet.networks import random_array, written
+from backends.nnet.test_computed_weights import attention
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
@@ -93,6 +94,26 @@ def test_random_networks(seed: int, tmp_path: Path):
     # What the report says beforehand of each layer that runs, the engine finds.
     pairs = list(zip(told, model.refused, strict=True))
     assert all((reason == "") == (found == "") for reason, found in pairs), pairs
+
+
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_products_of_activations(lanes: int, tmp_path: Path):
+    """Weights of several layers come one after the other to one place, others in each sample."""
+    narrow = CircuitSize(lanes=4, bus_bytes=8, result_bytes=8192, paired=False)
+    size = narrow if lanes == 4 else CircuitSize()
+    module = attention(tokens=21, width=9)
+    (path := tmp_path / "model.nnet").write_bytes(written(module))
+    arguments = main_function(module).body.block.args
+    inputs = {
+        f"input{i}": random_array((3, *shape_of(value)), element_of(value), i)
+        for i, value in enumerate(arguments)
+    }
+    expected = NnetModel(path).run_samples(inputs)
+    model = NnetModel(path, rtl=Rtl(size, stall=20))
+    for name, array in model.run_samples(inputs).items():
+        np.testing.assert_array_equal(array, expected[name])
+    assert all(cycles > 0 for sample in model.cycles for cycles in sample)
+    assert len(model.cycles) == 3 and model.refused == [""] * 6
 
 
 def test_a_core_without_tables(tmp_path: Path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
 from backends.nnet.networks import Network, random_array
-from xdsl.dialects.builtin import f32, i16
+from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.backends.nnet import rules
@@ -15,7 +15,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Coordinates, Nearest, Pool, Resize
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
-INT8 = UniformType(0.5)
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
 SHIFT = RequantAttr(4)
 MEAN = RequantAttr(20, multiplier=1 << 18)
@@ -82,9 +82,21 @@ def resize(scale: float, rounding: Nearest = Nearest.FLOOR) -> Operation:
     return owner(net.add(op))
 
 
-def variable_weights() -> Operation:
-    net = Network([((2, 3), INT8), ((4, 3), INT8)])
+def product_of_inputs(second: UniformType = INT8) -> Operation:
+    net = Network([((2, 3), INT8), ((4, 3), second)])
     op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=SHIFT)
+    return owner(net.add(op))
+
+
+def computed_bias() -> Operation:
+    net = Network([((2, 3), INT8), ((4, 3), INT8), ((4,), INT32)])
+    op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=SHIFT)
+    return owner(net.add(op))
+
+
+def convolution_of_inputs() -> Operation:
+    net = Network([((1, 8, 8, 4), INT8), ((4, 3, 3, 4), INT8)])
+    op = graph.Conv2dOp(*net.inputs, result_element=INT8, requant=SHIFT)
     return owner(net.add(op))
 
 
@@ -112,6 +124,7 @@ def float_add() -> Operation:
         pool(Pool.AVERAGE, SHIFTED, requant=TO_EVEN),
         binary(Binary.ADD, requant=RequantAttr(4, rounding=Rounding.HALF_EVEN, zero_point=-128)),
         convolution(groups=4),
+        product_of_inputs(),
         lookup(16),
         transpose(5),
         resize(2.0),
@@ -144,7 +157,10 @@ def test_what_the_circuits_take(op: Operation):
         (convolution(groups=2), "all channels or each by itself, got 4 channels in 2 groups to 4"),
         (convolution(channels=8192), "73728 products per output exceed the 65536"),
         (convolution(width=100, channels=1024), "rows of 307200 bytes exceed the 262144"),
-        (variable_weights(), "takes constant weights"),
+        (product_of_inputs(UniformType(0.5, 7)), "weights without zero point, got 7"),
+        (product_of_inputs(UniformType(0.5, storage=i16)), "computes on int8 with one scale"),
+        (computed_bias(), "takes a constant bias"),
+        (convolution_of_inputs(), "takes constant weights of a convolution"),
         (pool(Pool.AVERAGE, padding=1), "padding is not counted"),
         (binary(Binary.MUL), "no circuit for an elementwise 'mul'"),
         (binary(Binary.ADD, (3,)), "adds equal shapes, got (2, 3) and (3,)"),

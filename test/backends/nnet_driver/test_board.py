@@ -12,14 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.device.folder import build_caches, make_folder, operations
+from backends.nnet.networks import random_array, written
+from backends.nnet.test_computed_weights import attention
 from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.engine import build_board_engine
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rtl_engine import build_simulation
+from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.backends.nnet.tool import main as nnet
+from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import open_folder
 from ceras_ir.support.verilator import has_verilator
 
@@ -49,7 +54,7 @@ class Board:
     caches: Path
 
     def run(
-        self, inputs: Samples, *options: str, **environment: str
+        self, inputs: Samples | NDArray[np.int8], *options: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         inputs.tofile(self.folder / "in.bin")
         places = ["--memory", "udmabuf0", "--devices", "dev", "--classes", "class"]
@@ -150,6 +155,28 @@ def test_samples_are_exact_and_each_crossing_is_maintained(
     assert all(covers(found, wanted) for wanted in crossings(board.engine, board.model, tmp_path))
     lines = (board.folder / "cycles").read_text().splitlines()
     assert sum(line != "0" and int(line.split()[0]) > 0 for line in lines) >= COUNT * 5
+
+
+def test_what_the_cpu_packs_reaches_the_core(tmp_path: Path, device: Path, caches: Path):
+    """Products of activations: others in each sample, of layers that share the place."""
+    module = attention(tokens=21, width=9)
+    (model := tmp_path / "model.nnet").write_bytes(written(module))
+    arguments = main_function(module).body.block.args
+    inputs = [
+        random_array((COUNT, *shape_of(value)), element_of(value), i).astype(np.int8)
+        for i, value in enumerate(arguments)
+    ]
+    named = {f"input{i}": array for i, array in enumerate(inputs)}
+    expected = NnetModel(model).run_samples(named)
+    given = np.concatenate([array.reshape(COUNT, -1) for array in inputs], axis=1)
+    with served(tmp_path / "device", device, tmp_path, caches) as board:
+        done = board.run(given, "--cycles", "cycles")
+        assert (done.returncode, done.stderr) == (0, "")
+        outputs = np.fromfile(board.folder / "out.bin", np.int8).reshape(COUNT, -1)
+        cycles = (board.folder / "cycles").read_text().splitlines()
+    wanted = [array.reshape(COUNT, -1) for array in expected.values()]
+    np.testing.assert_array_equal(outputs, np.concatenate(wanted, axis=1))
+    assert len(cycles) == COUNT * 6 and all(int(line) > 0 for line in cycles)
 
 
 def test_an_engine_that_cmake_builds(board: Board, expected: Samples, tmp_path: Path):

@@ -1,6 +1,8 @@
 // A launch: what the core may see of memory, then its registers.
 #include "circuits.h"
 
+#include <algorithm>
+
 namespace ceras {
 
 uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
@@ -20,6 +22,21 @@ CoreCircuits::CoreCircuits(Core& core, const char* log)
 
 CoreCircuits::~CoreCircuits() {
   if (log_ != nullptr) std::fclose(log_);
+}
+
+void CoreCircuits::end_planning() {
+  planning_ = false;
+  if (longest_ > shared_bytes_) changed(std::vector<uint8_t>(longest_));
+}
+
+uint64_t CoreCircuits::changed(const std::vector<uint8_t>& stream) {
+  if (stream.size() <= shared_bytes_) {
+    core_.replace(shared_, stream.data(), stream.size());
+  } else {
+    shared_ = core_.keep(stream.data(), stream.size());
+    shared_bytes_ = stream.size();
+  }
+  return shared_;
 }
 
 template <class Plan>
@@ -68,7 +85,21 @@ bool CoreCircuits::linear(const void* layer, const FpgaLinear& registers, const 
     return plan_linear(core_.size(), registers, weights, constants, shifts, tables,
                        residual != nullptr);
   };
-  return run_one(layer, plan, input, residual, result);
+  if (!registers.computed) return run_one(layer, plan, input, residual, result);
+  // Registers and length of the stream are the same in each run.
+  const auto found = layers_.find(layer);
+  Part& part = found != layers_.end()
+                   ? found->second.front()
+                   : layers_.emplace(layer, Kept{{{plan(), {{0, 0}}}, 0}}).first->second.front();
+  CorePlan& own = part.plan.plan;
+  longest_ = std::max(longest_, own.stream.size());
+  if (!planning_ && own.taken()) {
+    refill_linear(core_.size(), registers, weights, constants, shifts, tables, residual != nullptr,
+                  own);
+    part.stream = changed(own.stream);
+  }
+  const Ends ends{input, residual, result};
+  return run(layers_.at(layer), &ends);
 }
 
 bool CoreCircuits::pool(const void* layer, const FpgaPool& registers, const int8_t* input,

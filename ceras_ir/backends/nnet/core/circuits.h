@@ -33,7 +33,7 @@ class CoreCircuits : public FpgaCircuits {
               const int8_t* input, int8_t* result) override;
   bool move(const void* layer, const std::vector<FpgaBox>& boxes) override;
   void begin_planning() override { planning_ = true; }
-  void end_planning() override { planning_ = false; }
+  void end_planning() override;
 
  private:
   // Launches of one plan, and the address of its stream.
@@ -46,6 +46,8 @@ class CoreCircuits : public FpgaCircuits {
     const int8_t *input, *residual;
     int8_t* result;
   };
+  // The address of a stream that is other bytes in each run; all such layers share it.
+  uint64_t changed(const std::vector<uint8_t>& stream);
   // `ends` of each part.
   bool run(Kept& kept, const Ends* ends);
   template <class Plan>
@@ -58,6 +60,8 @@ class CoreCircuits : public FpgaCircuits {
   std::FILE* log_;
   std::map<const void*, Kept> layers_;
   bool planning_ = false;
+  uint64_t shared_ = 0;  // where streams are that change
+  size_t shared_bytes_ = 0, longest_ = 0;  // what is there, and what the longest of them needs
 };
 
 }  // namespace ceras

@@ -30,6 +30,8 @@ class Core {
   virtual uint64_t show(const void* data, int64_t bytes, bool writable) = 0;
   // The address of constants that many launches read, which were `bytes` bytes at `data`.
   virtual uint64_t keep(const void* data, size_t bytes) = 0;
+  // Put other bytes at an address of `keep`; no more than it has there.
+  virtual void replace(uint64_t address, const void* data, size_t bytes) = 0;
   // Run a layer to its end; its cycles.
   virtual uint32_t launch(const uint32_t (&words)[registers::WORDS]) = 0;
 };

@@ -45,22 +45,21 @@ void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outp
   }
 }
 
-// Tiles of weights of the outputs from `first`, row by row.
+// Tiles of weights of the outputs from `first`, row by row; `place(o, p)` is where the weights have
+// product `p` of output `o`.
+template <class Place>
 void put_tiles(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
-               const int8_t* weights) {
+               const int8_t* weights, Place place) {
   const int64_t products = g.kernel_y * g.kernel_x * g.channels;
-  const int64_t groups = ceiling(products, GROUP);
   const int64_t run = g.dilation_x == 1 ? g.kernel_x * g.channels : g.channels;
   for (int64_t i = 0; i < products / run; ++i)
     for (int64_t k = 0; k < run; k += L) {
       const size_t at = stream.size();
       stream.resize(at + static_cast<size_t>(L * L));
       for (int64_t j = 0; j < L && k + j < run; ++j)
-        for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane) {
-          const int64_t o = first + lane, p = i * run + k + j;
-          stream[at + static_cast<size_t>(j * L + lane)] = static_cast<uint8_t>(
-              weights[((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP]);
-        }
+        for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane)
+          stream[at + static_cast<size_t>(j * L + lane)] =
+              static_cast<uint8_t>(weights[place(first + lane, i * run + k + j)]);
     }
 }
 
@@ -85,10 +84,9 @@ void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t fi
 // Headers alone, of what multiplies nothing; the function tables are there already.
 void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
                  const uint8_t* tables, CorePlan& plan) {
-  const size_t table_bytes = plan.stream.size();
   for (int64_t o = 0; o < outputs; o += size.lanes)
     put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift, tables);
-  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - table_bytes));
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
 }
 
 // The tables that channels choose from: those of a linear layer or of a lookup.
@@ -109,7 +107,8 @@ void put_tables(const CoreSize& size, const FpgaTables& tables, int64_t channels
     const uint8_t* entry = tables.entries + (i ^ 128) * unit;
     plan.stream.insert(plan.stream.end(), entry, entry + unit);
   }
-  set_field(plan, TABLE_BYTES, static_cast<int64_t>(plan.stream.size()));
+  plan.table_bytes = plan.stream.size();
+  set_field(plan, TABLE_BYTES, static_cast<int64_t>(plan.table_bytes));
 }
 
 // Results of `bytes` bytes, of which a half of the result buffer holds a tile of outputs.
@@ -131,14 +130,8 @@ Geometry of_window(const FpgaWindow& w) {
   return g;
 }
 
-}  // namespace
-
-CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
-                     const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
-                     bool residual) {
-  CorePlan plan;
-  const int L = size.lanes;
-  put_tables(size, tables, layer.outputs, plan);
+Geometry of_linear(const CoreSize& size, const FpgaLinear& layer, const FpgaTables& tables,
+                   bool residual) {
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.by_channel = layer.by_channel;
@@ -147,7 +140,19 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   g.input_pitch = layer.input_pitch;
   g.residual_pitch = layer.residual_pitch;
   g.result_pitch = layer.result_pitch;
+  if (layer.product) g.kernel_y = g.kernel_x = g.dilation_x = 1;
   if (tables.entries != nullptr) set_result_size(size, tables.entry_bytes, g);
+  return g;
+}
+
+}  // namespace
+
+CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
+                     const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                     bool residual) {
+  CorePlan plan;
+  put_tables(size, tables, layer.outputs, plan);
+  Geometry g = of_linear(size, layer, tables, residual);
   if (layer.product && !as_image(size, layer.pixels, g.channels, g))
     refuse(plan, "its rows do not fit the line buffer");
   lay_lines(g);
@@ -156,17 +161,34 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   const FpgaRescale& r = layer.rescale;
   const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
+  refill_linear(size, layer, weights, constants, shifts, tables, residual, plan);
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
+  return plan;
+}
 
+void refill_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
+                   const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                   bool residual, CorePlan& plan) {
+  const int L = size.lanes;
+  const Geometry g = of_linear(size, layer, tables, residual);
+  const int64_t products = g.kernel_y * g.kernel_x * g.channels;
+  const int64_t groups = ceiling(products, GROUP);
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
-  const size_t table_bytes = stream.size();
+  stream.resize(plan.table_bytes);
   for (int64_t first = 0; first < g.outputs; first += L) {
-    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r),
+    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(layer.rescale),
                tables.rows);
-    (g.by_channel ? put_taps : put_tiles)(stream, L, g, first, weights);
+    if (g.by_channel)
+      put_taps(stream, L, g, first, weights);
+    else if (layer.computed)
+      put_tiles(stream, L, g, first, weights,
+                [products](int64_t o, int64_t p) { return o * products + p; });
+    else
+      put_tiles(stream, L, g, first, weights, [groups](int64_t o, int64_t p) {
+        return ((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP;
+      });
   }
-  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size() - table_bytes));
-  return plan;
 }
 
 CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {

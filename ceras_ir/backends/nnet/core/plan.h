@@ -13,16 +13,22 @@ namespace ceras {
 struct CorePlan {
   uint32_t words[registers::WORDS] = {};
   std::vector<uint8_t> stream;
+  size_t table_bytes = 0;  // of the function tables that it begins with
   int64_t input_bytes = 0, residual_bytes = 0, result_bytes = 0;  // from first to last
   std::string refused;  // why the core does not take the layer; the rest has no meaning then
 
   bool taken() const { return refused.empty(); }
 };
 
-// Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array.
+// Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array, or
+// [outputs][products] where they are computed.
 CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
                      const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                      bool residual);
+// Put others into the stream of a plan that is taken; it is as long as before.
+void refill_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
+                   const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                   bool residual, CorePlan& plan);
 CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer);
 CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer);
 CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTables& tables);

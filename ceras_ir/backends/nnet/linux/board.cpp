@@ -104,6 +104,13 @@ uint64_t BoardCore::keep(const void* data, size_t bytes) {
   return memory_.address + at;
 }
 
+void BoardCore::replace(uint64_t address, const void* data, size_t bytes) {
+  uint8_t* at = memory_.data + (address - memory_.address);
+  cpu_uses(at, static_cast<int64_t>(bytes), CpuUse::WritesAll);
+  std::memcpy(at, data, bytes);
+  show(at, static_cast<int64_t>(bytes), false);
+}
+
 void BoardCore::check_memory() const {
   if (used_ > memory_.size)
     fail_with("the model needs " + std::to_string(used_) + " bytes, the buffer " +

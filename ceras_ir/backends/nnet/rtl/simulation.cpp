@@ -236,6 +236,15 @@ uint64_t Simulation::keep(const void* data, size_t bytes) {
   return address;
 }
 
+void Simulation::replace(uint64_t address, const void* data, size_t bytes) {
+  for (const Region& region : state_->constants)
+    if (region.address == address && static_cast<size_t>(region.bytes) >= bytes) {
+      std::memcpy(region.data, data, bytes);
+      return;
+    }
+  fail("has no constants at", address);
+}
+
 uint32_t Simulation::launch(const uint32_t (&words)[registers::WORDS]) {
   using namespace registers;
   State& s = *state_;

@@ -23,6 +23,7 @@ class Simulation : public Core {
   void begin() override;
   uint64_t show(const void* data, int64_t bytes, bool writable) override;
   uint64_t keep(const void* data, size_t bytes) override;
+  void replace(uint64_t address, const void* data, size_t bytes) override;
   uint32_t launch(const uint32_t (&words)[registers::WORDS]) override;
   // Forget what `keep` had.
   void forget();

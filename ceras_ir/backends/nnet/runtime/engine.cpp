@@ -46,8 +46,10 @@ size_t maker_of(const Model& model, const Tensor* tensor, size_t end) {
   return end;
 }
 
-bool reads(const Layer& layer, const Tensor* tensor) {
-  return std::find(layer.operands.begin(), layer.operands.end(), tensor) != layer.operands.end();
+bool reads(const Layer& layer, const Tensor* tensor, Device side) {
+  for (size_t i = 0; i < layer.operands.size(); ++i)
+    if (layer.operands[i] == tensor && side_of(layer, i) == side) return true;
+  return false;
 }
 
 // Show the crossing of `tensor`, read on `side` by layer `reader`, if it is its first.
@@ -57,7 +59,7 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
   const bool made = maker < reader;
   if (tensor->constant() || (made ? model.layers[maker].device : Device::Cpu) == side) return;
   for (size_t i = made ? maker + 1 : 0; i < reader; ++i)
-    if (model.layers[i].device == side && reads(model.layers[i], tensor)) return;
+    if (reads(model.layers[i], tensor, side)) return;
   const ceras_crossing crossing{reader, side == Device::Fpga,
                                 static_cast<size_t>(tensor->data - model.base), rows_of(*tensor)};
   transfer(context, &crossing);
@@ -91,7 +93,7 @@ Run operator_of(const Layer& layer) {
 }
 
 int64_t scratch_bytes(const Layer& layer) {
-  return layer.device == Device::Cpu ? layer.operation->scratch(layer) : 0;
+  return layer.device == Device::Cpu ? layer.operation->scratch(layer) : fpga_scratch_bytes(layer);
 }
 
 double work_of_elements(const Layer& layer) {
@@ -190,10 +192,13 @@ ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* conte
 void ceras_transfers(const ceras_model* model, ceras_transfer transfer, void* context) {
   const ceras::Model& m = model->model;
   for (size_t i = 0; i < m.layers.size(); ++i) {
-    const auto& operands = m.layers[i].operands;
-    for (auto at = operands.begin(); at != operands.end(); ++at)
-      if (std::find(operands.begin(), at, *at) == at)
-        ceras::show_crossing(m, *at, m.layers[i].device, i, transfer, context);
+    // Once for each side that reads a value.
+    for (const ceras::Device side : {ceras::Device::Cpu, ceras::Device::Fpga}) {
+      const auto& operands = m.layers[i].operands;
+      for (auto at = operands.begin(); at != operands.end(); ++at)
+        if (std::find(operands.begin(), at, *at) == at && ceras::reads(m.layers[i], *at, side))
+          ceras::show_crossing(m, *at, side, i, transfer, context);
+    }
   }
   for (const ceras::Border& output : m.outputs)
     ceras::show_crossing(m, output.tensor, ceras::Device::Cpu, m.layers.size(), transfer, context);

@@ -55,6 +55,7 @@ struct FpgaLinear {
   int64_t pixels;  // of one image
   bool product;
   bool by_channel;
+  bool computed;  // weights and constants are others in each run
   int outputs;
   int input_zero;  // what surrounds the input
   int residual_zero;
@@ -143,7 +144,8 @@ constexpr int64_t fpga_weight_bytes(int64_t outputs, int64_t products) {
   return (outputs + LANES - 1) / LANES * ((products + GROUP - 1) / GROUP) * LANES * GROUP;
 }
 
-// Weights [outputs][products] in that order; the host does it once. `packed` is zero before.
+// Weights [outputs][products] in that order; the host does it once, or before each run of a layer
+// whose weights are computed. `packed` is zero before.
 inline void fpga_pack_weights(const int8_t* weights, int64_t outputs, int64_t products,
                               int8_t* packed) {
   for (int64_t o = 0; o < outputs; ++o) {
@@ -208,7 +210,8 @@ enum class CpuUse : uint8_t { Reads, WritesSome, WritesAll };
 class FpgaCircuits {
  public:
   virtual ~FpgaCircuits() = default;
-  // `weights` in the order that the circuit in C++ takes, of all channels or by channel.
+  // `weights` in the order that the circuit in C++ takes, of all channels or by channel; computed
+  // ones [outputs][products], which the CPU has in its caches.
   virtual bool linear(const void* layer, const FpgaLinear& registers, const int8_t* input,
                       const int8_t* weights, const int32_t* constants, const int8_t* shifts,
                       const FpgaTables& tables, const int8_t* residual, int8_t* result) = 0;

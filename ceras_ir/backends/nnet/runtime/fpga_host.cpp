@@ -2,8 +2,7 @@
 #include "fpga.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <cstring>
 
 #include "fpga_host.h"
 
@@ -11,16 +10,6 @@ namespace ceras {
 namespace {
 
 bool is_power_of_two(int64_t value) { return (value & (value - 1)) == 0; }
-
-int log2_of(int64_t value) {
-  int result = 0;
-  while ((int64_t{1} << result) < value) ++result;
-  return result;
-}
-
-const int8_t* bytes_at(const Tensor& tensor) {
-  return reinterpret_cast<const int8_t*>(tensor.data);
-}
 
 int8_t* result_of(const Layer& layer) { return reinterpret_cast<int8_t*>(layer.output().target); }
 
@@ -32,22 +21,6 @@ FpgaRescale rescale_of(const Requant& r) {
           static_cast<int>(r.zero_point),
           static_cast<int>(r.low),
           static_cast<int>(r.high)};
-}
-
-int zero_of(const Tensor& tensor) { return static_cast<int>(tensor.zero_point); }
-
-bool takes_weights(const Layer& layer) {
-  return layer.device == Device::Fpga && layer.operation->circuit == Circuit::Array;
-}
-
-// What an output channel is multiplied by before all are shifted alike.
-int64_t multiplier_of(const Layer& layer, int64_t channel) {
-  if (layer.multipliers == nullptr) return layer.requant.multiplier;
-  return reinterpret_cast<const int32_t*>(layer.multipliers->data)[channel];
-}
-
-int64_t products_of(const Layer& layer) {
-  return layer.weights().elements / layer.weights().dims[0];
 }
 
 // Registers of a window.
@@ -80,17 +53,6 @@ bool is_product(const Layer& layer) {
   return all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0);
 }
 
-// As many groups as channels, each of which makes one.
-bool is_depthwise(const Layer& layer) {
-  return layer.groups > 1 && layer.groups == layer.weights().dims[0] &&
-         layer.weights().dims[3] == 1;
-}
-
-int64_t packed_bytes(const Layer& layer) {
-  if (is_depthwise(layer)) return layer.weights().elements;
-  return fpga_weight_bytes(layer.weights().dims[0], products_of(layer));
-}
-
 FpgaLinear registers_of(const Layer& layer) {
   FpgaLinear r{};
   r.outputs = static_cast<int>(layer.weights().dims[0]);
@@ -100,6 +62,7 @@ FpgaLinear registers_of(const Layer& layer) {
   r.rescale = rescale_of(layer.requant);
   r.by_channel = is_depthwise(layer);
   r.product = !r.by_channel && is_product(layer);
+  r.computed = packs_in_each_run(layer);
   r.images = 1;
   r.pixels = layer.output().elements / r.outputs;
   r.input_pitch = layer.input().pitch;
@@ -161,17 +124,32 @@ const int8_t* residual_of(const Layer& layer) {
 void run_array(const Layer& layer, Scratch& scratch) {
   const FpgaLinear registers = registers_of(layer);
   const int8_t *input = bytes_at(layer.input()), *residual = residual_of(layer);
+  const int8_t* weights = layer.packed;
+  const int32_t* constants = layer.constants;
+  if (registers.computed) {
+    cpu_reads(layer.weights());
+    int32_t* own = reinterpret_cast<int32_t*>(scratch.base);
+    put_constants(layer, own);
+    weights = bytes_at(layer.weights());
+    constants = own;
+  }
   if (fpga_circuits != nullptr &&
-      fpga_circuits->linear(&layer, registers, input, layer.packed, layer.constants, layer.shifts,
+      fpga_circuits->linear(&layer, registers, input, weights, constants, layer.shifts,
                             tables_of(layer), residual, result_of(layer)))
     return;
   cpu_uses(layer);
+  if (registers.computed) {
+    int8_t* packed = reinterpret_cast<int8_t*>(scratch.base + constant_bytes(layer));
+    std::memset(packed, 0, static_cast<size_t>(packed_bytes(layer)));
+    put_weights(layer, packed);
+    weights = packed;
+  }
   if (registers.by_channel)
-    fpga_depthwise_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
-                           tables_of(layer), residual, result_of(layer));
+    fpga_depthwise_circuit(registers, input, weights, constants, layer.shifts, tables_of(layer),
+                           residual, result_of(layer));
   else
-    fpga_linear_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
-                        tables_of(layer), residual, result_of(layer), *scratch.fpga);
+    fpga_linear_circuit(registers, input, weights, constants, layer.shifts, tables_of(layer),
+                        residual, result_of(layer), *scratch.fpga);
 }
 
 void run_pool(const Layer& layer, Scratch&) {
@@ -238,17 +216,6 @@ void run_moves(const Layer& layer, Scratch&) {
   for (const FpgaBox& box : boxes) fpga_move_circuit(box.move, box.input, box.result);
 }
 
-// The different tables of a layer.
-std::vector<const uint8_t*> distinct_tables(const Layer& layer) {
-  std::vector<const uint8_t*> found;
-  for (const uint8_t* table : layer.tables)
-    if (std::find(found.begin(), found.end(), table) == found.end()) {
-      found.push_back(table);
-      if (found.size() > static_cast<size_t>(FPGA_MAX_TABLES)) break;
-    }
-  return found;
-}
-
 const char* check_tables(const Layer& layer) {
   return distinct_tables(layer).size() > static_cast<size_t>(FPGA_MAX_TABLES)
              ? "it has more tables than the FPGA's lanes"
@@ -267,7 +234,8 @@ const char* check_fpga_layer(const Layer& layer) {
     case Circuit::Array:
       if (layer.groups != 1 && !is_depthwise(layer))
         return "the FPGA convolves all channels or each by itself";
-      if (!layer.weights().constant()) return "the FPGA takes constant weights";
+      if (!layer.weights().constant() && layer.weights().rank != 2)
+        return "the FPGA takes constant weights of a convolution";
       if (layer.weights().zero_point != 0) return "the FPGA takes weights without zero point";
       if (layer.weights().dims[0] > FPGA_MAX_EXTENT || products_of(layer) > FPGA_MAX_PATCH)
         return "its weights exceed the FPGA's counters";
@@ -295,80 +263,6 @@ const char* check_fpga_layer(const Layer& layer) {
     default:
       return "the FPGA has no circuit for it";
   }
-}
-
-void fpga_pack_tables(Model& model) {
-  const auto looks_up = [](const Layer& layer) {
-    return layer.device == Device::Fpga && layer.table != nullptr;
-  };
-  // As many bytes as all will take, so that none moves.
-  size_t entries = 0, rows = 0;
-  for (const Layer& layer : model.layers) {
-    if (!looks_up(layer)) continue;
-    entries += std::max<size_t>(distinct_tables(layer).size(), 1) * TABLE_BYTES *
-               static_cast<size_t>(bytes_of(layer.output().storage));
-    rows += layer.tables.size();
-  }
-  model.tables.reserve(entries);
-  model.table_rows.reserve(rows);
-  for (Layer& layer : model.layers) {
-    if (!looks_up(layer)) continue;
-    const size_t bytes =
-        TABLE_BYTES * static_cast<size_t>(bytes_of(layer.output().storage));
-    layer.table_entries = model.tables.data() + model.tables.size();
-    const std::vector<const uint8_t*> found = distinct_tables(layer);
-    // A lookup of bytes without attributes has the one table of its record.
-    if (found.empty()) model.tables.insert(model.tables.end(), layer.table, layer.table + bytes);
-    for (const uint8_t* table : found)
-      model.tables.insert(model.tables.end(), table - bytes / 2, table + bytes / 2);
-    if (found.size() < 2) continue;
-    layer.table_rows = model.table_rows.data() + model.table_rows.size();
-    for (const uint8_t* table : layer.tables)
-      model.table_rows.push_back(static_cast<uint8_t>(
-          std::find(found.begin(), found.end(), table) - found.begin()));
-  }
-}
-
-bool fpga_pack(Model& model) {
-  fpga_pack_tables(model);
-  constexpr int64_t CHANNEL_BYTES = sizeof(int32_t) + sizeof(int8_t);
-  // Weights in each of the two orders.
-  std::map<std::pair<const Tensor*, bool>, int64_t> places;
-  int64_t bytes = 0, channels = 0;
-  for (const Layer& layer : model.layers) {
-    if (!takes_weights(layer)) continue;
-    const Tensor& weights = layer.weights();
-    channels += weights.dims[0];
-    if (places.emplace(std::pair(&weights, is_depthwise(layer)), bytes).second)
-      bytes += packed_bytes(layer);
-    if (bytes + channels * CHANNEL_BYTES > MAX_PACKED_BYTES) return false;
-  }
-  model.packed.reset(new int8_t[static_cast<size_t>(bytes)]());
-  model.constants.reset(new int32_t[static_cast<size_t>(channels)]);
-  model.shifts.reset(new int8_t[static_cast<size_t>(channels)]);
-  int64_t at = 0;
-  for (Layer& layer : model.layers) {
-    if (!takes_weights(layer)) continue;
-    const int64_t outputs = layer.weights().dims[0], products = products_of(layer);
-    const int8_t* weights = bytes_at(layer.weights());
-    const uint8_t* bias = layer.bias != nullptr ? layer.bias->data : nullptr;
-    const bool depthwise = is_depthwise(layer);
-    int8_t* packed = model.packed.get() + places.at(std::pair(&layer.weights(), depthwise));
-    int32_t* constants = model.constants.get() + at;
-    int8_t* shifts = model.shifts.get() + at;
-    (depthwise ? fpga_pack_depthwise : fpga_pack_weights)(weights, outputs, products, packed);
-    fpga_channel_constants(weights, outputs, products, reinterpret_cast<const int32_t*>(bias),
-                           zero_of(layer.input()), constants);
-    for (int64_t o = 0; o < outputs; ++o)
-      shifts[o] = static_cast<int8_t>(layer.requant.shift - log2_of(multiplier_of(layer, o)));
-    layer.packed = packed;
-    layer.constants = constants;
-    // Where all channels are alike one register says it.
-    if (std::any_of(shifts, shifts + outputs, [&](int8_t shift) { return shift != *shifts; }))
-      layer.shifts = shifts;
-    at += outputs;
-  }
-  return true;
 }
 
 void cpu_reads(const Tensor& tensor) {

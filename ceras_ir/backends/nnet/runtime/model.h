@@ -180,8 +180,8 @@ struct Layer {
   const uint8_t* table = nullptr;
   std::vector<uint8_t> ordered;    // constants in the order of its kernel on the CPU
   std::vector<uint8_t> live;       // blocks of weights that are not all zero, see zero_blocks.h
-  const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
-  const int32_t* constants = nullptr;  // of each output channel on the FPGA
+  const int8_t* packed = nullptr;  // constant weights in the order of the FPGA's array
+  const int32_t* constants = nullptr;  // of each output channel on the FPGA, for such weights
   const int8_t* shifts = nullptr;      // the same, where they differ
   std::vector<const uint8_t*> tables;  // of all channels or of each: where index 0 is
   const uint8_t* table_entries = nullptr;  // the different tables, as the FPGA's circuits take them

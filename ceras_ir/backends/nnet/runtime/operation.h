@@ -76,6 +76,12 @@ extern const Family BINARY, ELEMENTWISE, LINEAR, LOGIC, MOVEMENT, POOLING, RECUR
 const Operation* operation_of(uint32_t opcode);
 
 Run fpga_operator_of(const Layer& layer);
+int64_t fpga_scratch_bytes(const Layer& layer);
+// Whether its weights are computed, so that the CPU puts them into the order of the FPGA's array
+// before each run.
+bool packs_in_each_run(const Layer& layer);
+// Which side reads an operand.
+Device side_of(const Layer& layer, size_t operand);
 
 // Have in the CPU's caches what it is about to read or write: a value, or those of a layer.
 void cpu_reads(const Tensor& tensor);

@@ -28,7 +28,19 @@ func.func @channels(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf
 
 // -----
 
-// Another reader, a weight that is no constant, and more tables than a lane has: none is fused.
+// Computed weights change nothing.
+// CHECK-LABEL: func.func @computed(
+// CHECK-NEXT:    graph.matmul %a, %b {requant = {{[^}]*}}table = dense<3> : tensor<256xi8>}
+// CHECK-NEXT:    func.return
+func.func @computed(%a: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<5x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x5x!quant.uniform<i8:f32, 0.5>> {
+  %m = graph.matmul %a, %b {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<5x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x5x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.lookup %m, dense<3> : tensor<256xi8> : (tensor<3x5x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x5x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x5x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// Another reader, weights with a zero point, and more tables than a lane has: none is fused.
 // CHECK-LABEL: func.func @kept(
 // CHECK:         graph.conv2d
 // CHECK-NEXT:    graph.lookup
@@ -36,11 +48,11 @@ func.func @channels(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf
 // CHECK-NEXT:    graph.lookup
 // CHECK:         graph.matmul
 // CHECK-NEXT:    graph.lookup
-func.func @kept(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, %a: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<17x4x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<3x17x!quant.uniform<i8:f32, 0.5>>, tensor<3x17x!quant.uniform<i8:f32, 0.5>>) {
+func.func @kept(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, %a: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %b: tensor<17x4x!quant.uniform<i8:f32, 0.5:3>>) -> (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<3x17x!quant.uniform<i8:f32, 0.5>>, tensor<3x17x!quant.uniform<i8:f32, 0.5>>) {
   %w = graph.constant dense<1> : tensor<2x1x1x1xi8> : tensor<2x1x1x1x!quant.uniform<i8:f32, 0.5>>
   %c = graph.conv2d %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<2x1x1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
   %y = graph.lookup %c, dense<3> : tensor<256xi8> : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
-  %m = graph.matmul %a, %b {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<17x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x17x!quant.uniform<i8:f32, 0.5>>
+  %m = graph.matmul %a, %b {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<17x4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x17x!quant.uniform<i8:f32, 0.5>>
   %z = graph.lookup %m, dense<3> : tensor<256xi8> : (tensor<3x17x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x17x!quant.uniform<i8:f32, 0.5>>
   %k = graph.constant dense<1> : tensor<17x4xi8> : tensor<17x4x!quant.uniform<i8:f32, 0.5>>
   %n = graph.matmul %a, %k {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<17x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x17x!quant.uniform<i8:f32, 0.5>>
