@@ -11,7 +11,7 @@ def functions_header() -> str:
     `apply_all`, which replaces values by those of a function, taken by its number, and what it
     calls.
     """
-    names = ["exp_f32", "sum_f32"]  # of softmax
+    names = ["exp_f32", "sum_f32", "power_f32"]  # of softmax and binary
     cases: list[str] = []
     for function, number in FUNCTIONS.items():
         parameters = [f"p[{i}]" for i in range(len(function.facts.parameters))]

@@ -102,7 +102,7 @@ def every_operator() -> bytes:
     c = net.add(
         graph.BinaryOp(Binary.MUL, c, net.constant(np.ones(2, np.float32)), result_element=f32)
     )
-    for kind in (Binary.DIV, Binary.MIN, Binary.MAX):
+    for kind in (Binary.DIV, Binary.MIN, Binary.MAX, Binary.POW):
         c = net.add(graph.BinaryOp(kind, c, c, result_element=f32))
     c = net.add(graph.UnaryOp(c, FunctionAttr(Function.SWISH)))
     flat = net.add(graph.ReshapeOp(c, (1, 20)))
@@ -126,7 +126,8 @@ def every_operator() -> bytes:
     taken = net.add(graph.PutOp(taken, at, taken))
     less = net.add(graph.CompareOp(graph.Compare.LESS, at, net.constant(np.arange(6), i64)))
     chosen = net.add(graph.SelectOp(less, at, net.add(graph.GatherOp(at, 0, (5, 4, 3, 3, 1, 0)))))
-    chosen = net.add(graph.BinaryOp(Binary.DIV, chosen, at, result_element=i64))
+    for kind in (Binary.DIV, Binary.POW):
+        chosen = net.add(graph.BinaryOp(kind, chosen, at, result_element=i64))
     chosen = net.add(graph.ReshapeOp(chosen, (2, 3)))
     chosen = net.add(graph.PadOp(Pad.REFLECT, chosen, (1, 2), (0, 1)))
     most = net.add(graph.ArgOp(graph.Reduce.MAX, net.add(graph.CastOp(chosen, f32)), 1))

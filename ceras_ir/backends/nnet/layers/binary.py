@@ -12,7 +12,9 @@ BINARIES = {
     graph.Binary.DIV: 3,
     graph.Binary.MIN: 4,
     graph.Binary.MAX: 5,
+    graph.Binary.POW: 9,
 }
+"""Of floats; of quantized numbers the first three."""
 
 
 INTEGER_BINARIES = {
@@ -29,8 +31,8 @@ def _check(case: Case) -> None:
     must(len(words) in (3, 5), "3 attributes expected, or 5 with multipliers")
     must(all(t.storage != "i32" for t in case.operands), "operands of 8 or 16 bits expected")
     check_broadcast(case)
-    kinds = 3 if case.result.is_quantized else 6
-    must(words[0] < kinds and max(words[1:3]) <= 22, "unknown attribute")
+    known = range(3) if case.result.is_quantized else BINARIES.values()
+    must(words[0] in known and max(words[1:3]) <= 22, "unknown attribute")
     for shift, multiplier in zip(words[1:3], words[3:], strict=False):
         must(1 <= multiplier << shift <= 1 << 22, "an operand's multiplier")
 

@@ -45,6 +45,9 @@ void combine_floats(uint32_t kind, float* lhs, const float* rhs, int64_t count) 
       for (int64_t i = 0; i < count; ++i)
         lhs[i] = (lhs[i] > rhs[i] || lhs[i] != lhs[i]) ? lhs[i] : rhs[i];
       return;
+    case BINARY_POW:
+      for (int64_t i = 0; i < count; ++i) lhs[i] = power_f32(lhs[i], rhs[i]);
+      return;
     default:
       combine(kind, lhs, rhs, count);
   }
@@ -91,7 +94,8 @@ const char* prepare(Layer& layer) {
 
 const char* check(const Layer& layer) {
   const Tensor& out = layer.output();
-  if (layer.attributes[0] > BINARY_MAX) return "unknown attribute";
+  if (layer.attributes[0] > BINARY_MAX && layer.attributes[0] != BINARY_POW)
+    return "unknown attribute";
   if (out.quantized() && layer.attributes[0] > BINARY_MUL) return "it has no quantized form";
   if (const char* reason = check_broadcast(layer)) return reason;
   for (const Tensor* operand : layer.operands)

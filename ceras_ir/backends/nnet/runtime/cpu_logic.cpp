@@ -20,6 +20,17 @@ int64_t quotient(int64_t a, int64_t b) {
   return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
 }
 
+// By squaring. A reciprocal has its fraction dropped, and that of 0 counts as 0.
+uint64_t power(uint64_t a, int64_t exponent) {
+  const bool is_unit = a == 1 || a + 1 == 0;
+  if (exponent < 0 && !is_unit) return 0;
+  // Of a unit the last bit says the sign.
+  uint64_t b = exponent < 0 ? exponent & 1 : exponent, result = 1;
+  for (; b != 0; b >>= 1, a *= a)
+    if ((b & 1) != 0) result *= a;
+  return result;
+}
+
 template <class Combine>
 void combine(int64_t* lhs, const int64_t* rhs, int64_t count, Combine one) {
   for (int64_t i = 0; i < count; ++i) lhs[i] = static_cast<int64_t>(one(lhs[i], rhs[i]));
@@ -44,6 +55,8 @@ void combine_integers(uint32_t kind, int64_t* lhs, const int64_t* rhs, int64_t c
       return combine(lhs, rhs, count, [](uint64_t a, uint64_t b) { return a & b; });
     case INTEGER_OR:
       return combine(lhs, rhs, count, [](uint64_t a, uint64_t b) { return a | b; });
+    case BINARY_POW:
+      return combine(lhs, rhs, count, power);
     default:
       return combine(lhs, rhs, count, [](uint64_t a, uint64_t b) { return a ^ b; });
   }
@@ -136,7 +149,7 @@ void cast(const Layer& layer, Scratch&) {
 
 const char* check_integer_binary(const Layer& layer) {
   const Tensor& out = layer.output();
-  if (layer.attributes[0] > INTEGER_XOR) return "unknown attribute";
+  if (layer.attributes[0] > BINARY_POW) return "unknown attribute";
   if (!is_plain(out)) return "integers of scale 1 without zero point are expected";
   return check_broadcast(layer);
 }

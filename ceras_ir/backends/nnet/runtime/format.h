@@ -75,9 +75,10 @@ enum BinaryKind : uint32_t {
   // Of floats only:
   BINARY_DIV = 3,
   BINARY_MIN = 4,
-  BINARY_MAX = 5
+  BINARY_MAX = 5,
+  BINARY_POW = 9
 };
-// Of integers that wrap around: those of `BinaryKind`, then
+// Of integers that wrap around also:
 enum IntegerKind : uint32_t { INTEGER_AND = 6, INTEGER_OR = 7, INTEGER_XOR = 8 };
 enum CompareKind : uint32_t { COMPARE_EQUAL = 0, COMPARE_LESS = 1, COMPARE_LESS_OR_EQUAL = 2 };
 enum ReduceKind : uint32_t { REDUCE_SUM = 0, REDUCE_PRODUCT = 1, REDUCE_MAX = 2, REDUCE_MIN = 3 };
