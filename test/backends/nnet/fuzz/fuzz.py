@@ -3,7 +3,7 @@ Fuzz the loader and the executor of the nnet engine with libFuzzer and its sanit
 
     python test/backends/nnet/fuzz/fuzz.py --seconds 600
 
-Starts from `corpus/` and keeps there, as small as possible, what reached new code. Needs clang.
+Starts from `corpus/` and leaves there as few inputs as reach all that was reached. Needs clang.
 """
 
 import argparse
@@ -23,7 +23,9 @@ FLAGS = (
     "-std=c++17", "-O1", "-g", "-ffp-contract=off",
     "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all",
 )  # fmt: skip
-LIMITS = ("-max_len=16384", "-rss_limit_mb=4096", "-malloc_limit_mb=4096", "-timeout=20")
+LIMITS = ("-max_len=32768", "-rss_limit_mb=4096", "-malloc_limit_mb=4096", "-timeout=20")
+ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
+"""What is refused for want of memory is not a finding."""
 
 
 def has_compiler() -> bool:
@@ -45,12 +47,25 @@ def fuzz(program: Path, folder: Path, seconds: int, seed: int = 1) -> str:
     """The fuzzer's log; `folder` gets new inputs, and an input that fails raises."""
     command = [str(program), str(folder), str(CORPUS), f"-max_total_time={seconds}"]
     command += [*LIMITS, f"-seed={seed}", f"-artifact_prefix={folder}/", "-print_final_stats=1"]
-    # What is refused for want of memory is not a finding.
-    environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     if done.returncode:
         raise AssertionError(f"the fuzzer found something in {folder}:\n{done.stderr[-6000:]}")
     return done.stderr
+
+
+def keep_fewest(program: Path, found: Path) -> None:
+    """Put into the corpus the fewest of its own inputs and of those found that reach as much."""
+    with tempfile.TemporaryDirectory() as name:
+        fewest = Path(name)
+        merge = [str(program), "-set_cover_merge=1", *LIMITS, name, str(CORPUS), str(found)]
+        subprocess.run(merge, check=True, capture_output=True, env=ENVIRONMENT)
+        wanted = {path.read_bytes(): path.name for path in sorted(fewest.iterdir())}
+        # The merge may name the same bytes anew.
+        for path in sorted(CORPUS.iterdir()):
+            if wanted.pop(path.read_bytes(), None) is None:
+                path.unlink()
+        for data, own in wanted.items():
+            (CORPUS / own).write_bytes(data)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -65,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = folder / "found"
         found.mkdir()
         log = fuzz(program, found, arguments.seconds, arguments.seed)
-        merge = [str(program), "-merge=1", *LIMITS, str(CORPUS), str(found)]
-        subprocess.run(merge, check=True, capture_output=True)
+        keep_fewest(program, found)
     print("\n".join(line for line in log.splitlines() if line.startswith("stat::")))
     print(f"corpus: {len(list(CORPUS.iterdir()))} files")
 
