@@ -158,10 +158,15 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   const int8_t* other = has_residual ? residual.data() : nullptr;
   run_in_cpp(layer, input.data() + before, ordered.data(), constants.data(), each, tables, other,
              expected.data() + before, buffers);
-  cycles.got = run_layer(core,
-                         plan_linear(core.size(), layer, ordered.data(), constants.data(), each,
-                                     tables, has_residual),
-                         input.data() + before, other, got.data() + before);
+  // Computed weights come as they are, into a plan that was made of others.
+  layer.computed = layer.product && seed % 2 == 1;
+  const std::vector<int8_t> others(weights.size());
+  CorePlan plan = plan_linear(core.size(), layer, layer.computed ? others.data() : ordered.data(),
+                              constants.data(), each, tables, has_residual);
+  if (layer.computed && plan.taken())
+    refill_linear(core.size(), layer, weights.data(), constants.data(), each, tables, has_residual,
+                  plan);
+  cycles.got = run_layer(core, plan, input.data() + before, other, got.data() + before);
   cycles.products = out * products * layer.outputs;
   return cycles.got == 0 ||
          same(expected, got, by_channel ? "depthwise of seed" : "convolution of seed", seed);
