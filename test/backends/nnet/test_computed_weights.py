@@ -5,9 +5,11 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx_models as om
 import pytest
 from backends.nnet.drawn import function_tables
 from backends.nnet.networks import Network, agree, random_array, resealed, written
+from onnx_random import random_network
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16
 from xdsl.ir import SSAValue
 
@@ -16,13 +18,16 @@ from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.placement import cost_of
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA, why_not
-from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.verilator import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
@@ -254,3 +259,57 @@ def test_wide_activations_stay_on_the_cpu():
     net = Network([((4, 6), UniformType(0.5, storage=i16)), ((5, 6), INT8)])
     op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=RequantAttr(6))
     assert "the FPGA computes on int8 with one scale" in (why_not(op) or "")
+
+
+def transformer_heads() -> bytes:
+    """Two heads of 19 tokens as exporters write them: one product for all heads."""
+    rng = np.random.default_rng(4)
+    nodes = [
+        *(om.node("MatMul", f"x w{name}", name) for name in "qkv"),
+        *(om.node("Reshape", f"{name} split", f"{name}h") for name in "qkv"),
+        om.node("Transpose", "qh", "qt", perm=[0, 2, 1, 3]),
+        om.node("Transpose", "kh", "kt", perm=[0, 2, 3, 1]),
+        om.node("Transpose", "vh", "vt", perm=[0, 2, 1, 3]),
+        om.node("MatMul", "qt kt", "s"),
+        om.node("Softmax", "s", "p", axis=-1),
+        om.node("MatMul", "p vt", "o"),
+        om.node("Transpose", "o", "ot", perm=[0, 2, 1, 3]),
+        om.node("Reshape", "ot joined", "y"),
+    ]
+    tensors = {f"w{n}": rng.uniform(-1, 1, (10, 10)).astype(np.float32) for n in "qkv"}
+    shapes = {"split": np.array([1, 19, 2, 5]), "joined": np.array([1, 19, 10])}
+    return om.model(nodes, {"x": (1, 19, 10)}, ["y"], tensors | shapes).SerializeToString()
+
+
+def test_heads_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Both products of both heads run on the array, and every level gives the same integers."""
+    path, data, folder = tmp_path / "m.onnx", tmp_path / "c.npz", tmp_path / "out"
+    path.write_bytes(transformer_heads())
+    samples = np.random.default_rng(2).uniform(-1, 1, (40, 19, 10)).astype(np.float32)
+    np.savez(data, allow_pickle=False, x=samples)
+    calibrated = [str(path), "--calibrate", str(data), "--budget", "0"]
+    assert verify([*calibrated, "--targets", "nnet"]) == 0
+    assert "nnet: machine                    exact" in capsys.readouterr().out
+    assert compile_model([*calibrated, "--target", "nnet", "-o", str(folder)]) == 0
+    file = read((folder / "model.nnet").read_bytes())
+    products = [layer for layer in file.layers if layer.kind.name == "matmul"]
+    computed = [p for p in products if file.tensors[p.operands[1]].location == "arena"]
+    assert len(computed) == 4 and all(layer.device == "fpga" for layer in computed)
+    if not has_verilator():
+        return
+    inputs = {"x": samples[:2, None]}
+    expected = NnetModel(folder).run_samples(inputs)
+    model = NnetModel(folder, rtl=Rtl())
+    np.testing.assert_array_equal(model.run_samples(inputs)["y"], expected["y"])
+    assert not any(model.refused)
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_random_networks_with_attention(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    network = random_network(seed, steps=3, kinds=("attention", "convolution"))
+    (path := tmp_path / "m.onnx").write_bytes(network.SerializeToString())
+    assert any(node.op_type == "Softmax" for node in network.graph.node)
+    assert verify([str(path), "--quantize", "int8", "--targets", "nnet"]) == 0
+    assert "nnet: machine                    exact" in capsys.readouterr().out
