@@ -171,11 +171,13 @@ def test_states_are_refused_beside_all_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(NnetTarget, "keeps_states", False)
-    nodes = [om.node("Pow", "x h", "y"), om.node("Add", "x h", "hn")]
-    model = om.model(nodes, {"x": [1, 4], "h": [1, 4]}, ["y", "hn"], {})
+    layer = onnx.helper.make_node("RNN", ["x", "w", "r", "", "", "h"], ["y", "hn"], hidden_size=3)
+    inputs = {"x": [2, 1, 4], "r": [1, 3, 3], "h": [1, 1, 3]}
+    weights = np.ones((1, 3, 4), np.float32)
+    model = om.model([layer], inputs, ["y", "hn"], {"w": weights})
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     options = ["--target", "nnet", "--state", "h=hn", "-o", str(tmp_path / "o")]
     assert compile_tool([str(tmp_path / "model.onnx"), *options]) == 3
     said = capsys.readouterr().err
     assert "(input): error: unsupported on target nnet, which keeps no states" in said
-    assert "the engine has no elementwise 'pow'" in said
+    assert "the engine takes constant weights of a recurrent layer" in said

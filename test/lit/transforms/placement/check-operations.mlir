@@ -5,7 +5,6 @@
 // What has a quantized form, or only moves elements, is not judged in float; each other node once.
 // NNET:      node 'cell' (graph.recurrence): error: unsupported: the engine takes constant weights of a recurrent layer
 // NNET-NEXT: node 'rows' (graph.put): error: unsupported: the engine puts rows in place of others, got 'max' of both
-// NNET-NEXT: node 'power' (graph.binary): error: unsupported: the engine has no elementwise 'pow'
 // NNET-NOT:  error
 
 // Nothing is calibrated before.
