@@ -9,8 +9,10 @@ the real commands.
 """
 
 import array
+import atexit
 import gc
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -126,6 +128,8 @@ def serve(folder: Path) -> None:
             server.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             status = run(connection)
+            # Temporary folders go, as when a process ends.
+            atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
             connection.sendall(bytes([status]))
@@ -133,5 +137,9 @@ def serve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="ceras-lit-") as place:
+    # Not a TemporaryDirectory, which the end of a child would remove.
+    place = tempfile.mkdtemp(prefix="ceras-lit-")
+    try:
         serve(Path(place))
+    finally:
+        shutil.rmtree(place)
