@@ -77,7 +77,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-dequantized-constants",
         "fold-qdq",
         "hoist-quantize",
-        "keep-logarithms-in-float",
+        "keep-wide-ranges-in-float",
         "keep-masks-in-float",
         "keep-pixels-in-float",
         "keep-tail-in-float",

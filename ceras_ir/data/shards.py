@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_folder
-from ceras_ir.data.sample_stream import array_header, count_streamed
+from ceras_ir.data.sample_stream import array_header, count_streamed, stream_samples
 from ceras_ir.data.samples import UNREADABLE, Array, load_samples, samples_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
@@ -126,12 +127,14 @@ def _check(path: str, _time: int, _size: int) -> None:
 def samples_at(
     paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[dict[str, Array]]:
-    """Samples of all the data by their numbers, which ascend."""
-    for shard in shards_of(paths, inputs):
-        inside = [n for n in numbers if shard.start <= n < shard.start + shard.count]
+    """Samples of all the data by their numbers, which ascend; each file is opened once."""
+    start = 0
+    for path, shards in groupby(shards_of(paths, inputs), lambda shard: shard.path):
+        whole = Shard(path, 0, sum(shard.count for shard in shards), start)
+        start += whole.count
+        inside = [n - whole.start for n in numbers if whole.start <= n < start]
         if inside:
-            chosen = [n - shard.start + shard.first for n in inside]
-            yield from (each.sample for each in _read(shard, inputs, chosen))
+            yield from (each.sample for each in _read(whole, inputs, inside))
 
 
 def count_samples(paths: str, inputs: Sequence[TensorInfo]) -> int:
@@ -154,10 +157,13 @@ def _read(shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]) ->
             yield Labelled({folder.input.name: folder.read(folder.files[number])})
     elif (offsets := _stored(shard.path, inputs)) is not None:
         yield from _of_stored(shard, inputs, offsets, numbers)
+    elif count_streamed(shard.path, inputs) is not None:
+        wanted = set(numbers)
+        _, samples = stream_samples(shard.path, inputs, max(wanted, default=-1) + 1)
+        yield from (Labelled(each) for number, each in enumerate(samples) if number in wanted)
     else:
-        samples = load_samples(shard.path, inputs)
-        for number in numbers:
-            yield Labelled(samples[number])
+        loaded = load_samples(shard.path, inputs)
+        yield from (Labelled(loaded[number]) for number in numbers)
 
 
 @dataclass(frozen=True)

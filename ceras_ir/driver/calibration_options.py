@@ -48,7 +48,7 @@ def add_calibration(group: ArgumentContainer) -> None:
         "--calibration-seed",
         type=_whole(0),
         metavar="SEED",
-        help="look at some of all that are there, which the seed chooses, instead of at the first",
+        help="look at samples that the seed chooses, instead of at some with even distances",
     )
     group.add_argument(
         "--calibration-jobs",

@@ -25,7 +25,7 @@ class CalibratePass(PipelinePass):
     samples: int = 64
     """How many of them are used."""
     draw: int | None = None
-    """Seed that chooses them among all that are there; the first ones without."""
+    """Seed that chooses them; without it they lie at even distances in the data."""
     seed: int = 0
     """Seed of synthetic samples."""
     silu: Silu = "auto"

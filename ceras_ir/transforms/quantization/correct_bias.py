@@ -31,7 +31,7 @@ class CorrectBiasPass(CalibratedPass):
     and compares the quantized network's mean sums with the float network's. A layer without a bias
     gets one.
 
-    Means are over the first 16 of the samples, or 4 where an inference has 10^9 multiplications.
+    Means are over 16 of the samples, or 4 where an inference has 10^9 multiplications.
     Without data nothing is done. Not exact: it changes the float network so that the quantized one
     is right on average. A bias that 32 bits could not hold stays.
     """

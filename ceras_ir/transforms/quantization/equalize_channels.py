@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
 
 
-SAMPLES = 16
-"""How many samples say how large channels are: a bit that is kept free covers others."""
-
 EXPONENTS = "input_exponents", "result_exponents"
 """Of `graph.unary`."""
 
@@ -30,10 +27,11 @@ class EqualizeChannelsPass(CalibratedPass):
     small channels alike. The rows of one layer's weights and its bias are divided; the columns of
     the next layer's weights are multiplied.
 
-    Channel ranges are observed on the first 16 of the samples. Without data nothing is done. A
-    channel that is raised keeps one bit of headroom. Recorded ranges of values that change are
-    dropped. Functions other than relu and clip get `input_exponents` and `result_exponents`, which
-    their tables take in.
+    Without data nothing is done. A channel that is raised keeps one bit of headroom, and as many
+    bits more as two halves of the samples disagree on its range; one that only a half has seen, or
+    none, is not raised. Recorded ranges of values that change are dropped. Functions other than
+    relu and clip get `input_exponents` and `result_exponents`, which their tables take in. What
+    floats make and only layers of integers read, such as a spectrum, is multiplied in float.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
     factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that
@@ -52,16 +50,22 @@ class EqualizeChannelsPass(CalibratedPass):
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
         from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
         from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots
+        from ceras_ir.transforms.quantization.rewrites.channel_scales import (
+            drop_channel_scales,
+            insert_channel_scales,
+        )
 
         main = main_function(op)
+        insert_channel_scales(main)
         slots = ChannelSlots(main)
-        data = self.data(op, most=SAMPLES)
+        data = self.data(op)
         statistics = channel_statistics(op, data, slots.ids, powers=not self.rows)
         factors = ChannelFactors(main, slots, statistics)
         exponents = factors.choose(rows=self.rows)
         if exponents.any():
             main.attributes[EQUALIZED] = UnitAttr()
         _apply(factors, exponents)
+        drop_channel_scales(main)
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:
@@ -70,6 +74,7 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
     from ceras_ir.dialects import graph
     from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT, forget
     from ceras_ir.transforms.quantization.analysis.channel_factors import spread_columns
+    from ceras_ir.transforms.quantization.analysis.channel_slots import is_channel_scale
     from ceras_ir.transforms.quantization.analysis.function_forms import is_table
     from ceras_ir.transforms.rebuilding import replace_constant
 
@@ -88,8 +93,12 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
         if op.bias is not None:
             bias = graph.known_array(op.bias)
             replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
-    for op in factors.main.body.block.ops:
-        if isinstance(op, graph.UnaryOp) and is_table(op):
+    for op in list(factors.main.body.block.ops):
+        if is_channel_scale(op):
+            across = exponents[slots[op.lhs]] - exponents[slots[op.result]]
+            old = graph.known_array(op.rhs)
+            replace_constant(op, op.rhs, (old * np.exp2(across)).astype(np.float32))
+        elif isinstance(op, graph.UnaryOp) and is_table(op):
             old = op.channel_exponents or ((0,), (0,))
             pair = [
                 exponents[slots[v]] + e for v, e in zip((op.input, op.result), old, strict=True)

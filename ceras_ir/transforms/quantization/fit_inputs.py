@@ -7,7 +7,6 @@ from math import ceil, floor, inf, ldexp, log2
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    Float32Type,
     ModuleOp,
     NameLoc,
     StringAttr,
@@ -19,13 +18,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import NARROW, keep_in_float, width
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
-from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 STEPS = 255
@@ -67,7 +64,9 @@ class FitInputsPass(CalibratedPass):
         readers = {
             value: layers
             for value in names
-            if value not in kept and width(value) == NARROW and (layers := _layers(main, value))
+            if value not in kept
+            and width(value) == NARROW
+            and (layers := layers_behind(main, value))
         }
         self._fit_pixels(main)
         if not readers:
@@ -89,7 +88,7 @@ class FitInputsPass(CalibratedPass):
         from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 
         for value, function in byte_values(list(main.body.block.ops)).items():
-            if width(value) != NARROW or not (layers := _layers(main, value)):
+            if width(value) != NARROW or not (layers := layers_behind(main, value)):
                 continue
             reals = function.evaluate().astype(np.float64)
             low, high = min(float(reals.min()), 0.0), max(float(reals.max()), 0.0)
@@ -118,24 +117,6 @@ def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | N
 
 def _part(extent: float, steps: int) -> float:
     return extent / steps if steps > 0 else (inf if extent > 0 else 0.0)
-
-
-def _layers(main: FuncOp, argument: SSAValue) -> list[graph.LinearOperation]:
-    """The layers that read an input, moved at most; none if anything else does."""
-    found: list[graph.LinearOperation] = []
-    if not is_tensor(argument.type) or not isinstance(argument.type.element_type, Float32Type):
-        return found
-    moved = {argument}
-    for op in main.body.block.ops:
-        if moved.isdisjoint(op.operands):
-            continue
-        if isinstance(op, graph.LinearOperation) and absorbs(op) and op.residual not in moved:
-            found.append(op)
-        elif isinstance(op, GraphOperation) and only_moves(op) and moved.issuperset(op.operands):
-            moved.add(op.results[0])
-        else:
-            return []
-    return found
 
 
 def _divide(

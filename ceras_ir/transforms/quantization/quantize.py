@@ -28,10 +28,10 @@ from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
-from ceras_ir.transforms.quantization.keep_logarithms_in_float import KeepLogarithmsInFloatPass
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
 from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
+from ceras_ir.transforms.quantization.keep_wide_ranges_in_float import KeepWideRangesInFloatPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
@@ -85,7 +85,7 @@ class QuantizePass(PipelinePass):
     samples: int = 64
     """How many of them are used."""
     draw: int | None = None
-    """Seed that chooses them among all that are there; the first ones without."""
+    """Seed that chooses them; without it they lie at even distances in the data."""
     seed: int = 0
     """Seed of synthetic samples."""
     target: str | None = None
@@ -152,7 +152,7 @@ class QuantizePass(PipelinePass):
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
             KeepMasksInFloatPass(),
-            KeepLogarithmsInFloatPass(),
+            KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
             SeparateCellStatePass(),
             # Scales of activations.

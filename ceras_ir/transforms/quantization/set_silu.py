@@ -34,7 +34,7 @@ class SetSiluPass(ModulePass):
     Runs after `split-activation`.
 
     `hardswish` is another function. Without retraining a network may lose its accuracy, so stderr
-    says its cost on the first samples of `calibration`.
+    says its cost on some samples of `calibration`.
     """
 
     name = "set-silu"

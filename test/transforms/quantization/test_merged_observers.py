@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from driver_networks import MIXING
+from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.driver.compile.tool import main
-from ceras_ir.transforms.quantization.analysis.calibration import drawn_numbers
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.analysis.calibration import sample_numbers
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
@@ -64,9 +67,24 @@ def test_the_network_is_the_same_for_any_number_of_processes(tmp_path: Path):
     assert drawn == drawn_by_several
 
 
-def test_what_a_seed_draws():
-    drawn = drawn_numbers(300, 200, 3)
+def module_of(state: str = "") -> ModuleOp:
+    argument = f'%x: tensor<1xf32> {{graph.name = "x"{state}}}'
+    result = 'tensor<1xf32> {graph.name = "y"}'
+    text = f"func.func @main({argument}) -> ({result}) {{ func.return %x : tensor<1xf32> }}"
+    return parse_text(load_context(), text, "n.mlir")
+
+
+def test_which_samples_are_looked_at() -> None:
+    stateless, steps = module_of(), module_of(', graph.state = "y"')
+    assert list(sample_numbers(stateless, 10, 4)) == [0, 2, 5, 7]
+    assert list(sample_numbers(stateless, 3, 4)) == [0, 1, 2]
+    assert list(sample_numbers(steps, 10, 4)) == [0, 1, 2, 3]
+
+
+def test_what_a_seed_draws() -> None:
+    module = module_of()
+    drawn = list(sample_numbers(module, 300, 200, 3))
     assert len(set(drawn)) == 200 and drawn == sorted(drawn) and drawn[-1] < 300
-    assert drawn != list(range(200)) and drawn == drawn_numbers(300, 200, 3)
-    assert drawn != drawn_numbers(300, 200, 4)
-    assert drawn_numbers(5, 200, 3) == [0, 1, 2, 3, 4]
+    assert drawn == list(sample_numbers(module, 300, 200, 3))
+    assert drawn != list(sample_numbers(module, 300, 200, 4))
+    assert sample_numbers(module, 5, 200, 3) == [0, 1, 2, 3, 4]

@@ -131,7 +131,7 @@ def test_the_value_that_int8_hurts_is_found(
     # What only floats read has 16 bits too.
     assert precisions(module) == {"first": "i16", "third": "i16"}
     text = capfd.readouterr().err
-    assert "16 bits for 2 values" in text and "first (100% of the noise)" in text
+    assert "values: noise" in text and "first (100% of the noise)" in text
 
 
 def test_no_more_than_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.data.sample_stream import stream_samples
 from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
@@ -22,6 +21,7 @@ from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
 from ceras_ir.network.ranges import set_exponent, set_range
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
@@ -135,30 +135,45 @@ def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
 
 
 def calibration_samples(
-    module: ModuleOp, path: str, limit: int, what: str = "calibrating", draw: int | None = None
+    module: ModuleOp,
+    path: str,
+    limit: int,
+    what: str = "calibrating",
+    draw: int | None = None,
+    most: int | None = None,
 ) -> Iterator[Mapping[str, Array]]:
     """
-    The first samples of a file, or of several, one at a time, with a progress bar; with `draw` some
-    of all of them instead, which that seed chooses.
+    The samples of `sample_numbers`, or `most` of them, one at a time, with a progress bar that says
+    `what` is done.
     """
     inputs = network_inputs(main_function(module))
     try:
-        if draw is None:
-            count, samples = stream_samples(path, inputs, limit)
-        else:
-            numbers = drawn_numbers(count_samples(path, inputs), limit, draw)
-            count, samples = len(numbers), samples_at(path, inputs, numbers)
-        for sample in with_states(module, progress(samples, what, count)):
+        numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
+        if most is not None:
+            numbers = [numbers[i] for i in sample_numbers(module, len(numbers), most)]
+        samples = samples_at(path, inputs, numbers)
+        for sample in with_states(module, progress(samples, what, len(numbers))):
             yield finite(sample)
     except InputError as error:
         error.file = error.file or path
         raise
 
 
-def drawn_numbers(total: int, limit: int, seed: int) -> list[int]:
-    """Which of `total` samples are taken, in ascending order."""
-    chosen = np.random.default_rng(seed).choice(total, min(limit, total), replace=False)
-    return sorted(int(number) for number in chosen)
+def sample_numbers(
+    module: ModuleOp, total: int, limit: int, draw: int | None = None
+) -> Sequence[int]:
+    """
+    Which samples are looked at, in ascending order: `limit` at most of `total` with even distances,
+    or those that the seed `draw` chooses. Of a network with states the first ones: samples are its
+    steps.
+    """
+    count = min(limit, total)
+    if draw is not None:
+        chosen = np.random.default_rng(draw).choice(total, count, replace=False)
+        return sorted(int(number) for number in chosen)
+    if states_of(main_function(module)):
+        return range(count)
+    return [i * total // count for i in range(count)]
 
 
 def finite(sample: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -205,8 +220,7 @@ def channel_statistics(
         if value not in wanted:
             return
         if value not in found:
-            channels = array.shape[-1] if array.ndim else 1
-            found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
+            found[value] = ChannelStatistics(array.shape[-1] if array.ndim else 1)
         seen = Seen(_without_masks(_where(value), array), wanted[value])
         found[value].see(seen, powers=powers)
         if not seen.is_finite:

@@ -7,7 +7,7 @@ one number is left to choose, how fine the weights are; it is the one with the l
 noise behind the next layer, by the usual model of rounding as uniform noise.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, absorbs
+from ceras_ir.transforms.quantization.analysis.channel_slots import (
+    ChannelSlots,
+    absorbs,
+    is_channel_scale,
+)
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
@@ -25,7 +29,7 @@ SPREAD = 8
 """Octaves that channels of one value may be apart."""
 HEADROOM = 1
 """Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
-hold more of."""
+hold more of. Those are added by which two halves of the samples disagree."""
 SWEEPS = 3
 """How often all layers are looked at: residuals make one slot of several producers."""
 CANDIDATES = 12
@@ -40,21 +44,31 @@ NEVER = -1000.0
 class ChannelStatistics:
     """What was seen of the channels of one value."""
 
-    peak: Vector
-    """Largest magnitude."""
-    power: Vector
+    channels: InitVar[int]
+    peaks: Vector = field(init=False)
+    """Largest magnitude, in every other sample and in those between: [2, C]."""
+    power: Vector = field(init=False)
     """Mean square, if anybody asks for it."""
-    count: int = 1
-    """Of samples, and one."""
+    count: int = 0
+    """Of samples."""
+
+    def __post_init__(self, channels: int) -> None:
+        self.peaks, self.power = np.zeros((2, channels)), np.zeros(channels)
+
+    @property
+    def halves(self) -> Vector:
+        """`peaks`, where one sample alone stands for both halves."""
+        return self.peaks if self.count > 1 else self.peaks[[0, 0]]
 
     def see(self, seen: Seen, *, powers: bool) -> None:
-        self.peak = np.maximum(self.peak, seen.channel_peaks)
+        half = self.peaks[self.count % 2]
+        np.maximum(half, seen.channel_peaks, out=half)
+        self.count += 1
         if not powers:
             return
-        rows = seen.whole.reshape(-1, len(self.peak))
+        rows = seen.whole.reshape(-1, len(self.power))
         power = np.minimum(np.einsum("ij,ij->j", rows, rows) / len(rows), LARGEST)
         self.power = self.power + (power - self.power) / self.count
-        self.count += 1
 
 
 def fitting_exponents(magnitudes: Vector) -> Vector:
@@ -85,9 +99,11 @@ class ChannelFactors:
 
     def __post_init__(self) -> None:
         count = len(self.slots)
-        peak, offset = np.zeros(count), np.full(count, NEVER)
+        halves, offset = np.zeros((2, count)), np.full(count, NEVER)
         for value, seen in self.statistics.items():
-            np.maximum.at(peak, self.slots[value], seen.peak * 2.0 ** -_spare_bits(value))
+            for half, found in zip(halves, seen.halves, strict=True):
+                np.maximum.at(half, self.slots[value], found * 2.0 ** -_spare_bits(value))
+        peak = halves.max(axis=0)
         changed = True
         while changed:
             before = offset.copy()
@@ -102,7 +118,7 @@ class ChannelFactors:
                 np.isfinite(self.slots.cap), np.ceil(np.log2(peak / self.slots.cap)), NEVER
             )
         seen = np.maximum(fitting_exponents(peak) - offset, bounded)
-        own = np.maximum(seen + HEADROOM, -SPREAD)
+        own = np.maximum(seen + HEADROOM + _disagreement(halves), -SPREAD)
         self.least = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
         self.fixed = self.slots.pinned | np.isfinite(self.slots.cap)
         self.exponents = self.least.copy()
@@ -146,8 +162,8 @@ class ChannelFactors:
             np.add.at(total, ids, per_channel)
         for op in reversed(list(self.main.body.block.ops)):
             # Functions have slopes of about one, or less.
-            if isinstance(op, graph.UnaryOp) and separates(op):
-                np.add.at(total, self.slots[op.input], total[self.slots[op.result]])
+            if (isinstance(op, graph.UnaryOp) and separates(op)) or is_channel_scale(op):
+                np.add.at(total, self.slots[op.operands[0]], total[self.slots[op.results[0]]])
         return total
 
     def _need(self, op: graph.LinearOperation) -> Vector:
@@ -182,6 +198,17 @@ class ChannelFactors:
             if total < best:
                 best, chosen = total, exponents
         return chosen
+
+
+def _disagreement(halves: Vector) -> Vector:
+    """
+    By how many bits the peaks of two halves of the samples are apart. Channels that only one half
+    saw, or none, are so by all bits: the network may need what no sample showed.
+    """
+    least, most = halves.min(axis=0), halves.max(axis=0)
+    seen = least > 0
+    ratio = np.divide(most, least, out=np.ones_like(most), where=seen)
+    return np.where(seen, np.rint(np.log2(ratio)), -NEVER)
 
 
 def _spare_bits(value: SSAValue) -> int:

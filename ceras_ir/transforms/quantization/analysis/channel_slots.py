@@ -4,12 +4,13 @@ Which channels of a float network may be rescaled together without changing what
 Every channel (index of the last dimension) of every value belongs to a slot. Channels of one
 slot must be multiplied by one factor; a slot that is pinned keeps factor 1. Convolutions and
 matrix products with constant weights separate their operand's slots from their result's,
-because their weights absorb any factor, and so do functions that become tables; what commutes
-with positive factors ties slots.
+because their weights absorb any factor, and so do functions that become tables and float
+multiplications of channels by constants; what commutes with positive factors ties slots.
 """
 
 from collections.abc import Iterable
 from math import inf
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
+from ceras_ir.network.precision import stays_float
 from ceras_ir.network.ranges import network_values
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table, separates
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 
 Slots = NDArray[np.int64]
 
@@ -34,6 +37,34 @@ def absorbs(op: Operation) -> bool:
         and isinstance(op.weights.owner, graph.ConstantOp)
         and (op.bias is None or isinstance(op.bias.owner, graph.ConstantOp))
     )
+
+
+def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
+    """Whether `op` multiplies each channel by a constant of its own, in float."""
+    if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
+        return False
+    factors = graph.constant_array(op.rhs)
+    if factors is None or op.activation is not None or not stays_float(op):
+        return False
+    return factors.shape == graph.shape_of(op.result)[-1:]
+
+
+def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
+    """The layers that read a float value, moved at most; none if anything else does."""
+    found: list[graph.LinearOperation] = []
+    if not is_tensor(value.type) or not isinstance(value.type.element_type, Float32Type):
+        return found
+    moved = {value}
+    for op in main.body.block.ops:
+        if moved.isdisjoint(op.operands):
+            continue
+        if isinstance(op, graph.LinearOperation) and absorbs(op) and op.residual not in moved:
+            found.append(op)
+        elif isinstance(op, GraphOperation) and only_moves(op) and moved.issuperset(op.operands):
+            moved.add(op.results[0])
+        else:
+            return []
+    return found
 
 
 class ChannelSlots:
@@ -119,6 +150,8 @@ class ChannelSlots:
             case graph.UnaryOp():
                 self._same(op, [op.input])
                 self._function(result, op.function)
+            case graph.BinaryOp() if is_channel_scale(op):
+                pass
             case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
                 self._same(op, [op.lhs, op.rhs])
                 self._function(result, op.activation)

@@ -27,9 +27,9 @@ from ceras_ir.support.progress import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.quantization.analysis.calibration import (
     Observations,
-    drawn_numbers,
     finite,
     observe,
+    sample_numbers,
 )
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 
@@ -86,11 +86,9 @@ def observe_data(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Look at `values` on the first `limit` samples of the data, or on some that `draw` chooses."""
+    """Look at `values` on the samples of `sample_numbers`."""
     inputs = network_inputs(main_function(module))
-    total = count_samples(path, inputs)
-    first = list(range(min(limit, total)))
-    numbers = first if draw is None else drawn_numbers(total, limit, draw)
+    numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
     chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
     merged: Observations | None = None
     seen = _observed(module, path, chunks, values, observer)

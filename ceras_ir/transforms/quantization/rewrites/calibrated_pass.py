@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CalibratedPass(ModulePass):
     """
-    Change a float network so that its integers become better, as the first `samples` samples of
-    `calibration` show. Without data nothing is done. `improve` is the change that a pass makes.
+    Change a float network so that its integers become better, as `samples` samples of `calibration`
+    show. Without data nothing is done. `improve` is the change that a pass makes.
     """
 
     calibration: str | None = None
@@ -30,7 +30,7 @@ class CalibratedPass(ModulePass):
     samples: int = 64
     """How many of them may be used."""
     draw: int | None = None
-    """Seed that chooses them among all that are there; the first ones without."""
+    """Seed that chooses them; without it they lie at even distances in the data."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.network.quantizable import is_quantized
@@ -49,5 +49,4 @@ class CalibratedPass(ModulePass):
         from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
 
         assert self.calibration is not None
-        limit = self.samples if most is None else min(most, self.samples)
-        return calibration_samples(op, self.calibration, limit, what, self.draw)
+        return calibration_samples(op, self.calibration, self.samples, what, self.draw, most)

@@ -1,4 +1,4 @@
-"""Keep logarithms in float, and the powers that they are of."""
+"""Keep logarithms and roots of squares in float, and the powers that they are of."""
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -11,21 +11,24 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_quantized, keeps_scale
 
-REASON = "leads to a logarithm: small numbers count there as large ones do, and int8 has few"
+REASON = "leads to a logarithm or a root of squares: small numbers count there, and int8 has few"
 
 
-class KeepLogarithmsInFloatPass(ModulePass):
+class KeepWideRangesInFloatPass(ModulePass):
     """
-    Keep in float every logarithm and what leads to it from a sum of products: elementwise
-    operations, reductions, softmax and moves. They get `graph.precision = "f32"`.
+    Keep in float every logarithm and root of squares, such as the magnitudes of a spectrum, and
+    what leads to it from a sum of products.
+
+    That are elementwise operations, reductions, softmax and moves. They get
+    `graph.precision = "f32"`.
 
     A logarithm tells .001 from .002 as it does 1 from 2, while steps of int8 are as large for small
-    numbers as for large ones. Squares double that range: where a sum of products, such as the
-    filters of a spectrum, reads what squares lead to, it and they stay in float too. Changes no
-    value.
+    numbers as for large ones. Squares double that range, and a root halves it again: of 255 steps
+    of a square the root would have 16. Where a sum of products, such as the filters of a spectrum,
+    reads what squares lead to, it and they stay in float too. Changes no value.
     """
 
-    name = "keep-logarithms-in-float"
+    name = "keep-wide-ranges-in-float"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -33,10 +36,10 @@ class KeepLogarithmsInFloatPass(ModulePass):
             return
         leading: set[SSAValue] = set()
         for inner in reversed(list(main.body.block.ops)):
-            is_log = isinstance(inner, graph.UnaryOp) and inner.function.kind is graph.Function.LOG
-            if not is_log and leading.isdisjoint(inner.results):
+            starts = _is_start(inner)
+            if not starts and leading.isdisjoint(inner.results):
                 continue
-            if is_log or _leads_on(inner):
+            if starts or _leads_on(inner):
                 leading.update(inner.operands)
             elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
                 leading.add(inner.input)
@@ -45,8 +48,17 @@ class KeepLogarithmsInFloatPass(ModulePass):
             keep_in_float(inner, REASON)
 
 
+def _is_start(op: Operation) -> bool:
+    """Whether an operation is a logarithm or a root of squares."""
+    if not isinstance(op, graph.UnaryOp):
+        return False
+    if op.function.kind is graph.Function.SQRT:
+        return _has_squares(op.input)
+    return op.function.kind is graph.Function.LOG
+
+
 def _leads_on(op: Operation) -> bool:
-    """Whether an operation is none of those that end the way back from a logarithm."""
+    """Whether an operation is none of those that end the way back from what is kept."""
     if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
         return True
     return op.has_trait(Elementwise, value_if_unregistered=False)

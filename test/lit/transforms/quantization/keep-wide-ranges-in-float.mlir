@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --keep-logarithms-in-float --split-input-file | filecheck %s
+// RUN: ceras-opt %s --keep-wide-ranges-in-float --split-input-file | filecheck %s
 
 // A logarithm of the filters of a spectrum: powers and filters stay in float, the products before
 // and behind them become integers.
@@ -46,4 +46,25 @@ func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
   %3 = graph.unary <log> %2 : tensor<2x4xf32>
   %4 = graph.unary <tanh> %1 : tensor<2x4xf32>
   func.return %3, %4 : tensor<2x4xf32>, tensor<2x4xf32>
+}
+
+// -----
+
+// The magnitudes of a spectrum: a root of squares is kept, a root of what is no square is not.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.matmul %x, %w :
+// CHECK-NEXT:  graph.binary mul %{{.*}} {graph.precision = "f32", graph.float_reason = "leads to a logarithm
+// CHECK-NEXT:  graph.reduce sum {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <sqrt> {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <relu> %{{.*}} :
+// CHECK-NEXT:  graph.unary <sqrt> %{{[0-9]+}} :
+func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x1xf32>, tensor<2x4xf32>) {
+  %w = graph.constant dense<1.0> : tensor<4x3xf32> : tensor<4x3xf32>
+  %0 = graph.matmul %x, %w : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  %1 = graph.binary mul %0, %0 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %2 = graph.reduce sum %1 {axes = array<i64: 1>} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+  %3 = graph.unary <sqrt> %2 : tensor<2x1xf32>
+  %4 = graph.unary <relu> %0 : tensor<2x4xf32>
+  %5 = graph.unary <sqrt> %4 : tensor<2x4xf32>
+  func.return %3, %5 : tensor<2x1xf32>, tensor<2x4xf32>
 }

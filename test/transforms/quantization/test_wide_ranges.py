@@ -1,0 +1,105 @@
+"""Spectra in quantized networks: logarithms, magnitudes, and bands of different loudness."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import NodeProto
+from onnx_models import model, node
+
+from ceras_ir.driver.differences import signal_to_noise
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.transforms.graph.fuse import FusePass
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+
+Samples = NDArray[np.float32]
+
+
+def decibels(
+    folder: Path, nodes: Sequence[NodeProto], constants: Mapping[str, Samples], samples: Samples
+) -> float:
+    """Signal to noise at `y` of the last 8 samples of `x`; those before calibrate."""
+    np.savez(folder / "c.npz", x=samples[:-8, None])
+    module = import_model(model(nodes, {"x": (1, *samples.shape[1:])}, ["y"], constants))
+    FusePass().apply(load_context(), module)
+    inputs = [{"x": x[None]} for x in samples[-8:]]
+    expected = np.stack([run(module, x)["y"] for x in inputs])
+    QuantizePass(calibration=str(folder / "c.npz")).apply(load_context(), module)
+    got = np.stack([run(module, x)["y"] for x in inputs])
+    return signal_to_noise([got], [expected])
+
+
+def test_loud_and_quiet_frames(tmp_path: Path) -> None:
+    """Frames whose powers differ by a factor of a thousand: powers in int8 leave -4 dB."""
+    rng = np.random.default_rng(0)
+    frames = rng.normal(size=(40, 16, 32)) * 10.0 ** rng.uniform(-1.5, 0, (40, 16, 1))
+    constants = {
+        "w": rng.normal(size=(32, 24)).astype(np.float32),
+        "f": rng.uniform(size=(24, 8)).astype(np.float32),
+        "e": np.array(1e-10, np.float32),
+        "k": rng.normal(size=(8, 4)).astype(np.float32),
+    }
+    nodes = [
+        node("MatMul", "x w", "s"),
+        node("Mul", "s s", "p"),
+        node("MatMul", "p f", "m"),
+        node("Add", "m e", "n"),
+        node("Log", "n", "l"),
+        node("MatMul", "l k", "y"),
+    ]
+    assert decibels(tmp_path, nodes, constants, frames.astype(np.float32)) > 12
+
+
+def test_magnitudes_of_a_spectrum(tmp_path: Path) -> None:
+    """
+    Bands whose loudness differs by a factor of a hundred, all of which count: squares in int8 leave
+    4 dB, and magnitudes that share one scale 18.
+    """
+    rng = np.random.default_rng(0)
+    time = np.arange(64) / 64
+    bands = np.arange(1, 25)
+    loudness = 10.0 ** -(bands / 12)
+    frames = rng.normal(size=(40, 8, 24)) * loudness @ np.cos(2 * np.pi * np.outer(bands, time))
+    angles = 2 * np.pi * np.outer(time, bands)
+    constants = {
+        "c": np.cos(angles, dtype=np.float32),
+        "s": np.sin(angles, dtype=np.float32),
+        "k": (rng.normal(size=(24, 16)) / loudness[:, None]).astype(np.float32),
+        "l": rng.normal(size=(16, 4)).astype(np.float32),
+    }
+    nodes = [
+        node("MatMul", "x c", "re"),
+        node("MatMul", "x s", "im"),
+        node("Mul", "re re", "rr"),
+        node("Mul", "im im", "ii"),
+        node("Add", "rr ii", "p"),
+        node("Sqrt", "p", "m"),
+        node("MatMul", "m k", "a"),
+        node("Relu", "a", "r"),
+        node("MatMul", "r l", "y"),
+    ]
+    assert decibels(tmp_path, nodes, constants, frames.astype(np.float32)) > 20
+
+
+def test_channels_that_few_samples_show(tmp_path: Path) -> None:
+    """Channels that 16 samples hardly show are not made as large as others: that leaves 9 dB."""
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(48, 1, 16)) * 0.01
+    samples[16:] *= 10.0 ** rng.uniform(0, 2, (32, 1, 16))
+    samples[..., :2] = rng.normal(size=(48, 1, 2))
+    constants = {
+        "v": (np.eye(16) + rng.normal(size=(16, 16)) * 0.01).astype(np.float32),
+        "k": rng.normal(size=(16, 16)).astype(np.float32),
+        "l": rng.normal(size=(16, 4)).astype(np.float32),
+    }
+    nodes = [
+        node("MatMul", "x v", "a"),
+        node("Relu", "a", "r"),
+        node("MatMul", "r k", "b"),
+        node("Relu", "b", "q"),
+        node("MatMul", "q l", "y"),
+    ]
+    assert decibels(tmp_path, nodes, constants, samples.astype(np.float32)) > 20
