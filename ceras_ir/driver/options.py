@@ -60,15 +60,7 @@ def add_build_options(parser: ToolParser) -> None:
         'a scan proposes for "target-bytes=..."; see the pass prune',
     )
     add_shapes(group)
-    group.add_argument(
-        "--state",
-        type=_pair,
-        action="append",
-        default=[],
-        metavar="INPUT=OUTPUT",
-        help="keep an output from call to call as this input, which callers then see neither of; "
-        "the first call reads zeros; may be repeated",
-    )
+    add_states(group)
     group.add_argument(
         "--input-image",
         choices=("nhwc", "nchw"),
@@ -212,6 +204,19 @@ def add_shapes(group: ArgumentContainer) -> None:
         metavar="NAME=16000",
         help="fix an input to a number, or to a list of them with commas: it is no input any more, "
         "and conditions that it decides are taken; may be repeated",
+    )
+
+
+def add_states(group: ArgumentContainer) -> None:
+    """The option that says which inputs are states."""
+    group.add_argument(
+        "--state",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="INPUT=OUTPUT",
+        help="keep an output from call to call as this input, which callers then see neither of; "
+        "the first call reads zeros; may be repeated",
     )
 
 

@@ -1,6 +1,7 @@
 """`--state`: what a network keeps from call to call, on every way to run it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from recurrent_networks import NETWORKS, STATES, sequence
 
 from ceras_ir.backends.nnet.target import NnetTarget
+from ceras_ir.driver.compare.tool import main as compare_tool
 from ceras_ir.driver.compile.tool import main as compile_tool
 from ceras_ir.driver.run.tool import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify_tool
@@ -181,3 +183,35 @@ def test_states_are_refused_beside_all_else(
     said = capsys.readouterr().err
     assert "(input): error: unsupported on target nnet, which keeps no states" in said
     assert "the engine takes constant weights of a recurrent layer" in said
+
+
+KEEPING = """
+import numpy as np
+
+
+def keep(outputs, labels):
+    np.savez(f"{folder}/{{np.ptp(outputs['y'])}}.npz", y=outputs["y"])
+    return 0.0
+"""
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_comparing_goes_through_the_sequence(tmp_path: Path, name: str) -> None:
+    """Both networks go on from their own states, as each does when it runs alone."""
+    model, data = _files(tmp_path, name)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "m.py").write_text(KEEPING.format(folder=tmp_path / "kept"))
+    metric = ("--metric", f"{tmp_path}/m.py:keep")
+    quantized = ("--calibrate", data)
+    options = (model, "--inputs", data, *_flags(name), *quantized)
+    assert compare_tool([*options, *metric, "--jobs", "1"]) == 2
+    assert compare_tool([*options, *metric]) == 0
+    floats = _run(model, data, tmp_path / "a.npz", *_flags(name))
+    integers = _run(model, data, tmp_path / "b.npz", *_flags(name), *quantized)
+    kept = [np.load(path)["y"] for path in (tmp_path / "kept").iterdir()]
+    assert len(kept) == 2
+    assert any(np.array_equal(found.reshape(integers.shape), integers) for found in kept)
+    # Fusion may change the last bit.
+    assert any(np.allclose(found.reshape(floats.shape), floats, atol=1e-6) for found in kept)
+    shutil.copy(data, other := str(tmp_path / "other.npz"))
+    assert compare_tool([*options, "--inputs", other, "--propose"]) == 0

@@ -13,7 +13,8 @@ from ceras_ir.driver.options import (
     add_extensions,
     add_scheme,
     add_shapes,
-    bindings_of,
+    add_states,
+    interface_of,
     recipe_names,
     scheme_of,
     title_of,
@@ -107,6 +108,7 @@ def make_parser() -> ToolParser:
     )
     parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)
+    add_states(parser)
     add_extensions(parser)
     return parser
 
@@ -140,6 +142,8 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     at_scale = arguments.jobs is not None or arguments.scheduler is not None
     if at_scale and (arguments.other is not None or arguments.propose):
         raise UsageError("--jobs and --scheduler are for one model, without --propose")
+    if at_scale and arguments.state:
+        raise UsageError("states go on from sample to sample: leave out --jobs and --scheduler")
 
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
@@ -223,7 +227,7 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
     from ceras_ir.pipeline.reading import read_network
 
     with naming(path):
-        return read_network(path, **bindings_of(arguments))
+        return read_network(path, **interface_of(arguments))
 
 
 def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":

@@ -77,7 +77,7 @@ class Task:
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
             judge.add(*(as_samples(outputs, batched=self.samples.batched) for outputs in pair))
         if not meter.aligned:
-            meter.measure_reach(list(self.samples.first(REACHING)))
+            meter.measure_reach(self.samples.first(REACHING))
         main = main_function(meter.quantized)
         return Variant(
             name,

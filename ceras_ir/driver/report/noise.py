@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.exit_status import phase
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.driver.compare.variants import beside_another
-from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import spelling
@@ -48,7 +47,7 @@ class NoiseObserver:
 def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
     """Signal to noise of each layer alone, accumulated, and of the outputs."""
     given = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
-    samples = list(with_states(reference, given))
+    samples = list(given)
     meter = beside_another(reference, quantized)
     expected, actual = zip(*meter.measure(samples), strict=True)
     spelled = {

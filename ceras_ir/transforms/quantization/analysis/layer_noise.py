@@ -8,7 +8,7 @@ float (reaching). Where one function alone reads a value, what lies beyond its f
 off before: no one sees it. Nothing of a sample is kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,9 +20,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.sequence import as_stored
+from ceras_ir.interpreters.sequence import Sequence, with_states
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.quantizable import is_alias, is_quantized
@@ -201,9 +200,14 @@ class NoiseMeter:
     def measure(
         self, samples: Iterable[Mapping[str, Array]]
     ) -> Iterable[tuple[dict[str, Array], dict[str, Array]]]:
-        """Run both networks on every sample; yields float and quantized outputs."""
-        for sample in samples:
+        """
+        Run both networks on every sample; yields float and quantized outputs. With states samples
+        are steps, in which either network goes on from what it has kept itself.
+        """
+        references, stored = Sequence(self.reference), Sequence(self.quantized)
+        for step in samples:
             floats: dict[int, Array] = {}
+            sample = {**step, **references.states}
 
             def look(
                 op: Operation, results: tuple[Array, ...], floats: dict[int, Array] = floats
@@ -211,7 +215,7 @@ class NoiseMeter:
                 if (number := layer_of(op)) is not None:
                     floats[number] = _unquantized(op.results[0], results[0])
 
-            expected = run(self.reference, sample, look)
+            expected = references.step(sample, look)
 
             def compare(
                 op: Operation,
@@ -236,7 +240,7 @@ class NoiseMeter:
                 layer.accumulated += _power(_error(trimmed(value, actual * factors), real))
                 layer.isolated += _power(_error(trimmed(value, alone * factors), real))
 
-            actual = run(self.quantized, as_stored(self.quantized, sample), compare)
+            actual = stored.step(step, compare)
             for number, layer in self.layers.items():
                 real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
                 layer.see(
@@ -244,9 +248,9 @@ class NoiseMeter:
                 )
             yield expected, actual
 
-    def measure_reach(self, samples: Sequence[Mapping[str, Array]]) -> None:
+    def measure_reach(self, steps: Iterable[Mapping[str, Array]]) -> None:
         """See what of the error of every layer alone gets to the outputs of the float network."""
-        meter = SensitivityMeter(self.reference)
+        meter, samples = SensitivityMeter(self.reference), list(with_states(self.reference, steps))
         quantized = {
             self.values[number]: (op, self.layers[number])
             for op in main_function(self.quantized).body.block.ops

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.sequence import in_turn
 
 Array = NDArray[np.generic]
 Outputs = Mapping[str, Array]
@@ -34,9 +34,12 @@ def ratio_of(expected: Sequence[Outputs], actual: Sequence[Outputs]) -> float:
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
-    """The outputs of a network on samples; what overflows is somebody else's error."""
+    """
+    The outputs of a network on samples, of which its states go on; what overflows is somebody
+    else's error.
+    """
     with np.errstate(all="ignore"):
-        return [run(module, sample) for sample in samples]
+        return list(in_turn(module, samples))
 
 
 def output_ratio(
