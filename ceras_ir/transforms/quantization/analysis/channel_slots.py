@@ -43,16 +43,25 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
     """Whether `op` multiplies each channel by a constant of its own, in float."""
     if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
         return False
-    factors = graph.constant_array(op.rhs)
-    if factors is None or op.activation is not None or not stays_float(op):
+    if not _is_real(op.lhs) or op.activation is not None or not stays_float(op):
         return False
-    return factors.shape == graph.shape_of(op.result)[-1:]
+    shape, factors = graph.shape_of(op.result), graph.constant_array(op.rhs)
+    return factors is not None and graph.shape_of(op.lhs) == shape and factors.shape == shape[-1:]
+
+
+def _is_real(value: SSAValue) -> bool:
+    """Whether a value is computed, in float."""
+    return (
+        is_tensor(value.type)
+        and isinstance(value.type.element_type, Float32Type)
+        and not isinstance(value.owner, graph.ConstantOp)
+    )
 
 
 def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
     """The layers that read a float value, moved at most; none if anything else does."""
     found: list[graph.LinearOperation] = []
-    if not is_tensor(value.type) or not isinstance(value.type.element_type, Float32Type):
+    if not _is_real(value):
         return found
     moved = {value}
     for op in main.body.block.ops:
@@ -74,9 +83,7 @@ class ChannelSlots:
         self.ids: dict[SSAValue, Slots] = {}
         count = 0
         for value in network_values(main.body.block):
-            if not is_tensor(value.type) or not isinstance(value.type.element_type, Float32Type):
-                continue
-            if isinstance(value.owner, graph.ConstantOp):
+            if not _is_real(value):
                 continue
             extent = (graph.shape_of(value) or (1,))[-1]
             self.ids[value] = np.arange(count, count + extent)
