@@ -128,12 +128,11 @@ def samples_at(
     paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[dict[str, Array]]:
     """Samples of all the data by their numbers, which ascend; each file is opened once."""
-    start = 0
-    for path, shards in groupby(shards_of(paths, inputs), lambda shard: shard.path):
+    # A file may be named twice.
+    files = groupby(shards_of(paths, inputs), lambda s: (s.path, s.start - s.first))
+    for (path, start), shards in files:
         whole = Shard(path, 0, sum(shard.count for shard in shards), start)
-        start += whole.count
-        inside = [n - whole.start for n in numbers if whole.start <= n < start]
-        if inside:
+        if inside := [n - start for n in numbers if start <= n < start + whole.count]:
             yield from (each.sample for each in _read(whole, inputs, inside))
 
 

@@ -54,6 +54,10 @@ def test_several_files_and_a_limit(tmp_path: Path, values: np.ndarray):
         (0, 3, 0),
         (0, 3, 3),
     ]
+    # One file twice, and samples across files.
+    again = f"{tmp_path / 'a.npz'},{paths}"
+    some = [sample["x"][0] for sample in samples_at(again, INPUTS, [2, 3, 8, 12])]
+    assert np.array_equal(some, values[[2, 0, 5, 9]])
 
 
 def test_tar_archives_have_samples_and_classes(tmp_path: Path, values: np.ndarray):
