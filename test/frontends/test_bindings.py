@@ -120,9 +120,10 @@ def test_computed_conditions_select(condition: bool):
     assert "graph.select" in str(module) and "graph.select" not in str(fixed)
 
 
-def test_a_negative_dimension_is_open():
-    """PaddlePaddle writes -1 where others write a symbol or nothing."""
-    proto = model([node("Relu", "x", "y")], {"x": (-1, 3, -1, -1)}, ["y"], infer=False)
+@pytest.mark.parametrize("shape", [(-1, 3, -1, -1), (-1, 3, "?", "?"), ("?", 3, "?", "?")])
+def test_an_unknown_dimension_is_open(shape: tuple[int | str, ...]) -> None:
+    """PaddlePaddle writes -1 or a question mark, the same for several, where others name one."""
+    proto = model([node("Relu", "x", "y")], {"x": shape}, ["y"], infer=False)
     with pytest.raises(UnsupportedError, match="--shape x=1x3x224x224"):
         import_model(proto)
     module = import_model(proto, shapes={"x": (1, 3, 4, 5)})

@@ -16,6 +16,8 @@ from ceras_ir.support.diagnostics import Finding, InputError
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""
 
+UNKNOWN = "?"
+"""What is written for a dimension that nothing is known of."""
 
 ELEMENTS: dict[int, Attribute] = {
     data_type: element
@@ -72,9 +74,7 @@ def read_inputs(
     if len(set(names)) != len(names):
         raise InputError("two inputs of the same name")
     # One symbol is one number: where it is the batch of one input it is so everywhere.
-    symbols = {text(dims[0].dim_param) for v in given if (dims := v.type.tensor_type.shape.dim)} - {
-        ""
-    }
+    symbols = {_symbol(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
     if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
         raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
     bound = _bound_symbols(given, shapes)
@@ -86,11 +86,11 @@ def read_inputs(
         for i, dim in enumerate(value.type.tensor_type.shape.dim):
             if value.name in shapes:
                 shape.append(shapes[value.name][i])
-            elif dim.dim_param in bound:
-                shape.append(bound[dim.dim_param])
+            elif _symbol(dim) in bound:
+                shape.append(bound[_symbol(dim)])
             elif dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(dim.dim_value)
-            elif i == 0 or dim.dim_param in symbols:
+            elif i == 0 or _symbol(dim) in symbols:
                 shape.append(batch)
             else:
                 refused.append(
@@ -118,12 +118,17 @@ def _bound_symbols(
             for dim, extent in zip(dims, shape, strict=True)
         )
         for dim, extent in zip(dims, shape, strict=False):
-            if symbol := text(dim.dim_param):
+            if symbol := _symbol(dim):
                 fits &= bound.setdefault(symbol, extent) == extent
         if not fits:
             message = f"shape {list(shape)} does not fit the declared {declared}"
             raise InputError([Finding(value.name, BORDER, message)])
     return bound
+
+
+def _symbol(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """What names a dimension; exporters write a question mark for any that they do not know."""
+    return "" if dim.dim_param == UNKNOWN else text(dim.dim_param)
 
 
 def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
@@ -176,7 +181,7 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
 
 def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
     """A dimension as it is declared; exporters also write a negative number for an open one."""
-    return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or "?"
+    return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or UNKNOWN
 
 
 def way_out(value: onnx.ValueInfoProto) -> str:
