@@ -151,7 +151,16 @@ def check(
             )
         else:
             np.testing.assert_array_equal(got[name], array, err_msg=name)
+            _assert_zeros_equal(got[name], array, name)
     return got
+
+
+def _assert_zeros_equal(actual: Array, expected: Array, name: str) -> None:
+    """Compare the signs of all that is a number, as 0.0 and -0.0 are equal by value."""
+    if expected.dtype == np.float32:
+        number = ~np.isnan(expected)
+        signs = [np.signbit(a[number]) for a in (actual, expected)]
+        np.testing.assert_array_equal(*signs, err_msg=f"signs of {name}")
 
 
 def check_elsewhere(

@@ -223,6 +223,7 @@ def tanh(x: Floats) -> Floats:
     return np.where(x < 0, y, -y)
 
 
+INFINITY = np.float32(np.inf)
 SQRT_2_OVER_PI, SQRT_OF_HALF = np.float32(0.7978845608), np.float32(0.7071067812)
 
 
@@ -266,21 +267,19 @@ def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None)
         return _apply(function, x)
     result = np.empty(x.shape, np.float32) if out is None else out
     flat, written = x.reshape(-1), result.reshape(-1)
-    bounds = function.clip_range
     for start in range(0, x.size, PIECE):
         piece, to = flat[start : start + PIECE], written[start : start + PIECE]
-        if bounds is None:
-            to[...] = _apply(function, piece)
-        else:
-            _clip(piece, bounds, to)
+        to[...] = _apply(function, piece)
     return result
 
 
-def _clip(x: Floats, bounds: tuple[float, float], to: Floats) -> None:
-    """Write the elements of `x`, none beyond `bounds`, of which the upper one may be infinite."""
-    np.maximum(x, np.float32(bounds[0]), out=to)
-    if bounds[1] != np.inf:
-        np.minimum(to, np.float32(bounds[1]), out=to)
+def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
+    """
+    `low` where `x < low`, `high` where `x > high`, else `x`: of both zeros the one that `x` is,
+    which maxima of processors do not agree about.
+    """
+    lower = x if high == INFINITY else np.where(x > high, high, x)
+    return np.where(x < low, low, lower)
 
 
 def _apply(function: FunctionAttr, x: Floats) -> Floats:
@@ -288,9 +287,9 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
     zero, one, six = np.float32(0), np.float32(1), np.float32(6)
     match function.kind:
         case Function.RELU:
-            return np.maximum(x, zero)
+            return clip(x, zero)
         case Function.CLIP:
-            return np.minimum(np.maximum(x, p[0]), p[1])
+            return clip(x, p[0], p[1])
         case Function.LEAKY_RELU:
             return np.where(x >= zero, x, p[0] * x)
         case Function.SIGMOID:
@@ -302,9 +301,9 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
             y *= x
             return y
         case Function.HARD_SIGMOID:
-            return np.minimum(np.maximum(p[0] * x + p[1], zero), one)
+            return clip(p[0] * x + p[1], zero, one)
         case Function.HARD_SWISH:
-            return x * np.minimum(np.maximum(x + np.float32(3), zero), six) / six
+            return x * clip(x + np.float32(3), zero, six) / six
         case Function.EXP:
             return exp(x)
         case Function.LOG:

@@ -29,6 +29,25 @@ def test_exp_at_the_ends():
     assert result[5:].tolist() == [np.inf, 0.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (FunctionAttr(Function.RELU), [-0.0, 0.0]),
+        (FunctionAttr(Function.CLIP, [0.0, 6.0]), [-0.0, 0.0]),
+        (FunctionAttr(Function.CLIP, [-1.0, -0.0]), [-0.0, 0.0]),
+        (FunctionAttr(Function.ROUND), [-0.0, 0.0]),
+        (FunctionAttr(Function.FLOOR), [-0.0, 0.0]),
+        (FunctionAttr(Function.CEIL), [-0.0, 0.0]),
+    ],
+    ids=str,
+)
+def test_zeros_keep_their_sign(function: FunctionAttr, expected: list[float]):
+    for size in (1, 64):  # Of numpy a scalar loop and vectors.
+        x = np.repeat(np.array([-0.0, 0.0], np.float32), size)
+        result = apply_function(function, x)
+        assert np.signbit(result).tolist() == np.signbit(np.repeat(expected, size)).tolist()
+
+
 def _sigmoid(x: Doubles) -> Doubles:
     return 1 / (1 + np.exp(-x))
 

@@ -83,9 +83,9 @@ class Function(StrEnum):
         return member
 
     RELU = "relu", Facts(OnnxOperator("Relu"), clip=lambda p: (0.0, inf), is_homogeneous=True)
-    """`max(x, 0)`"""
+    """`max(x, 0)`: 0 where `x < 0`, else `x`"""
     CLIP = "clip", Facts(parameters=("low", "high"), clip=lambda p: (p[0], p[1]))
-    """`min(max(x, p0), p1)`; infinities where a bound is absent"""
+    """`p0` where `x < p0`, `p1` where `x > p1`, else `x`; infinities where a bound is absent"""
     LEAKY_RELU = (
         "leaky_relu",
         Facts(OnnxOperator("LeakyRelu", 13, (0.01,)), ("alpha",), is_homogeneous=True),
@@ -117,7 +117,7 @@ class Function(StrEnum):
     SIGN = "sign", Facts(OnnxOperator("Sign"))
     """1 above 0, -1 below, else `x`"""
     FLOOR = "floor", Facts(OnnxOperator("Floor"))
-    """the greatest integer not above `x`"""
+    """the greatest integer not above `x`; this, `ceil` and `round` leave zeros their sign"""
     CEIL = "ceil", Facts(OnnxOperator("Ceil"))
     """the least integer not below `x`"""
     ROUND = "round", Facts(OnnxOperator("Round", 11))

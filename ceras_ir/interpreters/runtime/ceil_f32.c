@@ -1,6 +1,2 @@
-#include "rint_f32.c"
-static float ceil_f32(float x)
-{
-  const float r = rint_f32(x);
-  return r < x ? r + 1.0f : r;
-}
+#include "floor_f32.c"
+#define ceil_f32(x) -floor_f32(-(x))

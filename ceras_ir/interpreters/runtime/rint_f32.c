@@ -1,4 +1,5 @@
-/* The nearest integer, ties to even, for any float; adding 2^23 leaves no room for a fraction. */
+/* The nearest integer, ties to even, for any float; adding 2^23 leaves no room for a fraction. Of
+ * either zero 0. */
 static float rint_f32(float x)
 {
   const float magnitude = x < 0.0f ? -x : x;
