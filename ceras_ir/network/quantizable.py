@@ -7,6 +7,7 @@ its surroundings.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
@@ -55,6 +56,11 @@ def uses_behind_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
             elif op.results[0] not in seen:
                 seen.add(op.results[0])
                 left.append(op.results[0])
+
+
+def is_copy(op: Operation) -> bool:
+    """Whether an operation is there to store its operand in another way, a clip without bounds."""
+    return isinstance(op, graph.UnaryOp) and op.function.clip_range == (-inf, inf)
 
 
 def data_operands(op: Operation) -> Sequence[SSAValue]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import insort
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -27,19 +28,24 @@ from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, HOST_BUDGET
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
+from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
+    Copies,
+    erase_idle_copies,
+    insert_copies,
+)
 from ceras_ir.transforms.quantization.set_precision import spread
 
 MEASURED = 4
 """On how many samples values are measured at most; one of large networks."""
 
 GOAL = 30.0
-"""Decibels at the ends from which noise of stored values is nobody's concern."""
+"""Decibels at the ends from which noise of stored values is worth no time that is noticed."""
+
+CHEAP = 0.01
+"""Share of the network's time that is not noticed: notes leave it out, reports list all layers."""
 
 NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
-
-UNSAID = 0.01
-"""Share of the network's time up to which no note is worth printing; reports list all layers."""
 
 NAMED = 8
 """How many values the note names, and with how many letters."""
@@ -66,11 +72,14 @@ class ChoosePrecisionPass(CalibratedPass):
     outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
     Contributions are taken to add.
 
+    Where products and others read a value, as a residual, products read a copy of it in 8 bits:
+    16 bits for the others cost that copy and no product.
+
     1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) leaves
        layers that read or write 16 bits to the CPU, where they take 64 times as long.
        Depthwise layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
-    3. The pass stops at a signal-to-noise ratio of 30 dB.
+    3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time.
     4. What only floats read, as scores before a sigmoid, is taken first where 16 bits are stored:
        it costs next to nothing, and steps of int8 are ties between scores.
 
@@ -105,37 +114,53 @@ class ChoosePrecisionPass(CalibratedPass):
         return TimeModel(self.narrow)
 
     def improve(self, ctx: Context, op: ModuleOp) -> None:
+        if self._budget == 0:
+            return
+        main = main_function(op)
+        copies = insert_copies(main, of_products=not self.narrow)
+        self._choose(op, main, copies)
+        erase_idle_copies(copies)
+        spread(main)
+
+    def _choose(self, op: ModuleOp, main: FuncOp, copies: Copies) -> None:
         from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 
-        main = main_function(op)
-        if self._budget == 0 or not (candidates := list(self._candidates(main))):
-            return
-        self._measure(op, candidates)
-        total = sum(c.noise for c in candidates)
+        candidates = {c.value: c for c in self._candidates(main)}
+        self._measure(op, candidates.values())
+        # A copy makes the noise of its value as long as both have 8 bits.
+        behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
+        total = sum(c.noise for c in candidates.values())
         if total == 0:
-            return  # A last layer of zeros hides all.
+            return  # A last layer of zeros hides all, or there is nothing to choose from.
+        for value, copy in behind.items():
+            candidates[value].noise -= copy.noise
         work = self._times.network(main)
         room, left, chosen = self._budget * work, total, list[_Candidate]()
-        ends = {c.value for c in candidates if not self.narrow and _only_read_in_float(c.value)}
-        for candidate in sorted(
-            candidates, key=lambda c: (c.value not in ends, -c.noise / max(c.extra, 1.0))
-        ):
-            matters = left > 10 ** (-GOAL / 10) and candidate.noise > NOTABLE * left
-            if not matters and candidate.value not in ends:
-                continue
+        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v)}
+
+        def rank(candidate: _Candidate) -> tuple[bool, float]:
+            return candidate.value not in ends, -candidate.noise / max(candidate.extra, 1.0)
+
+        queue = sorted(candidates.values(), key=rank)
+        while queue:
+            candidate = queue.pop(0)
             # What was chosen before may have made it cheaper: one table reads and makes 16 bits.
             candidate.extra = self._times.widening(candidate.value)
-            if candidate.extra <= room:
+            if left <= 10 ** (-GOAL / 10):
+                room = min(room, CHEAP * work - sum(c.extra for c in chosen))
+            matters = candidate.noise > NOTABLE * left or candidate.value in ends
+            if matters and candidate.extra <= room:
                 room, left = room - candidate.extra, left - candidate.noise
                 chosen.append(candidate)
                 _widen(candidate.value)
-        spread(main)
+                if candidate.value in behind:
+                    insort(queue, behind[candidate.value], key=rank)
         before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
         note(main, NOISE, before, after)
-        if chosen and (share := sum(c.extra for c in chosen) / work) > UNSAID:
+        if chosen and (share := sum(c.extra for c in chosen) / work) > CHEAP:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
 
-    def _measure(self, op: ModuleOp, candidates: list[_Candidate]) -> None:
+    def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
         import numpy as np
 
         from ceras_ir.network.integer import dequantize, quantize

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ceras_ir.data.samples import save_arrays
+from ceras_ir.dialects.graph import BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.network.exponents import fitting_exponent, squared_error
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import exponent
+from ceras_ir.network.ranges import exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
@@ -105,3 +107,31 @@ def test_few_samples_are_not_clipped(count: int, same_as: ObserverName, tmp_path
 
     assert found("mse") != found("minmax")
     assert found("auto") == found(same_as)
+
+
+ATTENTION = """
+func.func @main(%x: tensor<1x64xf32>) -> tensor<1x64xf32> {
+  %w = graph.constant dense<1.0> : tensor<64x64xf32> : tensor<64x64xf32>
+  %c = graph.constant dense<0.25> : tensor<f32> : tensor<f32>
+  %0 = graph.unary <abs> %x : tensor<1x64xf32>
+  %1 = graph.reshape %0 : (tensor<1x64xf32>) -> tensor<64xf32>
+  %2 = graph.binary mul %1, %c : (tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  %3 = graph.softmax %2 {axis = 0 : i64} : tensor<64xf32>
+  %4 = graph.reshape %3 : (tensor<64xf32>) -> tensor<1x64xf32>
+  %5 = graph.matmul %4, %w : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
+  func.return %5 : tensor<1x64xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("observer", "clips"), [("auto", False), ("mse", True), ("minmax", False)])
+def test_rare_scores_of_a_softmax_are_kept(tmp_path: Path, observer: ObserverName, clips: bool):
+    """One score of 2,560 is ten times as large as others: least squares alone would clip it."""
+    x = np.random.default_rng(0).uniform(0.5, 1, (40, 64)).astype(np.float32)
+    x[7, 5] = 9.5
+    save_arrays(str(tmp_path / "data.npz"), {"input0": x})
+    module = parse_text(load_context(), ATTENTION, "attention.mlir")
+    ObserveRangesPass(str(tmp_path / "data.npz"), observer=observer).apply(load_context(), module)
+    scores = [op.result for op in module.walk() if isinstance(op, UnaryOp | BinaryOp | SoftmaxOp)]
+    found = {(exponent(v) or 0) < fitting_exponent((interval(v) or (0, 0))[1]) for v in scores}
+    assert (True in found) is clips

@@ -14,12 +14,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
+from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
+from ceras_ir.network.quantizable import uses_behind_moves
 from ceras_ir.network.ranges import set_exponent, set_range
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
@@ -47,8 +49,8 @@ def calibrate(
 ) -> str | None:
     """
     Run the network on `samples` and record range and exponent of `values`. The observer `auto`
-    clips nothing of fewer than `FEW` samples: how rare an extreme is they cannot say. Returns what
-    is doubtful about the samples, if anything.
+    clips nothing of fewer than `FEW` samples: how rare an extreme is they cannot say. Nor does it
+    clip what a softmax reads or makes. Returns what is doubtful about the samples, if anything.
     """
     chosen = list(values)
     return record(chosen, observe(module, samples, chosen, observer), observer)
@@ -110,14 +112,28 @@ def observe(
 
 def record(values: Sequence[SSAValue], found: Observations, observer: ObserverName) -> str | None:
     """Write range and exponent of every value; what is doubtful about the samples, if anything."""
-    extremes = observer == "auto" and found.samples < FEW
     for value, seen in zip(values, found.observers, strict=True):
         set_range(value, seen.low, seen.high)
+        # The greatest scores of a softmax are rare and decide; clipped probabilities sum to less.
+        rare_matter = found.samples < FEW or _is_of_softmax(value)
+        extremes = observer == "auto" and rare_matter
         magnitude = max(-seen.low, seen.high)
         set_exponent(value, fitting_exponent(magnitude) if extremes else seen.exponent())
         if width(value) == WIDE:
             widen(value)
     return _doubt(found.samples, found.halves)
+
+
+def _is_of_softmax(value: SSAValue) -> bool:
+    """Whether a softmax made a value, or reads it, also with constants added or multiplied."""
+    return isinstance(value.owner, SoftmaxOp) or any(
+        isinstance(op, SoftmaxOp) or (_has_constant(op) and _is_of_softmax(op.results[0]))
+        for op in (use.operation for use in uses_behind_moves(value, joined=True))
+    )
+
+
+def _has_constant(op: Operation) -> bool:
+    return isinstance(op, BinaryOp) and any(isinstance(v.owner, ConstantOp) for v in op.operands)
 
 
 def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:

@@ -15,7 +15,12 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import WIDE, width
-from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
+from ceras_ir.network.quantizable import (
+    computes,
+    is_copy,
+    quantized_operations,
+    uses_behind_moves,
+)
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
 
@@ -70,6 +75,8 @@ class TimeModel:
         more = self._rates.element * size / 2
         if any(is_table(use.operation) for use in value.uses):
             more = self._rates.finer_table * size
+        if any(is_copy(use.operation) for use in value.uses):
+            more += self._rates.element * size  # The copy becomes an operation of its own.
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
             more += self._rates.element * size  # Two tables of bytes instead of one.
