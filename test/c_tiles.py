@@ -28,6 +28,8 @@ BUILDS = {
     "vex": (*QUICK, "-mavx2", "-include", str(EMULATION)) if X86 else FLAGS,
     # On a processor with AVX-512 VNNI the same instructions as AVX-VNNI has.
     "256": (*QUICK, "-march=native", "-DMODEL_LANES=8") if X86 else FLAGS,
+    # Of AVX-512 what the first processors with dot products have.
+    "unpacked": (*QUICK, "-march=native", "-mno-avx512vbmi") if X86 else FLAGS,
 }
 
 

@@ -3,58 +3,32 @@ Depthwise convolution in vectors: the rows of a window are interleaved, so that 
 column of a channel and one instruction adds up a column of 8 channels, 32 channels at a time.
 
 Elements of 16 bits, and bytes of fewer channels, are interleaved as pairs of 16 bits: a word holds
-two rows of a column, 16 channels at a time. The weights are the same.
+two rows of a column, 16 channels at a time. The weights are the same. Vectors of 512 bits hold 32
+channels of both, and four rows of the input serve two rows of results.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 import numpy as np
 
+from ceras_ir.backends.c.column_words import STEP, Words
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue, padded
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.linear_tiled import has_vector_products
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES
+from ceras_ir.backends.c.register_tiles import CONDITION, LANES, WIDE
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
-from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 MOST_COLUMNS = 8
 """Columns of a window whose weights stay in registers or next to them."""
 
-STEP = 4
-"""Rows of a window at most: bytes of a word of weights."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """How a column of a window lies in vectors of 8 words."""
-
-    block: int
-    """Channels at a time; the last block starts earlier, so that it is whole."""
-    groups: int
-    """Words of a column: of four bytes there is one, of two numbers of 16 bits up to two."""
-
-    @property
-    def vectors(self) -> range:
-        """Of 8 sums, for the channels of a block."""
-        return range(self.block // 8)
-
-    @property
-    def parts(self) -> list[str]:
-        """Names of the vectors of a column, all of one group before the next."""
-        return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
-
-    @classmethod
-    def of(cls, stored: str, channels: int, rows: int) -> "Words | None":
-        if stored != "int16_t" and channels >= 32:
-            return cls(32, 1)
-        return cls(16, -(-rows // 2)) if channels >= 16 else None
-
-    @property
-    def are_pairs(self) -> bool:
-        return self.block == 16
+SMALL_MAP = 256
+"""Positions of a map of which a block's channels stay in the first cache from row to row."""
 
 
 def has_columns(of: IntegerLayer) -> bool:
@@ -63,7 +37,7 @@ def has_columns(of: IntegerLayer) -> bool:
     if not of.geometry.depthwise or not has_vector_products(of.layer, op, of.sums):
         return False
     channels, rows, columns, _ = shape_of(op.weights)
-    words = Words.of(value_type(op.input), channels, rows)
+    words = Words.narrow(value_type(op.input), channels, rows)
     if words is None or rows > STEP or columns > MOST_COLUMNS:
         return False
     epilogue = Epilogue.of(op, of.sums, of.rescale)
@@ -72,20 +46,21 @@ def has_columns(of: IntegerLayer) -> bool:
 
 def print_depthwise(of: IntegerLayer) -> str:
     """The body of the layer's function where there are vectors; returns the weights' name."""
-    layer, op, sums, x, y = of.layer, of.window, of.sums, of.x, of.y
+    layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
     assert epilogue is not None
-    images, height, width, channels = shape_of(op.input)
-    _, rows, columns, _ = shape_of(op.result)
+    _, height, width, channels = shape_of(op.input)
+    rows = shape_of(op.result)[1]
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
-    stride_h, stride_w = op.strides.get_values()
-    dilation_h, dilation_w = op.dilations.get_values()
-    top, left = op.padding.get_values()[:2]
-    stored = value_type(op.input)
-    kind = Words.of(stored, channels, kernel_h)
-    assert kind is not None
-    block, parts, vectors = kind.block, kind.parts, kind.vectors
-    offset = 128 if stored == "int8_t" and not kind.are_pairs else 0
+    stored, stride_h, dilation_h = value_type(op.input), *_down(op)
+    top = op.padding.get_values()[0]
+    narrow = Words.narrow(stored, channels, kernel_h)
+    assert narrow is not None
+    are_stacked = stride_h == dilation_h == 1 and rows > 1
+    wide = None
+    if op.residual is None:
+        wide = Words.wide(stored, channels, kernel_h, are_stacked=are_stacked)
+    offset = 128 if stored == "int8_t" and not narrow.are_pairs else 0
     count = -(-channels // LANES) * LANES
 
     def packed() -> Array:
@@ -97,64 +72,115 @@ def print_depthwise(of: IntegerLayer) -> str:
     def bias() -> Array:
         return padded(sums.bias - offset * sums.per_output + epilogue.extra, count)
 
-    layer.kernels.use("vectors_256")
     w = layer.constant("weights", "int8_t", prod((kernel_w, count, STEP)), 1, packed)
     b = layer.constant("bias", "int32_t", count, 4, bias, CONDITION)
-    words = layer.kernels.add(*_words(stored, kernel_h, kind), CONDITION)
-    point = zero_point_of(sums.x)
-    is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
-    if is_padded:
-        layer.scratch(stored, "border", width * channels, 2 if stored == "int16_t" else 1)
-        layer.loop("i", width * channels, [f"border[i] = {point};"])
-    repeated = 0x00010001 if kind.are_pairs else 0x01010101
-    bits = 16 if kind.are_pairs else 8
-    edge = int(np.uint32(((point + offset) & ((1 << bits) - 1)) * repeated).astype(np.int32))
-    layer.line(f"const model_256 edge = ALL_256({int_literal(edge)});")
-    first = f"r * {stride_h} - {top}" if top else f"r * {stride_h}"
-    lines = [f"const int32_t first = {first};"]
-    for k in range(kernel_h):
-        row = f"first + {k * dilation_h}" if k else "first"
-        image = f"n * {height} + " if images > 1 else ""
-        at = f"{x} + ({image}{row}) * {width * channels}"
-        if is_padded:
-            at = f"{row} >= 0 && {row} < {height} ? {at} : border"
-        lines.append(f"const {stored} *r{k} = {at};")
-    lines.append(f"for (int32_t c = 0; c < {channels}; c += {block}) {{")
-    if channels % block:
-        last = channels - block
-        lines[-1] = f"for (int32_t b = 0; b < {channels}; b += {block}) {{"
-        lines.append(f"  const int32_t c = b < {last} ? b : {last};")
-    for k in range(kernel_w):
-        at = f"{w} + (c + {k * count}) * {STEP}" if k else f"{w} + c * {STEP}"
-        lines += _weights(f"w{k}", at, kind)
-    lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
+    arrays = {"b": b}
     if epilogue.scale_bits:
-        lines += _loads("m", f"(const int8_t *)({of.multipliers} + c)", kind)
+        arrays["m"] = of.multipliers
     if epilogue.shifts:
-        s = layer.constant(
+        arrays["right"] = layer.constant(
             "shifts", "int32_t", count, 4, lambda: padded(epilogue.shifts, count), CONDITION
         )
-        lines += _loads("right", f"(const int8_t *)({s} + c)", kind)
     if of.factors:
-        lines += _loads("f", f"(const int8_t *)({of.factors} + c)", kind)
-    pointers = ", ".join(f"r{k}" for k in range(kernel_h))
+        arrays["f"] = of.factors
+    is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
+    if is_padded:
+        point = zero_point_of(sums.x)
+        layer.scratch(stored, "border", width * channels, 2 if stored == "int16_t" else 1)
+        layer.loop("i", width * channels, [f"border[i] = {point};"])
+    if wide is not None:
+        layer.lines.append(f"#if {WIDE}")
+        _print(of, epilogue, wide, w, arrays, offset, is_padded=is_padded)
+        layer.lines.append("#else")
+    _print(of, epilogue, narrow, w, arrays, offset, is_padded=is_padded)
+    if wide is not None:
+        layer.lines.append("#endif")
+    return w
+
+
+def _down(op: Conv2dOp) -> tuple[int, int]:
+    """Stride and dilation from row to row."""
+    return op.strides.get_values()[0], op.dilations.get_values()[0]
+
+
+def _print(
+    of: IntegerLayer,
+    epilogue: Epilogue,
+    kind: Words,
+    weights: str,
+    arrays: Mapping[str, str],
+    offset: int,
+    *,
+    is_padded: bool,
+) -> None:
+    """
+    The loops over rows, blocks of channels and columns. `arrays` has a number of every channel,
+    by the names of the vectors that hold those of a block; bytes are moved by `offset`.
+    """
+    layer, op, x, y = of.layer, of.window, of.x, of.y
+    images, height, width, channels = shape_of(op.input)
+    _, rows, columns, _ = shape_of(op.result)
+    kernel_w = shape_of(op.weights)[2]
+    stride_h, dilation_h = _down(op)
+    stride_w, dilation_w = op.strides.get_values()[1], op.dilations.get_values()[1]
+    top, left = op.padding.get_values()[:2]
+    stored, bits, block, parts = value_type(op.input), kind.bits, kind.block, kind.parts
+    count = -(-channels // LANES) * LANES
+    layer.kernels.use(f"vectors_{bits}")
+    condition = WIDE if bits == 512 else CONDITION
+    words = layer.kernels.add(*kind.interleaving(stored), condition)
+    repeated = 0x00010001 if kind.are_pairs else 0x01010101
+    word = 16 if kind.are_pairs else 8
+    point = zero_point_of(of.sums.x) + offset
+    edge = int(np.uint32((point & ((1 << word) - 1)) * repeated).astype(np.int32))
+    layer.line(f"const model_{bits} edge = ALL_{bits}({int_literal(edge)});")
+    step = f"r += {kind.taken}" if kind.taken > 1 else "++r"
+    by_rows = _Loop(f"for (int32_t r = 0; r < {rows}; {step}) {{")
+    if rows % kind.taken:
+        last = rows - kind.taken
+        by_rows = _Loop(f"for (int32_t p = 0; p < {rows}; p += {kind.taken}) {{")
+        by_rows.lines.append(f"const int32_t r = p < {last} ? p : {last};")
+    start = f"r * {stride_h} - {top}" if top else f"r * {stride_h}"
+    by_rows.lines.append(f"const int32_t first = {start};")
+    for k in range(kind.seen):
+        source = f"first + {k * dilation_h}" if k else "first"
+        image = f"n * {height} + " if images > 1 else ""
+        at = f"{x} + ({image}{source}) * {width * channels}"
+        if is_padded:
+            at = f"{source} >= 0 && {source} < {height} ? {at} : border"
+        by_rows.lines.append(f"const {stored} *r{k} = {at};")
+    by_blocks = _Loop(f"for (int32_t c = 0; c < {channels}; c += {block}) {{")
+    if channels % block:
+        last = channels - block
+        by_blocks = _Loop(f"for (int32_t b = 0; b < {channels}; b += {block}) {{")
+        by_blocks.lines.append(f"const int32_t c = b < {last} ? b : {last};")
+    for k in range(kernel_w):
+        at = f"{weights} + (c + {k * count}) * {STEP}" if k else f"{weights} + c * {STEP}"
+        by_blocks.lines += kind.weights(f"w{k}", at)
+    for name, array in arrays.items():
+        by_blocks.lines += kind.loads(name, f"(const int8_t *)({array} + c)")
+    pointers = ", ".join(f"r{k}" for k in range(kind.seen))
 
     def column(j: str, k: int) -> str:
         names = ", ".join(f"&v{k}{i}" for i in parts)
         return f"{words}({pointers}, {j} * {channels} + c, {names});"
 
-    # What the next window sees again is kept; the rest of its columns is loaded.
-    kept = max(kernel_w - stride_w, 0) if dilation_w == 1 else 0
-    for k in range(kernel_w):
-        lines.append("  model_256 " + ", ".join(f"v{k}{i} = edge" for i in parts) + ";")
-        if k < kept and 0 <= k - left < width:
-            lines.append("  " + column(str(k - left), k))
+    # What the next window sees again is kept; the rest of its columns is loaded, one window ahead
+    # where there are registers for it.
+    is_ahead = bits == 512 and not kind.are_pairs and stride_w == dilation_w == 1 and kernel_w <= 3
+    held = kernel_w + 1 if is_ahead else kernel_w
+    kept = max(held - stride_w, 0) if dilation_w == 1 else 0
     image = f"n * {rows} + " if images > 1 else ""
+    lines: list[str] = []
+    for k in range(held):
+        lines.append(f"model_{bits} " + ", ".join(f"v{k}{i} = edge" for i in parts) + ";")
+        if k < kept and 0 <= k - left < width:
+            lines.append(column(str(k - left), k))
     lines += [
-        f"  {value_type(op.result)} *to = {y} + ({image}r) * {columns * channels} + c;",
-        f"  for (int32_t i = 0; i < {columns}; ++i, to += {channels}) {{",
+        f"{value_type(op.result)} *to = {y} + ({image}r) * {columns * channels} + c;",
+        f"for (int32_t i = 0; i < {columns}; ++i, to += {channels}) {{",
     ]
-    for k in range(kept, kernel_w):
+    for k in range(kept, held):
         tap = k * dilation_w - left
         j = "i" if stride_w == 1 else f"i * {stride_w}"
         j = f"{j} + {tap}" if tap > 0 else f"{j} - {-tap}" if tap else j
@@ -164,145 +190,71 @@ def print_depthwise(of: IntegerLayer) -> str:
         load = column(f"({j})", k)
         if inside:
             edges = ", ".join(f"v{k}{i} = edge" for i in parts)
-            lines += [f"    if ({' && '.join(inside)}) {load}", f"    else {edges};"]
+            lines += [f"  if ({' && '.join(inside)}) {load}", f"  else {edges};"]
         else:
-            lines.append(f"    {load}")
-    dot = "DOT_WORDS_256" if kind.are_pairs else "DOT_256"
-    for i in vectors:
-        products = f"b{i}"
-        for k in range(kernel_w):
-            for g in range(kind.groups):
-                part = f"{k}{parts[g * len(vectors) + i]}"
-                products = f"{dot}({products}, v{part}, w{part})"
-        lines.append(f"    model_256 s{i} = {products};")
-    if op.residual is not None:
-        skip = layer.kernels.add(*_residual_words(value_type(op.residual), kind), CONDITION)
-        names_of = ", ".join(f"&skip{i}" for i in vectors)
-        lines.append("    model_256 " + ", ".join(f"skip{i}" for i in vectors) + ";")
-        lines.append(f"    {skip}({of.residual}, (int32_t)(to - {y}), {names_of});")
-        for i in vectors:
-            term = f"_mm256_srai_epi32(skip{i}, {32 - bits})"
-            if of.factors:
-                term = f"_mm256_mullo_epi32({term}, f{i})"
-            else:
-                term = f"_mm256_slli_epi32({term}, {op.residual_shifts[0]})"
-            lines.append(f"    s{i} = ADD_256(s{i}, {term});")
-    for i in vectors:
-        shifted = f"_mm256_srai_epi32(s{i}, {epilogue.shift})"
-        if epilogue.shifts:
-            shifted = f"_mm256_srav_epi32(s{i}, right{i})"
-        if epilogue.scale_bits:
-            numbers = f"{int_literal(epilogue.after)}, {epilogue.shift}"
-            shifted = f"SCALE_{epilogue.scale_bits}_256(s{i}, m{i}, {numbers})"
-        lines.append(f"    s{i} = {shifted};")
-    lines += _stores(epilogue, kind)
+            lines.append(f"  {load}")
+    for below in ("below" * q for q in range(kind.taken)):
+        for i in kind.vectors:
+            products = f"b{i}"
+            for k, part in product(range(kernel_w), parts[i :: len(kind.vectors)]):
+                products = f"{kind.dot}({products}, v{k}{part}, w{k}{part}{below})"
+            lines.append(f"  model_{bits} s{i}{below} = {products};")
+        lines += _residual(of, kind, word)
+        lines += [f"  s{i}{below} = {_shifted(epilogue, kind, i, below)};" for i in kind.vectors]
+    lines += kind.stores(epilogue, columns * channels)
     for k in range(kept):
         moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in parts)
-        lines.append(f"    {moves};")
-    lines += ["  }", "}"]
+        lines.append(f"  {moves};")
+    lines.append("}")
+    loops = [by_rows, by_blocks]
+    if height * width <= SMALL_MAP and channels > block:
+        loops.reverse()
     if images > 1:
-        layer.line(f"for (int32_t n = 0; n < {images}; ++n) {{")
-    if op.macs >= LEAST_SHARED:
-        layer.line("MODEL_THREADS(1)", 1 if images > 1 else 0)
-    layer.loop("r", rows, lines, 1 if images > 1 else 0)
-    if images > 1:
-        layer.line("}")
-    return w
+        loops.insert(0, _Loop(f"for (int32_t n = 0; n < {images}; ++n) {{"))
+    for depth, loop in enumerate(loops):
+        if depth == len(loops) - 2 and op.macs >= LEAST_SHARED:
+            layer.line("MODEL_THREADS(1)", depth)
+        layer.line(loop.head, depth)
+        layer.block(loop.lines, depth + 1)
+    layer.block(lines, len(loops))
+    for depth in reversed(range(len(loops))):
+        layer.line("}", depth)
 
 
-def _stores(e: Epilogue, kind: Words) -> list[str]:
-    """Statements that narrow, clamp and store the sums of a block."""
-    sums = ", ".join(f"s{i}" for i in kind.vectors)
-    ways = {"whole": "NARROW"} if e.bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
-    bits = e.bits
-    if kind.are_pairs:
-        ways, bits = {"whole": "_mm256_packs_epi32"}, 16
-    lines: list[str] = []
-    for i, (name, narrow) in enumerate(ways.items()):
-        lines.append(f"    model_256 {name} = {narrow}({sums});")
-        for bound, function, is_used in ((e.low, "max", e.has_low), (e.high, "min", e.has_high)):
-            if is_used:
-                call = f"_mm256_{function}_epi{bits}({name}, _mm256_set1_epi{bits}({bound}))"
-                lines.append(f"    {name} = {call};")
-        store = "STORE_NARROW_256" if bits > e.bits else "STORE_256"
-        lines.append(f"    {store}(to{' + 16' if i else ''}, {name});")
-    return lines
+@dataclass
+class _Loop:
+    """What opens a loop, and what is the same in all loops inside."""
+
+    head: str
+    lines: list[str] = field(default_factory=list[str])
 
 
-def _weights(name: str, at: str, kind: Words) -> list[str]:
-    """Statements that load the weights of a column for a block's channels."""
-    if not kind.are_pairs:
-        return _loads(name, at, kind)
-    lines = _loads(f"{name}_", at, kind)
-    for g, j in ((g, j) for g in range(kind.groups) for j in kind.vectors):
-        part = kind.parts[g * len(kind.vectors) + j]
-        half = "UPPER" if g else "LOWER"
-        lines.append(f"  const model_256 {name}{part} = {half}_I8({name}_{j});")
-    return lines
-
-
-def _loads(name: str, at: str, kind: Words) -> list[str]:
-    """Statements that load a block's words or sums."""
-    return [
-        f"  const model_256 {name}{j} = "
-        f"LOAD_PAIR({at}{f' + {16 * j}' if j else ''}, {2 * kind.block});"
-        for j in kind.vectors
-    ]
-
-
-def _words(stored: str, rows: int, kind: Words) -> tuple[str, str]:
-    """A function that interleaves a block's channels of a column of a window; name and text."""
-    if kind.are_pairs:
-        return _pairs(stored, rows, kind)
-    return _bytes(stored, rows, is_moved=stored == "int8_t")
-
-
-def _residual_words(stored: str, kind: Words) -> tuple[str, str]:
-    """The same of a residual, whose numbers end a word."""
-    return _pairs(stored, 1, Words(16, 1)) if kind.are_pairs else _bytes(stored, 1, is_moved=False)
-
-
-def _function(
-    name: str, title: str, stored: str, rows: int, parts: list[str], body: list[str]
-) -> tuple[str, str]:
-    parameters = ", ".join(f"const {stored} *r{k}" for k in range(rows)) + ", int32_t at"
-    outputs = ", ".join(f"model_256 *v{part}" for part in parts)
-    head = f"/* {title} */\nMODEL_INLINE void {name}({parameters}, {outputs})"
-    return name, "\n".join([head, "{", *body, "}", ""])
-
-
-def _bytes(stored: str, rows: int, *, is_moved: bool) -> tuple[str, str]:
-    """Words of four bytes of 32 channels."""
-    name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
-    flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"
-    # What stands for a missing row meets weights of zero.
-    a = [f"a{min(k, rows - 1)}" for k in range(STEP)]
+def _residual(of: IntegerLayer, kind: Words, word: int) -> list[str]:
+    """Statements that add the residual to the sums of a block."""
+    layer, op = of.layer, of.window
+    if op.residual is None:
+        return []
+    skip = layer.kernels.add(*kind.residual(value_type(op.residual)), CONDITION)
+    names_of = ", ".join(f"&skip{i}" for i in kind.vectors)
     lines = [
-        *(f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)),
-        f"  const model_256 l0 = _mm256_unpacklo_epi8({a[0]}, {a[1]}), "
-        f"h0 = _mm256_unpackhi_epi8({a[0]}, {a[1]});",
-        f"  const model_256 l1 = _mm256_unpacklo_epi8({a[2]}, {a[3]}), "
-        f"h1 = _mm256_unpackhi_epi8({a[2]}, {a[3]});",
-        "  *v0 = _mm256_unpacklo_epi16(l0, l1), *v1 = _mm256_unpackhi_epi16(l0, l1);",
-        "  *v2 = _mm256_unpacklo_epi16(h0, h1), *v3 = _mm256_unpackhi_epi16(h0, h1);",
+        "  model_256 " + ", ".join(f"skip{i}" for i in kind.vectors) + ";",
+        f"  {skip}({of.residual}, (int32_t)(to - {of.y}), {names_of});",
     ]
-    title = f"Words of a byte from each of {rows} rows{', moved by 128' if is_moved else ''}."
-    return _function(name, title, stored, rows, [str(j) for j in range(4)], lines)
+    for i in kind.vectors:
+        term = f"_mm256_srai_epi32(skip{i}, {32 - word})"
+        if of.factors:
+            term = f"_mm256_mullo_epi32({term}, f{i})"
+        else:
+            term = f"_mm256_slli_epi32({term}, {op.residual_shifts[0]})"
+        lines.append(f"  s{i} = ADD_256(s{i}, {term});")
+    return lines
 
 
-def _pairs(stored: str, rows: int, kind: Words) -> tuple[str, str]:
-    """Words of two numbers of 16 bits of 16 channels."""
-    load = {
-        "int16_t": "LOAD_256(r{k} + at)",
-        "int8_t": "_mm256_cvtepi8_epi16(HALF_256(r{k} + at))",
-        "uint8_t": "_mm256_cvtepu8_epi16(HALF_256(r{k} + at))",
-    }[stored]
-    lines = [f"  const model_256 a{k} = {load.format(k=k)};" for k in range(rows)]
-    for g in range(kind.groups):
-        low, high = kind.parts[2 * g : 2 * g + 2]
-        pair = f"a{2 * g}, a{min(2 * g + 1, rows - 1)}"
-        lines.append(
-            f"  *v{low} = _mm256_unpacklo_epi16({pair}), *v{high} = _mm256_unpackhi_epi16({pair});"
-        )
-    title = f"Words of 16 bits from each of two of {rows} rows."
-    return _function(f"pairs_{stored}_{rows}", title, stored, rows, kind.parts, lines)
+def _shifted(epilogue: Epilogue, kind: Words, i: int, below: str) -> str:
+    """Sums as integers of the result's scale."""
+    if epilogue.scale_bits:
+        numbers = f"{int_literal(epilogue.after)}, {epilogue.shift}"
+        return f"SCALE_{epilogue.scale_bits}_{kind.bits}(s{i}{below}, m{i}, {numbers})"
+    if epilogue.shifts:
+        return kind.call("srav_epi32", f"s{i}{below}", f"right{i}")
+    return kind.call("srai_epi32", f"s{i}{below}", epilogue.shift)

@@ -55,6 +55,9 @@ DEPTHWISE = [
     ((1, 6, 6, 33), (1, 2), (1, 1), (0, 0, 0, 0), (1, 3)),
     ((1, 3, 3, 32), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
     ((1, 5, 4, 16), (2, 2), (1, 1), (1, 0, 0, 1), (1, 1)),
+    # More positions than a small map has; rows of results in pairs, of which the last overlap.
+    ((1, 17, 18, 36), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((2, 5, 8, 34), (2, 4), (1, 1), (0, 2, 1, 1), (1, 1)),
 ]
 
 
@@ -92,7 +95,9 @@ def layer(
     if seed % 5 == 4:
         # Products of 32 bits, or of 64.
         weights = (weights.astype(np.int8) >> 4).astype(np.int8)
-        most = 20000 if seed % 4 == 0 else min((1 << 29) // (weights[0].size * 8 * largest), 127)
+        most = (
+            20000 if seed % 4 in (0, 3) else min((1 << 29) // (weights[0].size * 8 * largest), 127)
+        )
         scales = rng.integers(1, most, outputs, endpoint=True)
         shift = max(shift - 4 + int(np.log2(most)), 1)
         rounding = Rounding.HALF_UP if seed % 2 else Rounding.FLOOR
@@ -191,7 +196,10 @@ def test_packed_stores(outputs: int, parts: set[str]):
 
 @pytest.mark.parametrize(
     ("build", "point"),
-    [*product(("tiles", "loops"), (-128, 0, 3)), ("avx2", -128), ("256", 0), ("vex", 3)],
+    [
+        *product(("tiles", "loops"), (-128, 0, 3)),
+        *(("avx2", -128), ("256", 0), ("vex", 3), ("unpacked", -128)),
+    ],
 )
 def test_depthwise(build: str, point: int):
     element = UniformType(1.0, point)
@@ -200,7 +208,7 @@ def test_depthwise(build: str, point: int):
         return [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3])
             for x, (s, kernel, stride, padding, dilation) in zip(inputs, DEPTHWISE, strict=True)
-            for seed in range(5)
+            for seed in (*range(5), 9, 13, 19)
         ]
 
     check(make_network([(element, s[0]) for s in DEPTHWISE], layers), flags=BUILDS[build])
@@ -222,7 +230,7 @@ def test_results_of_16_bits(flags: tuple[str, ...]):
         return dense + [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], wide)
             for x, (s, kernel, stride, padding, dilation) in zip(xs[6:], DEPTHWISE, strict=True)
-            for seed in (0, 1, 9)
+            for seed in (0, 1, 9, 13, 19)
         ]
 
     check(make_network([(element, shape) for shape in inputs], build), flags=flags)
@@ -251,6 +259,8 @@ def test_inputs_of_16_bits(build: str, point: int):
                 (4 + 10 * i, (OUT, wide)[i % 2], skips[i // 2 % 2]),
                 (6 * i, wide, skips[1]),
                 ((9, 24)[i % 2], OUT, SKIP),
+                ((13, 19)[i % 2], wide, SKIP),
+                ((19, 13)[i % 2], OUT, SKIP),
             )
         ]
 
@@ -265,6 +275,7 @@ def test_inputs_of_16_bits(build: str, point: int):
         and "_scaled_" in text
         and "_scaled_wide" in text
         and "pairs_int16_t_3" in text
+        and "pairs_int16_t_4_512" in text
     )
     workspace = 0 if point else 1 << 17
     check(module, numbers, options=COptions(workspace=workspace), flags=BUILDS[build])
@@ -317,11 +328,12 @@ def test_threads(flags: tuple[str, ...]):
         return [
             layer(seed, x, element, o, kernel, stride, padding, (1, 1), groups)
             for x, (_, o, kernel, stride, padding, groups) in zip(inputs, shapes, strict=True)
-            for seed in (0, 2)
+            for seed in (0, 1)
         ]
 
     module = make_network([(element, s[0]) for s in shapes], layers)
-    assert source(module).count("  MODEL_THREADS(") == 2 * len(shapes)
+    # The last is there with vectors of 512 bits and of 256.
+    assert source(module).count("  MODEL_THREADS(") == 2 * len(shapes) + 1
     check(module, flags=(*flags, "-fopenmp"))
 
 

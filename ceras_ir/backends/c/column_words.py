@@ -1,0 +1,217 @@
+"""
+Vectors of words that hold a column of a window: one byte, or 16 bits, from each of its rows.
+
+Bytes go four to a word, numbers of 16 bits two, so that one instruction adds up a column of a
+channel. The weights are [column][channel][4] bytes for both, in the order of channels.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.c.epilogue import Epilogue
+
+STEP = 4
+"""Rows that words hold at most: bytes of a word of weights."""
+
+WIDE_BLOCK = 32
+"""Channels of a block of 512 bits."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the columns of windows lie in vectors."""
+
+    bits: int
+    """Of a vector: 256 or 512."""
+    block: int
+    """Channels at a time; the last block starts earlier, so that it is whole."""
+    seen: int
+    """Rows of the input: those of the windows of `taken` rows of results, one below the other."""
+    taken: int
+    are_pairs: bool
+    """Whether a word holds two numbers of 16 bits; else four bytes."""
+
+    @classmethod
+    def narrow(cls, stored: str, channels: int, rows: int) -> "Words | None":
+        """Of 256 bits, one row of results at a time; None for few channels."""
+        if stored != "int16_t" and channels >= 32:
+            return cls(256, 32, rows, 1, are_pairs=False)
+        return cls(256, 16, rows, 1, are_pairs=True) if channels >= 16 else None
+
+    @classmethod
+    def wide(cls, stored: str, channels: int, rows: int, *, are_stacked: bool) -> "Words | None":
+        """
+        Of 512 bits; `are_stacked` windows of two rows share their rows but one. A column of both
+        is interleaved once: the lower window has its weights a row further down.
+        """
+        if channels < WIDE_BLOCK:
+            return None
+        taken = 2 if are_stacked and rows < STEP else 1
+        return cls(512, WIDE_BLOCK, rows + taken - 1, taken, are_pairs=stored == "int16_t")
+
+    @property
+    def groups(self) -> int:
+        """Words of a column: of bytes there is one, of numbers of 16 bits up to two."""
+        return -(-self.seen // 2) if self.are_pairs else 1
+
+    @property
+    def vectors(self) -> range:
+        """Of sums, for the channels of a block."""
+        return range(self.block // (self.bits // 32))
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the vectors of a column, all of one group before the next."""
+        return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
+
+    @property
+    def dot(self) -> str:
+        return f"DOT_WORDS_{self.bits}" if self.are_pairs else f"DOT_{self.bits}"
+
+    def call(self, function: str, *arguments: object) -> str:
+        """One of the processor's own functions on whole vectors."""
+        return f"_mm{self.bits}_{function}({', '.join(map(str, arguments))})"
+
+    def loads(self, name: str, at: str) -> list[str]:
+        """Statements that load a block's words or sums."""
+        if self.bits == 512:
+            texts = [f"LOAD_HALF({at}, {j})" for j in self.vectors]
+        else:
+            places = (f"{at}{f' + {16 * j}' if j else ''}" for j in self.vectors)
+            texts = [f"LOAD_PAIR({place}, {2 * self.block})" for place in places]
+        return [
+            f"const model_{self.bits} {name}{j} = {text};"
+            for j, text in zip(self.vectors, texts, strict=True)
+        ]
+
+    def weights(self, name: str, at: str) -> list[str]:
+        """Statements that load the weights of a column; those of a lower window are `NAMEbelow`."""
+        lines = self.loads(f"{name}_", at) if self.are_pairs else self.loads(name, at)
+        raw = f"{name}_" if self.are_pairs else name
+        for q in range(self.taken):
+            ending = "below" * q
+            for g, j in ((g, j) for g in range(self.groups) for j in self.vectors):
+                text = self.call("slli_epi32", f"{raw}{j}", 8 * q) if q else f"{raw}{j}"
+                if self.are_pairs:
+                    half = "UPPER_I8" if g else "LOWER_I8"
+                    text = f"{half}{'_512' if self.bits == 512 else ''}({text})"
+                elif not q:
+                    continue
+                part = self.parts[g * len(self.vectors) + j]
+                lines.append(f"const model_{self.bits} {name}{part}{ending} = {text};")
+        return lines
+
+    def interleaving(self, stored: str) -> tuple[str, str]:
+        """A function that interleaves the rows of a column; name and text."""
+        if self.are_pairs:
+            return _pairs(stored, self)
+        return _bytes(stored, self, is_moved=stored == "int8_t")
+
+    def residual(self, stored: str) -> tuple[str, str]:
+        """The same of a residual, whose numbers end a word."""
+        alone = Words(self.bits, self.block, 1, 1, self.are_pairs)
+        return _pairs(stored, alone) if self.are_pairs else _bytes(stored, alone, is_moved=False)
+
+    def stores(self, e: Epilogue, row: int) -> list[str]:
+        """Statements that narrow, clamp and store sums of rows of results, `row` elements apart."""
+        return _wide_stores(self, e, row) if self.bits == 512 else _narrow_stores(self, e)
+
+
+def _clamps(words: Words, e: Epilogue, name: str, bits: int) -> list[str]:
+    lines: list[str] = []
+    for bound, function, is_used in ((e.low, "max", e.has_low), (e.high, "min", e.has_high)):
+        if is_used:
+            bounds = words.call(f"set1_epi{bits}", bound)
+            lines.append(f"  {name} = {words.call(f'{function}_epi{bits}', name, bounds)};")
+    return lines
+
+
+def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
+    sums = ", ".join(f"s{i}" for i in words.vectors)
+    ways = {"whole": "NARROW"} if e.bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
+    bits = e.bits
+    if words.are_pairs:
+        ways, bits = {"whole": "_mm256_packs_epi32"}, 16
+    lines: list[str] = []
+    for i, (name, narrow) in enumerate(ways.items()):
+        lines.append(f"  model_256 {name} = {narrow}({sums});")
+        lines += _clamps(words, e, name, bits)
+        store = "STORE_NARROW_256" if bits > e.bits else "STORE_256"
+        lines.append(f"  {store}(to{' + 16' if i else ''}, {name});")
+    return lines
+
+
+def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
+    packed = [
+        words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
+        for q in range(words.taken)
+    ]
+    if e.bits == 8 and words.taken == 2:
+        return [
+            f"  model_512 whole = {words.call('packs_epi16', *packed)};",
+            *_clamps(words, e, "whole", 8),
+            "  whole = ROWS_512(whole);",
+            *(f"  STORE_ROW(to{f' + {q * row}' if q else ''}, whole, {q});" for q in range(2)),
+        ]
+    store = "STORE_NARROW_512" if e.bits == 8 else "STORE_512"
+    lines: list[str] = []
+    for q, text in enumerate(packed):
+        name = f"whole{'below' * q}"
+        lines += [f"  model_512 {name} = {text};", *_clamps(words, e, name, 16)]
+        lines.append(f"  {store}(to{f' + {q * row}' if q else ''}, {name});")
+    return lines
+
+
+def _function(name: str, title: str, stored: str, words: Words, body: list[str]) -> tuple[str, str]:
+    if words.bits == 512:
+        name += "_512"
+    parameters = ", ".join(f"const {stored} *r{k}" for k in range(words.seen)) + ", int32_t at"
+    outputs = ", ".join(f"model_{words.bits} *v{part}" for part in words.parts)
+    head = f"/* {title} */\nMODEL_INLINE void {name}({parameters}, {outputs})"
+    return name, "\n".join([head, "{", *body, "}", ""])
+
+
+def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
+    """Words of four bytes of 32 channels."""
+    rows = words.seen
+    name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
+    flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"
+    lines = [
+        f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)
+    ]
+    # What stands for a missing row meets weights of zero.
+    a = [f"a{min(k, rows - 1)}" for k in range(STEP)]
+    if words.bits == 512:
+        pairs = (
+            f"JOINED({a[k]}, {a[k + 1]})" if k + 1 < rows else f"ALONE({a[k]})" for k in (0, 2)
+        )
+        lines += [f"  const model_512 {n} = {pair};" for n, pair in zip("ab", pairs, strict=True)]
+        lines.append("  *v0 = WORDS_512(a, b, 0), *v1 = WORDS_512(a, b, 1);")
+    else:
+        lines += [
+            f"  const model_256 l0 = _mm256_unpacklo_epi8({a[0]}, {a[1]}), "
+            f"h0 = _mm256_unpackhi_epi8({a[0]}, {a[1]});",
+            f"  const model_256 l1 = _mm256_unpacklo_epi8({a[2]}, {a[3]}), "
+            f"h1 = _mm256_unpackhi_epi8({a[2]}, {a[3]});",
+            "  *v0 = _mm256_unpacklo_epi16(l0, l1), *v1 = _mm256_unpackhi_epi16(l0, l1);",
+            "  *v2 = _mm256_unpacklo_epi16(h0, h1), *v3 = _mm256_unpackhi_epi16(h0, h1);",
+        ]
+    title = f"Words of a byte from each of {rows} rows{', moved by 128' if is_moved else ''}."
+    return _function(name, title, stored, words, lines)
+
+
+def _pairs(stored: str, words: Words) -> tuple[str, str]:
+    """Words of two numbers of 16 bits."""
+    rows, bits = words.seen, words.bits
+    load = {
+        "int16_t": f"LOAD_{bits}(r{{k}} + at)",
+        "int8_t": "_mm256_cvtepi8_epi16(HALF_256(r{k} + at))",
+        "uint8_t": "_mm256_cvtepu8_epi16(HALF_256(r{k} + at))",
+    }[stored]
+    lines = [f"  const model_{bits} a{k} = {load.format(k=k)};" for k in range(rows)]
+    for g in range(words.groups):
+        low, high = words.parts[2 * g : 2 * g + 2]
+        pair = f"a{2 * g}", f"a{min(2 * g + 1, rows - 1)}"
+        lower, upper = (words.call(f"unpack{half}_epi16", *pair) for half in ("lo", "hi"))
+        lines.append(f"  *v{low} = {lower}, *v{high} = {upper};")
+    title = f"Words of 16 bits from each of two of {rows} rows."
+    return _function(f"pairs_{stored}_{rows}", title, stored, words, lines)
