@@ -75,6 +75,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fit-functions",
         "fit-inputs",
         "fold-dequantized-constants",
+        "fold-factor",
         "fold-qdq",
         "hoist-quantize",
         "keep-masks-in-float",

@@ -271,6 +271,13 @@ class GraphFunctions(InterpreterFunctions):
     def quantize(self, interpreter: Interpreter, op: graph.QuantizeOp, args: PythonValues):
         return (integer.quantize(args[0], graph.stored_element(op.result)),)
 
+    @impl(graph.ScaledQuantizeOp)
+    def scaled_quantize(
+        self, interpreter: Interpreter, op: graph.ScaledQuantizeOp, args: PythonValues
+    ):
+        product = args[0] * np.float32(op.factor.value.data)
+        return (integer.quantize(product, graph.stored_element(op.result)),)
+
     @impl(graph.DequantizeOp)
     def dequantize(self, interpreter: Interpreter, op: graph.DequantizeOp, args: PythonValues):
         return (integer.dequantize(args[0], graph.stored_element(op.input)),)

@@ -16,7 +16,14 @@ from ceras_ir.backends.c.types import (
     value_type,
     zero_point_of,
 )
-from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, element_of, shape_of
+from ceras_ir.dialects.graph import (
+    DequantizeOp,
+    QuantizeOp,
+    RequantizeOp,
+    ScaledQuantizeOp,
+    element_of,
+    shape_of,
+)
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
 
@@ -43,11 +50,23 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
     if _is_per_axis(op.result):
         per_channel.quantize(layer, op)
         return
+    _quantize(layer, op, "x[i]")
+
+
+@prints(ScaledQuantizeOp)
+def scaled_quantize(layer: Layer, op: ScaledQuantizeOp) -> None:
+    """`graph.scaled_quantize`."""
+    _quantize(layer, op, f"x[i] * {float_literal(op.factor.value.data)}")
+
+
+def _quantize(layer: Layer, op: QuantizeOp | ScaledQuantizeOp, number: str) -> None:
+    """Round a `number`, which is an expression in the element `x[i]`."""
     element = quantized(op.result, "result")
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
+    number = number.replace("x[i]", f"{x}[i]")
     low, high = element.low - point, element.high - point
-    head = [f"float v = {x}[i] {_divided(element.scale)};"]
+    head = [f"float v = {number} {_divided(element.scale)};"]
     if element.storage.width.data < 32:
         # 1.5 * 2^23 leaves no room for a fraction: the sum's bits are an integer, whose order is
         # that of the numbers, for infinities too. The bounds are integers: clamped after rounding.

@@ -259,9 +259,10 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
+    from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
 
     allocate = AllocateBlocksPass(regions=regions, in_slices=not regions)
     return [
-        Stage(PLACED, (PlacePass(), ChooseEncodingsPass(board))),
+        Stage(PLACED, (FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board))),
         Stage(MEMORY, (ReorderForMemoryPass(), allocate)),
     ]

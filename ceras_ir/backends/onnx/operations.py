@@ -57,6 +57,8 @@ class Operations(Movement):
             case graph.QuantizeOp():
                 order = self._order(op.input)
                 self.values.quantize(op.result, self.values.get(op.input, order), order)
+            case graph.ScaledQuantizeOp():
+                self._scaled_quantize(op)
             case graph.DequantizeOp():
                 self.values.dequantize(op.result, op.input)
             case graph.Conv2dOp() | graph.MatmulOp():
@@ -96,6 +98,14 @@ class Operations(Movement):
                 self._reduce(op)
             case _:
                 self.move(op)
+
+    def _scaled_quantize(self, op: graph.ScaledQuantizeOp) -> None:
+        order, name = self._order(op.input), node_name(op)
+        factor = np.array(op.factor.value.data, np.float32)
+        x = [self.values.get(op.input, order), self.builder.constant(factor, f"{name}/factor")]
+        shape = self.values.shape(op.input, order)
+        product = self.builder.node("Mul", x, f"{name}/Mul", FLOAT, shape)
+        self.values.quantize(op.result, product, order)
 
     def _normalize(self, op: graph.NormalizeOp) -> None:
         """One node where the mean is taken off; its parts, in the same order, elsewhere."""

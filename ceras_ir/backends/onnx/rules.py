@@ -65,9 +65,11 @@ def why_not(op: Operation) -> str | None:
             pass
         case graph.CompareOp() | graph.SelectOp() | graph.CastOp() | graph.ConstantOp():
             pass
-        case graph.QuantizeOp() if graph.stored_element(op.output).storage.width.data > 16:
+        case graph.QuantizeOp() | graph.ScaledQuantizeOp() if (
+            graph.stored_element(op.output).storage.width.data > 16
+        ):
             return "QuantizeLinear makes 8 or 16 bits, this makes 32"
-        case graph.QuantizeOp() | graph.DequantizeOp():
+        case graph.QuantizeOp() | graph.ScaledQuantizeOp() | graph.DequantizeOp():
             pass
         case _:
             return "it is of another level than the graph, or has no ONNX form; export before it"

@@ -187,6 +187,7 @@ class VtaTarget(Target):
         from ceras_ir.transforms.memory.gather_launches import GatherLaunchesPass
         from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
         from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
 
         board = self.board
         reshaping: tuple[ModulePass, ...]
@@ -208,7 +209,7 @@ class VtaTarget(Target):
         gathering = (GatherLaunchesPass(),) if is_merged else ()
         merging = (MergeLaunchesPass(),) if is_merged else ()
         return [
-            Stage(PLACED, (SortChannelsPass(board), *reshaping, placing)),
+            Stage(PLACED, (FoldFactorPass(), SortChannelsPass(board), *reshaping, placing)),
             Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass(), *gathering)),
             Stage("tile", (*tuning, tiling)),
             Stage(MEMORY, (AllocateBlocksPass(), *merging)),

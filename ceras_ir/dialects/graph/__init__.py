@@ -80,7 +80,12 @@ from ceras_ir.dialects.graph.pooling import (
     average_requant,
     reciprocal_requant,
 )
-from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
+from ceras_ir.dialects.graph.quantization import (
+    DequantizeOp,
+    QuantizeOp,
+    RequantizeOp,
+    ScaledQuantizeOp,
+)
 from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
 from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
@@ -161,6 +166,7 @@ __all__ = [
     "ReshapeOp",
     "Resize",
     "ResizeOp",
+    "ScaledQuantizeOp",
     "SelectOp",
     "ShiftSwishOp",
     "SliceOp",

@@ -1,6 +1,8 @@
 """Operations that cross between float and quantized numbers, or between two scales."""
 
-from xdsl.dialects.builtin import f32
+from math import isfinite
+
+from xdsl.dialects.builtin import Float32Type, FloatAttr, f32
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
@@ -25,10 +27,39 @@ class QuantizeOp(InputOperation):
         super().__init__(input, element=element)
 
     def verify_semantics(self) -> None:
-        if quantized_element(self.input) is not None or quantized_element(self.result) is None:
-            raise VerifyException(
-                f"float to quantized expected, got {self.input.type} -> {self.result.type}"
-            )
+        _expect_quantization(self)
+
+
+@irdl_op_definition
+class ScaledQuantizeOp(InputOperation):
+    """
+    `quantize(input * factor)`, the product rounded to float32, by the one scale of the result's
+    element type; see `graph.quantize`. `factor` is finite.
+    """
+
+    name = "graph.scaled_quantize"
+
+    factor = prop_def(FloatAttr[Float32Type])
+
+    traits = traits_def(Elementwise())
+
+    def __init__(self, input: SSAValue, factor: float, element: UniformType):
+        super().__init__(input, {"factor": FloatAttr(factor, f32)}, element=element)
+
+    def verify_semantics(self) -> None:
+        _expect_quantization(self)
+        if not isfinite(self.factor.value.data):
+            raise VerifyException(f"'factor' must be finite, got {self.factor.value.data}")
+        element = quantized_element(self.result)
+        if element is not None and element.is_per_axis:
+            raise VerifyException(f"one scale expected, got {element}")
+
+
+def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
+    if quantized_element(op.input) is not None or quantized_element(op.result) is None:
+        raise VerifyException(
+            f"float to quantized expected, got {op.input.type} -> {op.result.type}"
+        )
 
 
 @irdl_op_definition

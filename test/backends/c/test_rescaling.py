@@ -130,6 +130,34 @@ def test_quantize_and_back(element: UniformType):
             assert q == min(max(exact, element.low), element.high)
 
 
+@pytest.mark.parametrize(
+    "element",
+    [UniformType(1.0, -14), UniformType(0.1), UniformType(2.0**-20, storage=i32)],
+    ids=str,
+)
+@pytest.mark.parametrize("factor", [53.4085541, -1e38, 0.0])
+def test_scaled_quantize(element: UniformType, factor: float):
+    """The product is rounded to float32, then quantized; products that overflow, and 0 * inf."""
+    rng = np.random.default_rng(0)
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38]
+    x = np.concatenate([special, rng.normal(size=100) * 3]).astype(np.float32)
+    module = make_network(
+        [(f32, x.shape)], lambda v: [graph.ScaledQuantizeOp(v, factor, element).result]
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        got = check(module, {"input0": x})
+        products = x * np.float32(factor)
+        quotients = (products / np.float32(element.scale)).tolist()
+    for value, q in zip(quotients, got["output0"].tolist(), strict=True):
+        if isnan(value):
+            assert q == element.zero_point
+        elif abs(value) > 1e30:
+            assert q == (element.high if value > 0 else element.low)
+        else:
+            exact = rounded(Fraction(value), Rounding.HALF_EVEN) + element.zero_point
+            assert q == min(max(exact, element.low), element.high)
+
+
 def test_lookup_takes_every_entry():
     rng = np.random.default_rng(0)
     table = rng.integers(-128, 128, 256).astype(np.int8)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from conftest import Tool
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
 
 from ceras_ir.backends.onnx.export import export_model, serialized
 from ceras_ir.data.synthetic_samples import synthetic_samples
@@ -231,6 +232,26 @@ def test_text_that_cannot_be_written(tool: Tool) -> None:
     model = DIGITS / "digits.onnx"
     done = tool("ceras-opt", model, "-t", "onnx", "-o", "no/folder/x.onnx")
     assert done.status == 1 and "cannot write" in done.stderr
+
+
+def test_a_scaled_quantization_is_a_product_and_a_quantization() -> None:
+    """As `fold-factor` makes it of `fit-inputs`: a level that --emit-levels exports."""
+    text = """
+    func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"})
+        -> (tensor<1x4x6x6xf32> {graph.name = "y"}) {
+      %q = graph.scaled_quantize %x {factor = 53.4085541 : f32}
+          : (tensor<1x4x6x6xf32>) -> tensor<1x4x6x6x!quant.uniform<i8:f32, 1.0:-14>>
+      %y = graph.dequantize %q
+          : (tensor<1x4x6x6x!quant.uniform<i8:f32, 1.0:-14>>) -> tensor<1x4x6x6xf32>
+      func.return %y : tensor<1x4x6x6xf32>
+    }"""
+    module = Parser(load_context(), text).parse_module()
+    model = export_model(module, "network")
+    kinds = [node.op_type for node in model.graph.node]
+    assert kinds == ["Mul", "QuantizeLinear", "DequantizeLinear"]
+    x = np.random.default_rng(0).normal(0, 2, (1, 4, 6, 6)).astype(np.float32)
+    session = onnxruntime.InferenceSession(serialized(model))
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], run(module, {"x": x})["y"])
 
 
 def test_what_onnx_cannot_say_is_refused_by_name(tool: Tool) -> None:

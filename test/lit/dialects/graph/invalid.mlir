@@ -418,6 +418,30 @@ func.func @case47(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 
 // -----
 
+func.func @case47_scaled(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{float to quantized expected}}
+  %0 = graph.scaled_quantize %x {factor = 2.0 : f32} : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @case47_factor(%x: tensor<4xf32>) {
+  // expected-error@+1 {{'factor' must be finite, got inf}}
+  %0 = graph.scaled_quantize %x {factor = 0x7F800000 : f32} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @case47_axis(%x: tensor<1x2xf32>) {
+  // expected-error@+1 {{one scale expected}}
+  %0 = graph.scaled_quantize %x {factor = 2.0 : f32} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>
+  func.return
+}
+
+// -----
+
 func.func @case48(%x: tensor<4xf32>) {
   // expected-error@+1 {{quantized to float expected}}
   %0 = graph.dequantize %x : (tensor<4xf32>) -> tensor<4xf32>
