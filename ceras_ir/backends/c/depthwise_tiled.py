@@ -167,8 +167,8 @@ def _print(
 
     # What the next window sees again is kept; the rest of its columns is loaded, one window ahead
     # where there are registers for it.
-    is_ahead = bits == 512 and not kind.are_pairs and stride_w == dilation_w == 1 and kernel_w <= 3
-    held = kernel_w + 1 if is_ahead else kernel_w
+    is_ahead = bits == 512 and not kind.are_pairs and dilation_w == 1 and stride_w <= kernel_w <= 3
+    held = kernel_w + stride_w if is_ahead else kernel_w
     kept = max(held - stride_w, 0) if dilation_w == 1 else 0
     image = f"n * {rows} + " if images > 1 else ""
     lines: list[str] = []
