@@ -24,7 +24,7 @@ from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_narrow
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
-from ceras_ir.backends.c.walk import MOVED_BYTES, lanes_of
+from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES, lanes_of
 from ceras_ir.dialects.graph import LinearOperation, shape_of
 
 MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64
@@ -128,6 +128,9 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if is_moved_late(of, nest):
         lanes = MOVED_BYTES
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
+    if lanes is BYTES and nest.taps % lanes.step == 1 < steps and 1 < runs <= lanes.step:
+        # For half a vector of outputs alone, to gather four bytes takes longer than products.
+        walk = replace(walk, joins_ends=nest.outputs > LANES // 2)
     if walk.ends_in_half:
         layer.kernels.use("half_vectors")
     add_products(layer.kernels, walk, lanes)

@@ -6,7 +6,7 @@ position, which lie at literal distances, times one vector of weights per 16 out
 have names, so that compilers keep them in registers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
@@ -57,27 +57,57 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
     weights = [
         f"{of(lanes.load_weights, b)}({_offset('w', b * LANES * step)})" for b in range(blocks)
     ]
-    depth = "  "
+    products = [
+        ", ".join(
+            f"{_sum(p, b)} = {of(lanes.dot, b)}({_sum(p, b)}, v, w{b})" for b in range(blocks)
+        )
+        for p in positions
+    ]
+    depth, vectors, steps = "  ", walk.tile.width * step, walk.steps
+    if walk.joins_ends:
+        steps -= 1
+        lines.append(
+            f"  const {lanes.element} *const ends = x + {steps * step};\n"
+            f"  const int8_t *const last = w + {steps * vectors};"
+        )
     if walk.runs > 1:
-        lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, x += {walk.pitch}) {{")
+        further = f"x += {walk.pitch}" + (f", w += {vectors}" if walk.joins_ends else "")
+        lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, {further}) {{")
         depth = "    "
     lines += [
         f"{depth}const {lanes.element} *at = x;",
         f"{depth}MODEL_ROLLED",
-        f"{depth}for (int32_t i = 0; i < {walk.steps}; ++i, at += {step}, "
-        f"w += {walk.tile.width * step}) {{",
+        f"{depth}for (int32_t i = 0; i < {steps}; ++i, at += {step}, w += {vectors}) {{",
         f"{depth}  " + defined("w", weights, "const "),
         f"{depth}  {lanes.vector} v;",
+        *(
+            f"{depth}  v = {lanes.splat}({_offset('at', offset)}), {product};"
+            for offset, product in zip(walk.offsets, products, strict=True)
+        ),
+        f"{depth}}}",
     ]
-    for p, offset in zip(positions, walk.offsets, strict=True):
-        products = ", ".join(
-            f"{_sum(p, b)} = {of(lanes.dot, b)}({_sum(p, b)}, v, w{b})" for b in range(blocks)
-        )
-        lines.append(f"{depth}  v = {lanes.splat}({_offset('at', offset)}), {products};")
-    lines.append(f"{depth}}}")
     if walk.runs > 1:
         lines.append("  }")
+    if not walk.joins_ends:
+        return lines
+    # The last vectors of weights have a byte of each word, and zeros.
+    rows = range(walk.runs)
+    words: list[str] = []
+    for b in range(blocks):
+        places = (_offset("last", row * walk.steps * vectors + b * LANES * step) for row in rows)
+        loads = (f"{of(lanes.load_weights, b)}({place})" for place in places)
+        words.append(_joined(loads))
+    lines += ["  {", "    " + defined("w", words, "const "), f"    {lanes.vector} v;"]
+    for offset, product in zip(walk.offsets, products, strict=True):
+        ends = _joined(f"(uint32_t)ends[{offset + row * walk.pitch}]" for row in rows)
+        lines.append(f"    v = ALL_I32((int32_t)({ends})), {product};")
+    lines.append("  }")
     return lines
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """A word of bytes, which are expressions of words whose other bytes are zero."""
+    return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
 
 
 def _title(walk: Walk) -> str:
@@ -332,5 +362,5 @@ def products_tile(walk: Walk) -> tuple[str, str]:
 def _shape_name(walk: Walk) -> str:
     t = walk.tile
     shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
-    half = "_half" if walk.ends_in_half else ""
-    return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{half}"
+    kind = ("_half" if walk.ends_in_half else "") + ("_joined" if walk.joins_ends else "")
+    return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{kind}"

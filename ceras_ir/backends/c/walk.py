@@ -23,6 +23,8 @@ class Walk:
     """From one output position to the next."""
     ends_in_half: bool = False
     """Whether the lower half of the last vector holds all outputs that are left for it."""
+    joins_ends: bool = False
+    """Whether rows end in a step of one byte, and the ends of all, at most four, are one step."""
 
     @property
     def offsets(self) -> list[int]:

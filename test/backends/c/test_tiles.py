@@ -46,6 +46,12 @@ SHAPES = [
     ((1, 1, 1, 70), 100, (1, 1), (1, 1), (0, 0, 0, 0), 1),
     ((2, 12, 1, 21), 88, (1, 1), (3, 3), (1, 2, 1, 0), 1),
     ((1, 6, 14, 12), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
+    # Rows that end in a step of one byte: three, four, two; three with few outputs, and five.
+    ((1, 12, 15, 3), 24, (3, 3), (2, 2), (0, 0, 1, 1), 1),
+    ((1, 11, 12, 1), 40, (4, 5), (1, 1), (2, 2, 1, 2), 1),
+    ((1, 7, 9, 5), 36, (2, 1), (1, 1), (0, 0, 0, 0), 2),
+    ((1, 8, 8, 3), 8, (3, 3), (1, 1), (1, 1, 1, 1), 1),
+    ((1, 9, 10, 1), 20, (5, 5), (1, 1), (2, 2, 2, 2), 1),
 ]  # fmt: skip
 
 DEPTHWISE = [
@@ -160,6 +166,8 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
         ]
 
     module = make_network([(element, s[0]) for s in SHAPES], layers)
+    shapes = re.findall(r"(\dx\d+)_\d+_\d+_\d+(?:_half)?_joined", source(module, "model_kernels.h"))
+    assert set(shapes) == {"3x3", "4x2", "2x2"}
     check(module, options=COptions(workspace=workspace), flags=flags)
 
 
