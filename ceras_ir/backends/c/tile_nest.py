@@ -16,6 +16,12 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 DIRECT_STRIP = 24 * 1024
 """Bytes of rows that are contiguous in the input: few enough for the first-level cache."""
 
+SHORT_STRIP = 8 * 1024
+"""
+The same of a strip that is copied, where all weights are no more bytes: input and result pass
+through the cache beside both. More weights would come from the second-level cache for every strip.
+"""
+
 SLACK = 64
 """Elements behind a strip that the last step of a row may read; their weights are zero."""
 
@@ -65,7 +71,9 @@ class Nest:
         if geometry.direct:
             rows = geometry.positions
             tile = choose_tile(rows, 1, outputs, rank)
-            strip = strip_length(rows, tile.rows, DIRECT_STRIP // (item * geometry.k))
+            is_short = not in_place and item * geometry.k * outputs <= SHORT_STRIP
+            share = SHORT_STRIP if is_short else DIRECT_STRIP
+            strip = strip_length(rows, tile.rows, share // (item * geometry.k))
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
                 (1, 1), (1, 1), 1, 0, 0, tile, max(strip, tile.rows), in_place,
