@@ -78,6 +78,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-factor",
         "fold-qdq",
         "hoist-quantize",
+        "keep-head-in-float",
         "keep-masks-in-float",
         "keep-pixels-in-float",
         "keep-tail-in-float",

@@ -31,7 +31,9 @@ class EqualizeChannelsPass(CalibratedPass):
     bits more as two halves of the samples disagree on its range; one that only a half has seen, or
     none, is not raised. Recorded ranges of values that change are dropped. Functions other than
     relu and clip get `input_exponents` and `result_exponents`, which their tables take in. What
-    floats make and only layers of integers read, such as a spectrum, is multiplied in float.
+    callers hand over, or floats make, and only layers of integers read is multiplied in float:
+    features in units of their own, a spectrum. Channels of inputs are raised by three octaves or
+    more.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
     factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that
@@ -45,18 +47,20 @@ class EqualizeChannelsPass(CalibratedPass):
 
     rows: bool = False
     """Every row of weights will have its own scale, so activations alone decide."""
+    inputs: bool = True
+    """Multiply inputs too. They come in one scale where callers hand over integers."""
 
     def improve(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
         from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
         from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots
         from ceras_ir.transforms.quantization.rewrites.channel_scales import (
-            drop_channel_scales,
             insert_channel_scales,
+            settle_channel_scales,
         )
 
         main = main_function(op)
-        insert_channel_scales(main)
+        insert_channel_scales(main, inputs=self.inputs)
         slots = ChannelSlots(main)
         data = self.data(op)
         statistics = channel_statistics(op, data, slots.ids, powers=not self.rows)
@@ -65,7 +69,7 @@ class EqualizeChannelsPass(CalibratedPass):
         if exponents.any():
             main.attributes[EQUALIZED] = UnitAttr()
         _apply(factors, exponents)
-        drop_channel_scales(main)
+        settle_channel_scales(main)
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:

@@ -28,6 +28,7 @@ from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
+from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatPass
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
 from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
@@ -150,14 +151,18 @@ class QuantizePass(PipelinePass):
             SplitActivationPass(),
             FuseGeluPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
-            *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
+            *(
+                [KeepHeadInFloatPass(self.int16), KeepTailInFloatPass(self.int16)]
+                if self.tail == "float"
+                else []
+            ),
             KeepMasksInFloatPass(),
             KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
             SeparateCellStatePass(),
             # Scales of activations.
             FitInputsPass(*data),
-            EqualizeChannelsPass(*data, rows=rows),
+            EqualizeChannelsPass(*data, rows=rows, inputs=self.tail == "float"),
             *([SplitResidualPass(self._arithmetic.residual_spread)] if rows else []),
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),

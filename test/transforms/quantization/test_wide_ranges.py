@@ -1,4 +1,4 @@
-"""Spectra in quantized networks: logarithms, magnitudes, and bands of different loudness."""
+"""Wide ranges in quantized networks: spectra, logarithms, features of different sizes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,3 +103,43 @@ def test_channels_that_few_samples_show(tmp_path: Path) -> None:
         node("MatMul", "q l", "y"),
     ]
     assert decibels(tmp_path, nodes, constants, samples.astype(np.float32)) > 20
+
+
+UNITS = np.array([1000, 30, 1, 0.01], np.float32)
+"""What features are measured in: all tell as much."""
+
+
+def test_features_that_the_network_normalizes(tmp_path: Path) -> None:
+    """Small features vanish beside large ones unless floats are normalized: 0 dB."""
+    rng = np.random.default_rng(0)
+    samples = ((rng.normal(size=(72, 4)) + 3) * UNITS).astype(np.float32)
+    constants = {
+        "m": 3 * UNITS,
+        "d": UNITS,
+        "k": rng.normal(size=(4, 8)).astype(np.float32),
+    }
+    nodes = [node("Sub", "x m", "c"), node("Div", "c d", "n"), node("MatMul", "n k", "y")]
+    assert decibels(tmp_path, nodes, constants, samples) > 35
+
+
+def test_features_as_they_are(tmp_path: Path) -> None:
+    """A layer that reads features of different sizes: in one scale 0 dB."""
+    rng = np.random.default_rng(0)
+    samples = (rng.normal(size=(72, 4)) * UNITS).astype(np.float32)
+    constants = {"k": (rng.normal(size=(4, 8)) / UNITS[:, None]).astype(np.float32)}
+    assert decibels(tmp_path, [node("MatMul", "x k", "y")], constants, samples) > 25
+
+
+def test_rows_that_the_network_normalizes(tmp_path: Path) -> None:
+    """Series whose levels differ by a factor of 1000, each less its own mean: -1 dB in int8."""
+    rng = np.random.default_rng(0)
+    walks = np.cumsum(rng.normal(size=(72, 16)), axis=1)
+    samples = ((walks + 100) * 10.0 ** rng.uniform(-1.5, 1.5, (72, 1))).astype(np.float32)
+    constants = {"k": rng.normal(size=(16, 8)).astype(np.float32)}
+    nodes = [
+        node("ReduceMean", "x", "m", axes=[1], keepdims=1),
+        node("Sub", "x m", "c"),
+        node("Div", "c m", "n"),
+        node("MatMul", "n k", "y"),
+    ]
+    assert decibels(tmp_path, nodes, constants, samples) > 25

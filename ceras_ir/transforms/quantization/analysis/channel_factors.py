@@ -18,6 +18,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
     ChannelSlots,
     absorbs,
+    behind_layers,
     is_channel_scale,
 )
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
@@ -27,6 +28,11 @@ Vector = NDArray[np.float64]
 
 SPREAD = 8
 """Octaves that channels of one value may be apart."""
+FEATURE_SPREAD = 24
+"""The same of inputs, which may be features in units of their own."""
+FEATURE_GAIN = 3
+"""Octaves from which channels of inputs are raised. Nearer ones may be so by chance, and other
+samples would be clipped."""
 HEADROOM = 1
 """Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
 hold more of. Those are added by which two halves of the samples disagree."""
@@ -118,7 +124,10 @@ class ChannelFactors:
                 np.isfinite(self.slots.cap), np.ceil(np.log2(peak / self.slots.cap)), NEVER
             )
         seen = np.maximum(fitting_exponents(peak) - offset, bounded)
-        own = np.maximum(seen + HEADROOM + _disagreement(halves), -SPREAD)
+        own = seen + HEADROOM + _disagreement(halves)
+        features = self._features()
+        own = np.where(features & (own > -FEATURE_GAIN), 0.0, own)
+        own = np.maximum(own, np.where(features, -FEATURE_SPREAD, -SPREAD))
         self.least = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
         self.fixed = self.slots.pinned | np.isfinite(self.slots.cap)
         self.exponents = self.least.copy()
@@ -146,6 +155,14 @@ class ChannelFactors:
                     np.maximum.at(raised, self.slots[other.results[0]], need)
                 self.exponents[ids] = np.where(self.slots.pinned[ids], 0.0, raised[ids])
         return self.exponents
+
+    def _features(self) -> NDArray[np.bool_]:
+        """The slots that multiplications by constants make of inputs, without a layer between."""
+        found, behind = np.zeros(len(self.slots), np.bool_), behind_layers(self.main)
+        for op in self.main.body.block.ops:
+            if is_channel_scale(op) and op.result not in behind:
+                found[self.slots[op.result]] = True
+        return found
 
     def _sensitivity(self) -> Vector:
         """How much noise power behind the readers one unit in a slot makes."""

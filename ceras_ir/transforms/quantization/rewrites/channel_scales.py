@@ -8,48 +8,91 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.precision import NARROW, keep_in_float, stays_float, width
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
+    behind_layers,
     is_channel_scale,
     layers_behind,
 )
+from ceras_ir.transforms.rebuilding import erase_unused, replace_constant
 
 REASON = "brings channels near each other before they share the steps of int8"
 
 
-def insert_channel_scales(main: FuncOp) -> None:
+def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
     """
     Multiply by ones what floats make of sums of products, such as a spectrum, and only layers of
-    integers read.
+    integers read; with `inputs` also what callers hand over as floats, or floats make of that.
+    """
+    behind = behind_layers(main)
+    kept = {state.argument for state in states_of(main)}
+    made = [op.results[0] for op in main.body.block.ops if _makes_floats(op)]
+    for value in (*main.body.block.args, *made):
+        if value in kept or width(value) != NARROW or not (inputs or value in behind):
+            continue
+        if _reaches_integers(main, value):
+            _multiply_by_ones(value)
+
+
+def _makes_floats(op: Operation) -> bool:
+    """Whether floats leave `op`, and no multiplication by channels is there yet."""
+    return isinstance(op, GraphOperation) and stays_float(op) and not is_channel_scale(op)
+
+
+def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
+    layers = layers_behind(main, value)
+    return bool(layers) and not any(map(stays_float, layers))
+
+
+def _multiply_by_ones(value: SSAValue) -> None:
+    import numpy as np
+
+    ones = graph.ConstantOp.from_array(np.ones(graph.shape_of(value)[-1:], np.float32))
+    scaled = graph.BinaryOp(graph.Binary.MUL, value, ones.result, result_element=f32)
+    keep_in_float(scaled, REASON)
+    value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
+    if isinstance(value.owner, Operation):
+        ones.location = scaled.location = value.owner.location
+        Rewriter.insert_op((ones, scaled), InsertPoint.after(value.owner))
+    else:
+        Rewriter.insert_op((ones, scaled), InsertPoint.at_start(value.owner))
+
+
+def settle_channel_scales(main: FuncOp) -> None:
+    """
+    Remove multiplications by ones that nothing was made of, and let those that multiply by a
+    constant before them take in the others.
     """
     import numpy as np
 
-    behind: set[SSAValue] = set()
     for op in list(main.body.block.ops):
-        if not isinstance(op, GraphOperation):
+        if not is_channel_scale(op):
             continue
-        is_linear = isinstance(op, graph.LinearOperation)
-        if is_linear or not behind.isdisjoint(op.operands):
-            behind.update(op.results)
-        value = op.results[0]
-        if is_linear or value not in behind or not stays_float(op):
-            continue
-        layers = layers_behind(main, value)
-        if width(value) != NARROW or not layers or any(map(stays_float, layers)):
-            continue
-        ones = graph.ConstantOp.from_array(np.ones(graph.shape_of(value)[-1:], np.float32))
-        scaled = graph.BinaryOp(graph.Binary.MUL, value, ones.result, result_element=f32)
-        keep_in_float(scaled, REASON)
-        ones.location = scaled.location = op.location
-        value.replace_uses_with_if(scaled.result, lambda use, own=scaled: use.operation is not own)
-        Rewriter.insert_op((ones, scaled), InsertPoint.after(op))
+        factors = graph.known_array(op.rhs).astype(np.float32)
+        if (factors == 1).all():
+            _bypass(op, op.lhs)
+        elif (before := _multiplication_before(op)) is not None:
+            # The factors are powers of two: nothing is rounded.
+            constant = graph.known_array(before.rhs).astype(np.float32)
+            replace_constant(before, before.rhs, constant * factors)
+            _bypass(op, op.lhs)
 
 
-def drop_channel_scales(main: FuncOp) -> None:
-    """Remove multiplications by ones that nothing was made of."""
-    for op in list(main.body.block.ops):
-        if is_channel_scale(op) and (graph.known_array(op.rhs) == 1).all():
-            ones = op.rhs.owner
-            op.result.replace_all_uses_with(op.lhs)
-            Rewriter.erase_op(op)
-            if isinstance(ones, Operation) and not any(result.uses for result in ones.results):
-                Rewriter.erase_op(ones)
+def _multiplication_before(op: graph.BinaryOp) -> graph.BinaryOp | None:
+    """The float multiplication by a constant whose result only `op` reads."""
+    before = op.lhs.owner
+    if not isinstance(before, graph.BinaryOp) or before.function is not graph.Binary.MUL:
+        return None
+    if not stays_float(before) or before.activation is not None or not op.lhs.has_one_use():
+        return None
+    constant = graph.constant_array(before.rhs)
+    is_plain = constant is not None and constant.shape in ((), (1,), graph.shape_of(op.rhs))
+    return before if is_plain and graph.shape_of(before.lhs) == graph.shape_of(op.lhs) else None
+
+
+def _bypass(op: graph.BinaryOp, value: SSAValue) -> None:
+    factors = op.rhs.owner
+    op.result.replace_all_uses_with(value)
+    Rewriter.erase_op(op)
+    if isinstance(factors, Operation):
+        erase_unused(factors)

@@ -3,6 +3,9 @@
 // RUN: ceras-opt %s --equalize-channels=calibration=%t.npz | filecheck %s
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.npz rows=true" | filecheck %s
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.apart.npz rows=true" | filecheck %s --check-prefix=APART
+// RUN: python3 -c "import numpy; numpy.savez('%t.units.npz', input0=numpy.array([[1000, -0.5], [1000, -0.5]], 'f'))"
+// RUN: ceras-opt %s --equalize-channels="calibration=%t.units.npz rows=true" | filecheck %s --check-prefix=UNITS
+// RUN: ceras-opt %s --equalize-channels="calibration=%t.units.npz rows=true inputs=false" | filecheck %s --check-prefix=ONE
 // RUN: ceras-opt %s --equalize-channels | filecheck %s --check-prefix=SAME
 
 // Between the products the second channel reaches 0.0145, the first 1.125: 2^7 would make them
@@ -10,6 +13,10 @@
 // the column of the next product is divided by it. The third channel is never seen, and stays.
 // Inputs and outputs stay. Where the second channel is 0.0145 in one half of the samples and 0.002
 // in the other, three bits more stay free.
+// A channel of the input that is 2000 times smaller could be multiplied by 2^10; one bit stays free.
+// UNITS: [[F:%.*]] = graph.constant dense<[1.000000e+00, 5.120000e+02]>
+// UNITS: graph.binary mul %{{.*}}, [[F]] {graph.precision = "f32"
+// ONE-NOT: graph.binary
 // CHECK-LABEL: func.func @main({{.*}} attributes {graph.equalized} {
 // CHECK-DAG: dense<{{\[\[}}1.000000e+00, 5.000000e-01], [6.400000e-01, -3.200000e-01], [-1.000000e+00, 0.000000e+00]]>
 // CHECK-DAG: dense<[2.500000e-01, 1.280000e-01, 0.000000e+00]>

@@ -1,0 +1,78 @@
+"""Keep what is computed of inputs before the first sum of products in float."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.network.states import states_of
+from ceras_ir.support.diagnostics import node_names
+from ceras_ir.transforms.quantization.keep_tail_in_float import SUMS
+from ceras_ir.transforms.quantization.set_precision import is_named
+
+REASON = "prepares inputs for the first sum of products"
+
+
+@dataclass(frozen=True)
+class KeepHeadInFloatPass(ModulePass):
+    """
+    Keep in float the operations on inputs in front of the first convolution, product, pooling or
+    resize. They get `graph.precision = "f32"`: normalization by constants or by what the input
+    holds, features, angles of positions.
+
+    Callers hand over floats, whose ranges differ by orders of magnitude from feature to feature and
+    from sample to sample. One scale of int8 would lose the small ones before the network brings
+    them near each other. Operations that only move elements follow their surroundings. What reads
+    constants of floats by computed indices, such as embeddings, is no head; neither is what no sum
+    reads, or what states lead to. Changes no value.
+    """
+
+    name = "keep-head-in-float"
+
+    besides: tuple[str, ...] = ()
+    """Layers to leave out, by the names and patterns of `set-precision`."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        head = _head(main)
+        read = set[Operation]()
+        for inner in reversed(list(main.body.block.ops)):
+            readers = {use.operation for result in inner.results for use in result.uses}
+            if not any(isinstance(reader, SUMS) or reader in read for reader in readers):
+                continue
+            read.add(inner)
+            named = is_named(node_names(inner), self.besides)
+            if inner in head and _is_float(inner.results[0]) and not is_alias(inner) and not named:
+                keep_in_float(inner, REASON)
+
+
+def _head(main: FuncOp) -> set[Operation]:
+    """The operations whose operands are inputs, constants, and what such operations made."""
+    kept = {state.argument for state in states_of(main)}
+    made: set[SSAValue] = {value for value in main.body.block.args if value not in kept}
+    head: set[Operation] = set()
+    for op in main.body.block.ops:
+        if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, GraphOperation):
+            continue
+        computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
+        if not computed or not made.issuperset(computed):
+            continue
+        if isinstance(op, graph.TakeOp) and isinstance(op.operands[0].owner, graph.ConstantOp):
+            continue
+        head.add(op)
+        made.update(op.results)
+    return head
+
+
+def _is_float(value: SSAValue) -> bool:
+    return is_tensor(value.type) and isinstance(value.type.element_type, Float32Type)
