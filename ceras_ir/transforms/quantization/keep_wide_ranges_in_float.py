@@ -19,8 +19,8 @@ class KeepWideRangesInFloatPass(ModulePass):
     Keep in float every logarithm and root of squares, such as the magnitudes of a spectrum, and
     what leads to it from a sum of products.
 
-    That are elementwise operations, reductions, softmax and moves. They get
-    `graph.precision = "f32"`.
+    That are elementwise operations, reductions, averages, softmax and moves, the variances of an
+    instance normalization among them. They get `graph.precision = "f32"`.
 
     A logarithm tells .001 from .002 as it does 1 from 2, while steps of int8 are as large for small
     numbers as for large ones. Squares double that range, and a root halves it again: of 255 steps
@@ -61,6 +61,8 @@ def _leads_on(op: Operation) -> bool:
     """Whether an operation is none of those that end the way back from what is kept."""
     if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
         return True
+    if isinstance(op, graph.Pool2dOp):
+        return op.function is graph.Pool.AVERAGE
     return op.has_trait(Elementwise, value_if_unregistered=False)
 
 
