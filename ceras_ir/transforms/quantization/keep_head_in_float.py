@@ -12,7 +12,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.network.quantizable import is_quantized, keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.quantization.keep_tail_in_float import SUMS
@@ -26,13 +26,13 @@ class KeepHeadInFloatPass(ModulePass):
     """
     Keep in float the operations on inputs in front of the first convolution, product, pooling or
     resize. They get `graph.precision = "f32"`: normalization by constants or by what the input
-    holds, features, angles of positions.
+    holds, features, angles of positions, and what joins several of them.
 
     Callers hand over floats, whose ranges differ by orders of magnitude from feature to feature and
     from sample to sample. One scale of int8 would lose the small ones before the network brings
-    them near each other. Operations that only move elements follow their surroundings. What reads
-    constants of floats by computed indices, such as embeddings, is no head; neither is what no sum
-    reads, or what states lead to. Changes no value.
+    them near each other. Operations that only move elements of one value follow their surroundings.
+    What reads constants of floats by computed indices, such as embeddings, is no head; neither is
+    what no sum reads, or what states lead to. Changes no value.
     """
 
     name = "keep-head-in-float"
@@ -52,25 +52,33 @@ class KeepHeadInFloatPass(ModulePass):
                 continue
             read.add(inner)
             named = is_named(node_names(inner), self.besides)
-            if inner in head and _is_float(inner.results[0]) and not is_alias(inner) and not named:
+            if inner in head and _is_float(inner.results[0]) and not named:
                 keep_in_float(inner, REASON)
 
 
 def _head(main: FuncOp) -> set[Operation]:
-    """The operations whose operands are inputs, constants, and what such operations made."""
+    """
+    The operations that compute from inputs, constants, and what such operations made, and those
+    that join several of these.
+    """
     kept = {state.argument for state in states_of(main)}
-    made: set[SSAValue] = {value for value in main.body.block.args if value not in kept}
+    sources: dict[SSAValue, set[SSAValue]] = {}
+    sources.update({value: {value} for value in main.body.block.args if value not in kept})
     head: set[Operation] = set()
     for op in main.body.block.ops:
         if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, GraphOperation):
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
-        if not computed or not made.issuperset(computed):
+        if not computed or not all(value in sources for value in computed):
             continue
-        if isinstance(op, graph.TakeOp) and isinstance(op.operands[0].owner, graph.ConstantOp):
+        if isinstance(op, graph.TakeOp) and isinstance(op.input.owner, graph.ConstantOp):
+            continue
+        moved = set[SSAValue]().union(*(sources[value] for value in computed))
+        if keeps_scale(op) and len(moved) == 1:
+            sources[op.results[0]] = moved
             continue
         head.add(op)
-        made.update(op.results)
+        sources.update({result: {result} for result in op.results})
     return head
 
 

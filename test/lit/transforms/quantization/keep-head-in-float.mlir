@@ -56,3 +56,31 @@ func.func @main(%x: !m {graph.exponent = -7 : i64}, %i: tensor<1xi64>) -> (!m, !
   %7 = graph.unary <tanh> %x {graph.exponent = -7 : i64} : !m
   func.return %6, %7 : !m, !m
 }
+
+// -----
+
+// Parts of one image are joined in integers, features of two inputs in float.
+!m = tensor<1x2xf32>
+!h = tensor<1x1xf32>
+!p = tensor<1x4xf32>
+!w = tensor<2x4xf32>
+// CHECK-LABEL: func.func @main(
+// FLOAT-LABEL: func.func @main(
+// INT8-LABEL: func.func @main(
+func.func @main(%x: !m {graph.exponent = -7 : i64}, %y: !m {graph.exponent = 3 : i64}) -> (!m, !m) {
+  %w = graph.constant dense<0.5> : !w : !w
+  %v = graph.constant dense<0.5> : tensor<2x2xf32> : tensor<2x2xf32>
+  %0 = graph.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 2>} : (!m) -> !h
+  %1 = graph.slice %x {starts = array<i64: 0, 1>, strides = array<i64: 1, 2>} : (!m) -> !h
+  // CHECK: graph.concat
+  // CHECK-NOT: graph.precision
+  // CHECK: graph.matmul
+  // FLOAT: graph.concat {{.*}} -> tensor<1x2x!quant
+  %2 = graph.concat %1, %0 {axis = 1 : i64} : (!h, !h) -> !m
+  %3 = graph.matmul %2, %v {graph.exponent = -4 : i64} : (!m, tensor<2x2xf32>) -> !m
+  // CHECK: graph.concat {{.*}}graph.precision = "f32"
+  // FLOAT: graph.concat {{.*}} -> tensor<1x4xf32>
+  %4 = graph.concat %x, %y {axis = 1 : i64, graph.exponent = 3 : i64} : (!m, !m) -> !p
+  %5 = graph.matmul %4, %w {graph.exponent = 4 : i64} : (!p, !w) -> !m
+  func.return %3, %5 : !m, !m
+}
