@@ -44,6 +44,9 @@ GOAL = 30.0
 CHEAP = 0.01
 """Share of the network's time that is not noticed: notes leave it out, reports list all layers."""
 
+DOUBTFUL = 6.0
+"""Decibels at the ends below which the noise is half as large as the outputs, or larger."""
+
 NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
 
@@ -84,7 +87,7 @@ class ChoosePrecisionPass(CalibratedPass):
        it costs next to nothing, and steps of int8 are ties between scores.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
-    their time. Changes no value.
+    their time. A warning says so if less than 6 dB are left. Changes no value.
     """
 
     name = "choose-precision"
@@ -159,6 +162,9 @@ class ChoosePrecisionPass(CalibratedPass):
         note(main, NOISE, before, after)
         if chosen and (share := sum(c.extra for c in chosen) / work) > CHEAP:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
+        if after < DOUBTFUL:
+            kept = [c for c in candidates.values() if c not in chosen]
+            self._doubt(kept, left, after)
 
     def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
         import numpy as np
@@ -202,15 +208,27 @@ class ChoosePrecisionPass(CalibratedPass):
             yield _Candidate(value, name, self._times.widening(value))
 
     def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
-        named = sorted(chosen, key=lambda c: -c.noise)
-        names = [f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
-        if len(named) > NAMED:
-            names.append(f"{len(named) - NAMED} more")
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
         remark(
             f"{self.name}: note: 16 bits for {count}: noise of stored values "
-            f"{change} of the modelled time: {', '.join(names)}"
+            f"{change} of the modelled time: {_noisiest(chosen, total)}"
         )
+
+    def _doubt(self, kept: list[_Candidate], left: float, after: float) -> None:
+        remark(
+            f"{self.name}: warning: int8 hardly computes this network: stored values leave "
+            f"{after:.1f} dB of signal to noise at the outputs; give 16 bits (--int16, a larger "
+            f"--budget) or floats (--float) to {_noisiest(kept, left)}"
+        )
+
+
+def _noisiest(candidates: list[_Candidate], total: float) -> str:
+    """The values that make most of the noise `total`, and their shares."""
+    named = sorted(candidates, key=lambda c: -c.noise)
+    names = [f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
+    if len(named) > NAMED:
+        names.append(f"{len(named) - NAMED} more")
+    return ", ".join(names)
 
 
 def _reads_bytes(op: Operation) -> bool:

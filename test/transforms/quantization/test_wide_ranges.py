@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from onnx import NodeProto
 from onnx_models import model, node
@@ -19,7 +20,11 @@ Samples = NDArray[np.float32]
 
 
 def decibels(
-    folder: Path, nodes: Sequence[NodeProto], constants: Mapping[str, Samples], samples: Samples
+    folder: Path,
+    nodes: Sequence[NodeProto],
+    constants: Mapping[str, Samples],
+    samples: Samples,
+    budget: float | None = None,
 ) -> float:
     """Signal to noise at `y` of the last 8 samples of `x`; those before calibrate."""
     np.savez(folder / "c.npz", x=samples[:-8, None])
@@ -27,7 +32,7 @@ def decibels(
     FusePass().apply(load_context(), module)
     inputs = [{"x": x[None]} for x in samples[-8:]]
     expected = np.stack([run(module, x)["y"] for x in inputs])
-    QuantizePass(calibration=str(folder / "c.npz")).apply(load_context(), module)
+    QuantizePass(calibration=str(folder / "c.npz"), budget=budget).apply(load_context(), module)
     got = np.stack([run(module, x)["y"] for x in inputs])
     return signal_to_noise([got], [expected])
 
@@ -165,3 +170,20 @@ def test_variances_of_planes(tmp_path: Path) -> None:
         node("Conv", "n v", "y"),
     ]
     assert decibels(tmp_path, nodes, constants, samples) > 15
+
+
+def test_what_int8_cannot_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A small difference of large values, without time for 16 bits; and their sum."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": np.array([[0.5, 0.5], [0, 1 / 256]], np.float32),
+        "k": np.array([[100], [-100]], np.float32),
+    }
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "r"), node("MatMul", "r k", "y")]
+    samples = (rng.uniform(0, 1, (40, 2)) * [1, 0.3]).astype(np.float32)
+    told = "warning: int8 hardly computes this network: stored values leave"
+    assert decibels(tmp_path, nodes, constants, samples, budget=1e-6) < 10
+    assert told in capsys.readouterr().err
+    constants["k"] = np.abs(constants["k"])
+    assert decibels(tmp_path, nodes, constants, samples, budget=1e-6) > 25
+    assert told not in capsys.readouterr().err
