@@ -82,6 +82,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "keep-masks-in-float",
         "keep-pixels-in-float",
         "keep-tail-in-float",
+        "keep-wide-factors-in-float",
         "keep-wide-ranges-in-float",
         "make-signed",
         "observe-ranges",

@@ -32,6 +32,9 @@ from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatP
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
 from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
+from ceras_ir.transforms.quantization.keep_wide_factors_in_float import (
+    KeepWideFactorsInFloatPass,
+)
 from ceras_ir.transforms.quantization.keep_wide_ranges_in_float import KeepWideRangesInFloatPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
@@ -157,6 +160,7 @@ class QuantizePass(PipelinePass):
                 else []
             ),
             KeepMasksInFloatPass(),
+            KeepWideFactorsInFloatPass(self.int16),
             KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
             SeparateCellStatePass(),

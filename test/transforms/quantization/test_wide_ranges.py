@@ -187,3 +187,25 @@ def test_what_int8_cannot_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     constants["k"] = np.abs(constants["k"])
     assert decibels(tmp_path, nodes, constants, samples, budget=1e-6) > 25
     assert told not in capsys.readouterr().err
+
+
+def test_channels_without_variance(tmp_path: Path) -> None:
+    """A batch normalization behind relu, one channel of which is always zero: 0 dB in int8."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.normal(size=(8, 8)).astype(np.float32),
+        "a": np.array([-100, *np.zeros(7)], np.float32),
+        "g": rng.uniform(0.5, 1, 8).astype(np.float32),
+        "b": np.array([0, *rng.normal(size=7)], np.float32),
+        "v": np.array([0, *rng.uniform(0.5, 1, 7)], np.float32),
+        "k": rng.normal(size=(8, 4)).astype(np.float32),
+    }
+    nodes = [
+        node("MatMul", "x w", "l"),
+        node("Add", "l a", "m"),
+        node("Relu", "m", "r"),
+        node("BatchNormalization", "r g b b v", "n"),
+        node("MatMul", "n k", "y"),
+    ]
+    samples = rng.normal(size=(72, 8)).astype(np.float32)
+    assert decibels(tmp_path, nodes, constants, samples) > 30
