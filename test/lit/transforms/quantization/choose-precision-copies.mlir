@@ -12,16 +12,17 @@
 // STORED-LABEL: func.func @main(
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
   %w = graph.constant dense<[[0.015625, 0.0], [0.0, 0.015625]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %u = graph.constant dense<[[1.0, 0.0], [0.0, 1.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %v = graph.constant dense<[[10.0, -10.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
-  // CHECK: %0 = graph.binary {{.*}}graph.precision = "i16"
-  // CHECK-NEXT: %1 = graph.unary <clip, -inf, inf> %0 {{{.*}}graph.exponent = -5 : i64} {{.*}}loc("stream")
+  // CHECK: %0 = graph.matmul {{.*}}graph.precision = "i16"
+  // CHECK-NEXT: %1 = graph.unary <clip, -inf, inf> %0 {{{.*}}graph.exponent = -6 : i64} {{.*}}loc("stream")
   // CHECK-NEXT: graph.matmul %1,
   // CHECK-NEXT: graph.binary add %0,
-  // MORE: graph.binary add {{.*}}graph.precision = "i16"
-  // STORED: [[STREAM:%.+]] = graph.binary {{.*}} -> tensor<1x2x!quant.uniform<i16:
+  // MORE: graph.matmul {{.*}}graph.precision = "i16"
+  // STORED: [[STREAM:%.+]] = graph.matmul {{.*}} -> tensor<1x2x!quant.uniform<i16:
   // STORED-NEXT: [[COPY:%.+]] = graph.requantize [[STREAM]] {{.*}} -> tensor<1x2x!quant.uniform<i8:
   // STORED: graph.matmul [[COPY]],
-  %0 = graph.binary add %x, %x : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32> loc("stream")
+  %0 = graph.matmul %x, %u : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32> loc("stream")
   %1 = graph.matmul %0, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32> loc("inner")
   %2 = graph.binary add %0, %1 : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32> loc("sum")
   %3 = graph.matmul %2, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32> loc("head")
