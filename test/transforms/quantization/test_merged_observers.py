@@ -7,10 +7,15 @@ import pytest
 from driver_networks import MIXING
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.analysis.calibration import sample_numbers
+from ceras_ir.transforms.quantization.analysis import calibration
+from ceras_ir.transforms.quantization.analysis.calibration import (
+    chosen_samples,
+    sample_numbers,
+)
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
@@ -78,7 +83,33 @@ def test_which_samples_are_looked_at() -> None:
     stateless, steps = module_of(), module_of(', graph.state = "y"')
     assert list(sample_numbers(stateless, 10, 4)) == [0, 2, 5, 7]
     assert list(sample_numbers(stateless, 3, 4)) == [0, 1, 2]
-    assert list(sample_numbers(steps, 10, 4)) == [0, 1, 2, 3]
+    assert list(sample_numbers(steps, 10, 4)) == [0, 2, 5, 7]
+    assert list(sample_numbers(steps, 1000, 4)) == [0, 8, 16, 24]
+
+
+def test_large_steps_are_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "LARGE_STEP", -1)
+    assert list(sample_numbers(module_of(', graph.state = "y"'), 1000, 4)) == [0, 1, 2, 3]
+
+
+SUM = """
+func.func @main(%x: tensor<1xf32> {graph.name = "x"},
+                %s: tensor<1xf32> {graph.name = "s", graph.state = "t"})
+    -> (tensor<1xf32> {graph.name = "t"}) {
+  %t = graph.binary add %x, %s : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
+  func.return %t : tensor<1xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("numbers", [[], [0, 1, 2], [3, 4, 9], [9]])
+def test_states_are_those_of_all_steps_before(tmp_path: Path, numbers: list[int]) -> None:
+    """Also of steps that nobody looks at, as those between the ones that a seed draws."""
+    module = parse_text(load_context(), SUM, "n.mlir")
+    save_arrays(str(tmp_path / "x.npz"), {"x": np.arange(1, 11, dtype=np.float32).reshape(10, 1)})
+    found = list(chosen_samples(module, str(tmp_path / "x.npz"), numbers))
+    assert [s["x"].item() for s in found] == [n + 1 for n in numbers]
+    assert [s["s"].item() for s in found] == [n * (n + 1) / 2 for n in numbers]
 
 
 def test_what_a_seed_draws() -> None:

@@ -31,11 +31,19 @@ from ceras_ir.transforms.quantization.analysis.function_forms import bounds_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
+from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
 
 Array = NDArray[np.generic]
 
 FEW = 32
 """Samples below which a network's ranges are chance."""
+
+STRIDE = 8
+"""How many steps of a sequence are run for each that is looked at: speech has pauses, and a look at
+seconds of it costs little."""
+
+LARGE_STEP = 100_000_000
+"""Multiplications of a step from which that would cost minutes."""
 
 APART = 0.05
 """Share of the values whose range may differ by more than an octave between halves of the data."""
@@ -167,9 +175,7 @@ def calibration_samples(
         numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
         if most is not None:
             numbers = [numbers[i] for i in sample_numbers(module, len(numbers), most)]
-        samples = samples_at(path, inputs, numbers)
-        for sample in with_states(module, progress(samples, what, len(numbers))):
-            yield finite(sample)
+        yield from progress(chosen_samples(module, path, numbers), what, len(numbers))
     except InputError as error:
         error.file = error.file or path
         raise
@@ -180,16 +186,36 @@ def sample_numbers(
 ) -> Sequence[int]:
     """
     Which samples are looked at, in ascending order: `limit` at most of `total` with even distances,
-    or those that the seed `draw` chooses. Of a network with states the first ones: samples are its
-    steps.
+    or those that the seed `draw` chooses. Samples of a network with states are its steps, all of
+    which are run up to the last: distances are at most `STRIDE`, and 1 where steps are large.
     """
     count = min(limit, total)
     if draw is not None:
         chosen = np.random.default_rng(draw).choice(total, count, replace=False)
         return sorted(int(number) for number in chosen)
-    if states_of(main_function(module)):
-        return range(count)
+    main = main_function(module)
+    if states_of(main):
+        total = min(total, count if multiplications(main) > LARGE_STEP else count * STRIDE)
     return [i * total // count for i in range(count)]
+
+
+def chosen_samples(
+    module: ModuleOp, path: str, numbers: Sequence[int]
+) -> Iterator[Mapping[str, Array]]:
+    """
+    The samples in `path` of these ascending numbers, all of them finite. A network with states runs
+    through what lies before them, and its states there are a part of them.
+    """
+    main = main_function(module)
+    inputs = network_inputs(main)
+    if not states_of(main):
+        yield from map(finite, samples_at(path, inputs, numbers))
+        return
+    steps = map(finite, samples_at(path, inputs, range(max(numbers, default=-1) + 1)))
+    wanted = set(numbers)
+    for number, sample in enumerate(with_states(module, steps)):
+        if number in wanted:
+            yield sample
 
 
 def finite(sample: Mapping[str, Array]) -> Mapping[str, Array]:

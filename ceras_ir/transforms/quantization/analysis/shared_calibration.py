@@ -18,7 +18,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
-from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.states import states_of
@@ -27,6 +26,7 @@ from ceras_ir.support.progress import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.quantization.analysis.calibration import (
     Observations,
+    chosen_samples,
     finite,
     observe,
     sample_numbers,
@@ -111,10 +111,8 @@ def _observed(
     """What was seen of each chunk, in their order."""
     sharing = _SHARING.get()
     if sharing is None or len(chunks) < 2 or states_of(main_function(module)):
-        inputs = network_inputs(main_function(module))
-        every = [number for chunk in chunks for number in chunk]
         # One sequence through all chunks: the state of a network goes on from sample to sample.
-        samples = with_states(module, map(finite, samples_at(path, inputs, every)))
+        samples = chosen_samples(module, path, [number for chunk in chunks for number in chunk])
         for chunk in chunks:
             yield observe(module, islice(samples, len(chunk)), values, observer)
         return
