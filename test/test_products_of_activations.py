@@ -47,18 +47,22 @@ def first_constant() -> bytes:
     return model(nodes, {"x": (8, 8)}, ["y"], tensors).SerializeToString()
 
 
-def transformer() -> bytes:
-    """A block as exporters write it: normalization, attention, residual, GELU."""
+def transformer(*, embedded: bool = False) -> bytes:
+    """
+    A block as exporters write it: normalization, attention, residual, GELU; behind a product, if
+    it is `embedded`, and else of the input, which is normalized in float.
+    """
     random = np.random.default_rng(3)
     nodes = [
-        node("LayerNormalization", "x g b", "n"),
+        node("MatMul", "x we", "h") if embedded else node("Identity", "x", "h"),
+        node("LayerNormalization", "h g b", "n"),
         node("MatMul", "n wq", "q"),
         node("MatMul", "n wk", "k"),
         node("Transpose", "k", "kt", perm=[0, 2, 1]),
         node("MatMul", "q kt", "s"),
         node("Softmax", "s", "p", axis=-1),
         node("MatMul", "p k", "o"),
-        node("Add", "x o", "r"),
+        node("Add", "h o", "r"),
         node("MatMul", "r w1", "f"),
         node("Div", "f root", "d"),
         node("Erf", "d", "e"),
@@ -68,6 +72,7 @@ def transformer() -> bytes:
         node("MatMul", "a wo", "y"),
     ]
     tensors = {
+        "we": np.eye(8, dtype=np.float32),
         "g": random.uniform(0.5, 2, 8).astype(np.float32),
         "b": random.uniform(-1, 1, 8).astype(np.float32),
         "wq": WEIGHTS[0],
@@ -101,7 +106,7 @@ def root_mean_square() -> bytes:
 
 @pytest.mark.slow
 def test_transformers_are_whole_in_integers(tmp_path: Path):
-    (tmp_path / "m.onnx").write_bytes(transformer())
+    (tmp_path / "m.onnx").write_bytes(transformer(embedded=True))
     data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)
     network = ceras.load(tmp_path / "m.onnx")
     quantized = network.quantize(data, target="c")

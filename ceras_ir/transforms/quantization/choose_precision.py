@@ -149,7 +149,7 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate = queue.pop(0)
             # What was chosen before may have made it cheaper: one table reads and makes 16 bits.
             candidate.extra = self._times.widening(candidate.value)
-            if left <= 10 ** (-GOAL / 10):
+            if left <= 10 ** (-GOAL / 10) and candidate.value not in ends:
                 room = min(room, CHEAP * work - sum(c.extra for c in chosen))
             matters = candidate.noise > NOTABLE * left or candidate.value in ends
             if matters and candidate.extra <= room:
