@@ -45,6 +45,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-residual",
         "fuse-swish",
         "split-activation",
+        "split-phases",
         "swish-to-hard-swish",
         "take-images",
     ),

@@ -13,7 +13,8 @@ class FusePass(PipelinePass):
     Fuse batch normalization, Swish, residuals and activations of a float network into its
     convolutions, matrix products and binary operations.
 
-    Operations that change nothing go, and the heads of attention stay apart.
+    Operations that change nothing go, the heads of attention stay apart, and transposed
+    convolutions multiply no zeros.
     Values change by the rounding of folded constants only. `hard-swish=true` also adds the error
     that `swish-to-hard-swish` documents. Residuals go before activations, because an epilogue adds
     before it applies its function.
@@ -36,6 +37,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
         from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass
+        from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
         return (
@@ -51,4 +53,5 @@ class FusePass(PipelinePass):
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
             FuseResidualPass(),
             FuseActivationPass(),
+            SplitPhasesPass(),
         )

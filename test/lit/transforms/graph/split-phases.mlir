@@ -1,0 +1,37 @@
+// RUN: ceras-opt %s --split-phases --split-input-file | filecheck %s
+// RUN: ceras-opt %s --split-phases --split-phases --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse --split-input-file | filecheck %s
+
+// Four elements with zeros between, a window of four: two phases of two weights. The last weight
+// meets the first output, so phases are in the order of outputs.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[W:.*]] = graph.constant dense<{{\[\[\[\[}}2.000000e+00], [4.000000e+00]]], {{\[\[\[}}1.000000e+00], [3.000000e+00]]]]> : tensor<2x1x2x1xf32>
+// CHECK: %[[B:.*]] = graph.constant dense<5.000000e-01> : tensor<2xf32>
+// CHECK: %[[Y:.*]] = graph.conv2d %{{.*}}, %[[W]] bias %[[B]] : tensor<2xf32> {padding = array<i64: 0, 1, 0, 1>, activation = #graph.function<relu>} : (tensor<1x1x4x1xf32>, tensor<2x1x2x1xf32>) -> tensor<1x1x5x2xf32>
+// CHECK: %[[Z:.*]] = graph.reshape %[[Y]] : (tensor<1x1x5x2xf32>) -> tensor<1x1x10x1xf32>
+// CHECK: graph.slice %[[Z]] {starts = array<i64: 0, 0, 1, 0>{{.*}} -> tensor<1x1x8x1xf32>
+// CHECK-NOT: graph.pad
+func.func @main(%x: tensor<1x1x4x1xf32>) -> tensor<1x1x8x1xf32> {
+  %w = graph.constant dense<[[[[1.0], [2.0], [3.0], [4.0]]]]> : tensor<1x1x4x1xf32> : tensor<1x1x4x1xf32>
+  %b = graph.constant dense<[0.5]> : tensor<1xf32> : tensor<1xf32>
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 2, 0>, high = array<i64: 0, 0, 2, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x1xf32>) -> tensor<1x1x11x1xf32>
+  %y = graph.conv2d %p, %w bias %b : tensor<1xf32> {activation = #graph.function<relu>} : (tensor<1x1x11x1xf32>, tensor<1x1x4x1xf32>) -> tensor<1x1x8x1xf32>
+  func.return %y : tensor<1x1x8x1xf32>
+}
+
+// -----
+
+// A number other than zero between elements, two groups, and a dilated window stay.
+// CHECK-LABEL: func.func @main
+// CHECK-COUNT-3: graph.pad
+func.func @main(%x: tensor<1x1x4x2xf32>) -> (tensor<1x1x6x2xf32>, tensor<1x1x6x2xf32>, tensor<1x1x5x2xf32>) {
+  %w = graph.constant dense<1.0> : tensor<2x1x2x2xf32> : tensor<2x1x2x2xf32>
+  %g = graph.constant dense<1.0> : tensor<2x1x2x1xf32> : tensor<2x1x2x1xf32>
+  %one = graph.pad constant %x {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 1, 0>, value = 1.0 : f32} : (tensor<1x1x4x2xf32>) -> tensor<1x1x7x2xf32>
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x2xf32>) -> tensor<1x1x7x2xf32>
+  %q = graph.pad constant %x {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x2xf32>) -> tensor<1x1x7x2xf32>
+  %a = graph.conv2d %one, %w : (tensor<1x1x7x2xf32>, tensor<2x1x2x2xf32>) -> tensor<1x1x6x2xf32>
+  %b = graph.conv2d %p, %g {groups = 2 : i64} : (tensor<1x1x7x2xf32>, tensor<2x1x2x1xf32>) -> tensor<1x1x6x2xf32>
+  %c = graph.conv2d %q, %w {dilations = array<i64: 1, 2>} : (tensor<1x1x7x2xf32>, tensor<2x1x2x2xf32>) -> tensor<1x1x5x2xf32>
+  func.return %a, %b, %c : tensor<1x1x6x2xf32>, tensor<1x1x6x2xf32>, tensor<1x1x5x2xf32>
+}
