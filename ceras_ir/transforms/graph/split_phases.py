@@ -161,12 +161,13 @@ def _side_by_side(op: graph.Conv2dOp, strides: Sequence[int], o: int) -> list[gr
 
 class SplitPhasesPass(PatternPass):
     """
-    Split a transposed convolution of stride s into one convolution with s * s times the channels,
-    a phase of the outputs each, that multiplies no zeros between elements.
+    Make a transposed convolution of stride s one convolution with s * s times the channels, which
+    multiplies no zeros between elements.
 
-    A filter of 4x4 at stride 2 multiplies 4 elements for an output, not 16; one of 2x2 becomes a
-    matrix product. Channels then move beside each other. Phases with fewer weights than others
-    get zeros. Groups, residuals, pruned layers and computed weights stay as they are.
+    Each group of channels is a phase of the outputs. A filter of 4x4 at stride 2 multiplies 4
+    elements for an output, not 16; one of 2x2 becomes a matrix product. Channels then move beside
+    each other. Phases with fewer weights than others get zeros. Groups, residuals, pruned layers
+    and computed weights stay as they are.
 
     Sums of floats have another order. Shi et al., Is the deconvolution layer the same as a
     convolutional layer? (2016).
