@@ -50,23 +50,22 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
     if _is_per_axis(op.result):
         per_channel.quantize(layer, op)
         return
-    _quantize(layer, op, "x[i]")
+    _quantize(layer, op)
 
 
 @prints(ScaledQuantizeOp)
 def scaled_quantize(layer: Layer, op: ScaledQuantizeOp) -> None:
     """`graph.scaled_quantize`."""
-    _quantize(layer, op, f"x[i] * {float_literal(op.factor.value.data)}")
+    _quantize(layer, op, f" * {float_literal(op.factor.value.data)}")
 
 
-def _quantize(layer: Layer, op: QuantizeOp | ScaledQuantizeOp, number: str) -> None:
-    """Round a `number`, which is an expression in the element `x[i]`."""
+def _quantize(layer: Layer, op: QuantizeOp | ScaledQuantizeOp, factor: str = "") -> None:
+    """Round every element, multiplied by a `factor` if there is one."""
     element = quantized(op.result, "result")
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    number = number.replace("x[i]", f"{x}[i]")
     low, high = element.low - point, element.high - point
-    head = [f"float v = {number} {_divided(element.scale)};"]
+    head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
     if element.storage.width.data < 32:
         # 1.5 * 2^23 leaves no room for a fraction: the sum's bits are an integer, whose order is
         # that of the numbers, for infinities too. The bounds are integers: clamped after rounding.

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
+from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 
@@ -64,42 +65,27 @@ class SplitPhases(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.Conv2dOp, rewriter: PatternRewriter, /):
-        above, pad, order = op.input.owner, op.input.owner, (0, 1, 2, 3)
-        # At the border of a network the model's own layout is padded before it is transposed.
-        if isinstance(above, graph.TransposeOp):
-            pad, order = above.input.owner, tuple(above.permutation.get_values())
-        if not isinstance(pad, graph.PadOp) or not _is_plain(op):
+        zeros = ZeroPadding.of(op)
+        if zeros is None or not any(zeros.between) or not _is_plain(op):
             return
-        low, high, between = (
-            [sizes.get_values()[i] for i in order] for sizes in (pad.low, pad.high, pad.interior)
-        )
-        elsewhere = (low[0], low[3], high[0], high[3], between[0], between[3])
-        if pad.function is not graph.Pad.CONSTANT or pad.stored_value != 0:
-            return
-        if any(elsewhere) or not any(between):
-            return
-        sizes = [graph.shape_of(pad.input)[i] for i in order[1:3]]
-        borders = [low[1 + i] + op.padding.get_values()[i] for i in (0, 1)]
+        source = zeros.insert_source(rewriter)
+        sizes, borders = graph.shape_of(source)[1:3], op.padding.get_values()
         kernel, outputs = graph.shape_of(op.weights)[1:3], graph.shape_of(op.result)[1:3]
-        axes = [_Axis(sizes[i], between[1 + i] + 1, borders[i], kernel[i], outputs[i])
-                for i in (0, 1)]  # fmt: skip
-        made = _phases(op, pad.input, order, axes)
+        axes = [
+            _Axis(sizes[i], zeros.between[i] + 1, zeros.low[i] + borders[i], kernel[i], outputs[i])
+            for i in (0, 1)
+        ]
+        made = _phases(op, source, axes)
         for each in made:
             each.location = op.location
         rewriter.replace(op, made, [made[-1].results[0]])
-        for unused in dict.fromkeys((above, pad)):
-            if isinstance(unused, Operation) and unused.results[0].first_use is None:
-                rewriter.erase(unused)
+        zeros.erase_unused(rewriter)
 
 
 def _phases(
-    op: graph.Conv2dOp, source: SSAValue, order: tuple[int, ...], axes: Sequence[_Axis]
+    op: graph.Conv2dOp, source: SSAValue, axes: Sequence[_Axis]
 ) -> list[graph.GraphOperation]:
-    """What computes the result of `op` from the elements, whose dimensions lie in this order."""
-    made: list[graph.GraphOperation] = []
-    if order != (0, 1, 2, 3):
-        made.append(graph.TransposeOp(source, order))
-        source = made[-1].results[0]
+    """What computes the result of `op` from the elements in `source`."""
     rows, columns = axes
     count, wanted = rows.stride * columns.stride, graph.shape_of(op.result)
     array = rows.phases(columns.phases(graph.known_array(op.weights), 2), 1)
@@ -108,7 +94,7 @@ def _phases(
     weights = graph.ConstantOp.from_array(
         array.reshape(count * wanted[3], rows.taps, columns.taps, -1)
     )
-    made.append(weights)
+    made: list[graph.GraphOperation] = [weights]
     bias = None
     if op.bias is not None:
         repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(op.bias), count))

@@ -128,17 +128,18 @@ class ChoosePrecisionPass(CalibratedPass):
     def _choose(self, op: ModuleOp, main: FuncOp, copies: Copies) -> None:
         from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 
-        candidates = {c.value: c for c in self._candidates(main)}
+        if not (candidates := {c.value: c for c in self._candidates(main)}):
+            return
         self._measure(op, candidates.values())
         # A copy makes the noise of its value as long as both have 8 bits.
         behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
         total = sum(c.noise for c in candidates.values())
         if total == 0:
-            return  # A last layer of zeros hides all, or there is nothing to choose from.
+            return  # A last layer of zeros hides all.
         for value, copy in behind.items():
             candidates[value].noise -= copy.noise
         work = self._times.network(main)
-        room, left, chosen = self._budget * work, total, list[_Candidate]()
+        limit, spent, left, chosen = self._budget * work, 0.0, total, list[_Candidate]()
         ends = {v for v in candidates if not self.narrow and _only_read_in_float(v)}
 
         def rank(candidate: _Candidate) -> tuple[bool, float]:
@@ -149,22 +150,23 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate = queue.pop(0)
             # What was chosen before may have made it cheaper: one table reads and makes 16 bits.
             candidate.extra = self._times.widening(candidate.value)
-            if left <= 10 ** (-GOAL / 10) and candidate.value not in ends:
-                room = min(room, CHEAP * work - sum(c.extra for c in chosen))
-            matters = candidate.noise > NOTABLE * left or candidate.value in ends
-            if matters and candidate.extra <= room:
-                room, left = room - candidate.extra, left - candidate.noise
+            is_end = candidate.value in ends
+            matters = is_end or candidate.noise > NOTABLE * left
+            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, CHEAP * work)
+            if matters and spent + candidate.extra <= room:
+                spent, left = spent + candidate.extra, left - candidate.noise
                 chosen.append(candidate)
                 _widen(candidate.value)
                 if candidate.value in behind:
                     insort(queue, behind[candidate.value], key=rank)
         before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
         note(main, NOISE, before, after)
-        if chosen and (share := sum(c.extra for c in chosen) / work) > CHEAP:
+        if chosen and (share := spent / work) > CHEAP:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
         if after < DOUBTFUL:
-            kept = [c for c in candidates.values() if c not in chosen]
-            self._doubt(kept, left, after)
+            for candidate in chosen:
+                candidates.pop(candidate.value, None)
+            self._doubt(list(candidates.values()), left, after)
 
     def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
         import numpy as np

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
+from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_quantized, keeps_scale
@@ -52,7 +52,7 @@ class KeepHeadInFloatPass(ModulePass):
                 continue
             read.add(inner)
             named = is_named(node_names(inner), self.besides)
-            if inner in head and _is_float(inner.results[0]) and not named:
+            if inner in head and graph.element_of(inner.results[0]) == f32 and not named:
                 keep_in_float(inner, REASON)
 
 
@@ -80,7 +80,3 @@ def _head(main: FuncOp) -> set[Operation]:
         head.add(op)
         sources.update({result: {result} for result in op.results})
     return head
-
-
-def _is_float(value: SSAValue) -> bool:
-    return is_tensor(value.type) and isinstance(value.type.element_type, Float32Type)

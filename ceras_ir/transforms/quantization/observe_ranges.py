@@ -84,10 +84,11 @@ class ObserveRangesPass(ModulePass):
         from ceras_ir.transforms.quantization.analysis.shared_calibration import observe_data
 
         try:
-            values = list(observed_values(main_function(module)))
+            main = main_function(module)
+            values = list(observed_values(main))
             limit, draw = self.samples, self.draw
             found = observe_data(module, path, limit, draw, values, self.observer)
-            doubt = record(values, found, self.observer)
+            doubt = record(main, values, found, self.observer)
         except InputError as error:
             error.file = error.file or path
             raise

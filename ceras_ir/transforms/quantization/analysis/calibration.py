@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
@@ -21,7 +22,7 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
-from ceras_ir.network.quantizable import uses_behind_moves
+from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.ranges import set_exponent, set_range
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
@@ -61,7 +62,8 @@ def calibrate(
     clip what a softmax reads or makes. Returns what is doubtful about the samples, if anything.
     """
     chosen = list(values)
-    return record(chosen, observe(module, samples, chosen, observer), observer)
+    found = observe(module, samples, chosen, observer)
+    return record(main_function(module), chosen, found, observer)
 
 
 class Observations:
@@ -118,13 +120,15 @@ def observe(
     return found
 
 
-def record(values: Sequence[SSAValue], found: Observations, observer: ObserverName) -> str | None:
+def record(
+    main: FuncOp, values: Sequence[SSAValue], found: Observations, observer: ObserverName
+) -> str | None:
     """Write range and exponent of every value; what is doubtful about the samples, if anything."""
+    # The greatest scores of a softmax are rare and decide; clipped probabilities sum to less.
+    kept = set(values) if found.samples < FEW else _of_softmax(main)
     for value, seen in zip(values, found.observers, strict=True):
         set_range(value, seen.low, seen.high)
-        # The greatest scores of a softmax are rare and decide; clipped probabilities sum to less.
-        rare_matter = found.samples < FEW or _is_of_softmax(value)
-        extremes = observer == "auto" and rare_matter
+        extremes = observer == "auto" and value in kept
         magnitude = max(-seen.low, seen.high)
         set_exponent(value, fitting_exponent(magnitude) if extremes else seen.exponent())
         if width(value) == WIDE:
@@ -132,12 +136,15 @@ def record(values: Sequence[SSAValue], found: Observations, observer: ObserverNa
     return _doubt(found.samples, found.halves)
 
 
-def _is_of_softmax(value: SSAValue) -> bool:
-    """Whether a softmax made a value, or reads it, also with constants added or multiplied."""
-    return isinstance(value.owner, SoftmaxOp) or any(
-        isinstance(op, SoftmaxOp) or (_has_constant(op) and _is_of_softmax(op.results[0]))
-        for op in (use.operation for use in uses_behind_moves(value, joined=True))
-    )
+def _of_softmax(main: FuncOp) -> set[SSAValue]:
+    """What a softmax makes, or reads, moved, with constants added or multiplied."""
+    found: set[SSAValue] = set()
+    for op in reversed(list(main.body.block.ops)):
+        if isinstance(op, SoftmaxOp):
+            found |= {op.input, op.result}
+        elif not found.isdisjoint(op.results) and (keeps_scale(op) or _has_constant(op)):
+            found.update(op.operands)
+    return found
 
 
 def _has_constant(op: Operation) -> bool:

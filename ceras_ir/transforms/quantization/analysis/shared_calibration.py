@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.data.shards import count_samples, samples_at
+from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.states import states_of
@@ -27,7 +27,6 @@ from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.quantization.analysis.calibration import (
     Observations,
     chosen_samples,
-    finite,
     observe,
     sample_numbers,
 )
@@ -130,7 +129,7 @@ def observe_chunk(task: ChunkTask) -> Observations:
     module = _network(task.carrier, task.network)
     main = main_function(module)
     every = _values(main)
-    samples = map(finite, samples_at(task.path, network_inputs(main), task.samples))
+    samples = chosen_samples(module, task.path, task.samples)
     return observe(module, samples, [every[number] for number in task.values], task.observer)
 
 
