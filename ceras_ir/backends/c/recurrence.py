@@ -9,12 +9,15 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.register_tiles import LANES, WIDE
+from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
 PANEL = 128
 """Outputs whose weights lie together; as in `multiply_state.c`."""
+
+INTEGER_PANEL = 64
+"""Likewise in `multiply_state_i16.c`, where they are four vectors."""
 
 
 @prints(RecurrenceOp)
@@ -104,28 +107,28 @@ def _product(
         w = _panels(layer, op, name, first, last)
         multiply = layer.kernels.use("multiply_state")
         return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs});"
-    state, rows = exponents
+    state, of_rows = exponents
     weights = constant_array(op.weights)
     assert weights is not None
     part = np.ascontiguousarray(weights[first:last], np.int8)
-    blocks, pairs = -(-outputs // LANES), -(-hidden // 2)
-    size = blocks * pairs * LANES * 2
+    rows, depth = -(-outputs // INTEGER_PANEL) * INTEGER_PANEL, -(-hidden // 4) * 4
 
     def packed() -> Array:
-        whole = np.zeros((blocks * LANES, pairs * 2), np.int8)
+        whole = np.zeros((rows, depth), np.int8)
         whole[:outputs, :hidden] = part
-        return whole.reshape(blocks, LANES, pairs, 2).transpose(0, 2, 1, 3).reshape(-1)
+        lanes = whole.reshape(-1, INTEGER_PANEL, depth // 2, 2)
+        return lanes.transpose(0, 2, 1, 3).reshape(-1)
 
-    w = layer.constant(name, "int8_t", size, 1, packed, WIDE)
+    w = layer.constant(name, "int8_t", rows * depth, 1, packed, WIDE)
     layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part, f"!({WIDE})")
-    scales = np.exp2(np.array(rows[first:last], np.float32) + np.float32(state))
+    scales = np.exp2(np.array(of_rows[first:last], np.float32) + np.float32(state))
     scale = layer.array(f"{name}_scales", scales, "float")
     holes = {"NAME": "i16_int8_t", "ROW": "int16_t", "WEIGHT": "int8_t", "NEON": "", "END": ""}
     dot = layer.kernels.use("dot_rows", **holes)
     multiply = layer.kernels.use("multiply_state_i16", DOT=dot)
     if not first:
-        layer.scratch("int16_t", "q", pairs * 2, 2)
-        layer.scratch("int32_t", "sums", -(-outputs // (2 * LANES)) * 2 * LANES, 4)
+        layer.scratch("int16_t", "q", depth, 2)
+        layer.scratch("int32_t", "sums", rows, 4)
     up = float_literal(2.0**-state)
     return lambda to, h: f"{multiply}({to}, {h}, {w}, {scale}, {hidden}, {outputs}, {up}, q, sums);"
 
