@@ -19,10 +19,13 @@ class RoundWeightsPass(CalibratedPass):
     layer's output changes least on the data. Weights are rounded one after the other; the later
     ones make up for the error of the earlier ones (GPTQ, Frantar et al. 2022).
 
+    A layer's bias takes up what rounding changes the output by on average, so that only deviations
+    from the mean input count.
+
     Layers with equal weights, as the steps of a loop, are rounded together and stay equal. Uses 32
     of the samples at most. Without data nothing is done. Where a result has more than 1536
     products, errors are made up for within parts of that many at most. Not exact: weights
-    change here instead of in `quantize-graph`, which finds nothing more to round.
+    change here instead of in `quantize-graph`, which finds nothing more to round, and biases.
     """
 
     name = "round-weights"

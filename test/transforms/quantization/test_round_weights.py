@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import make_network
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, f32, i64
 from xdsl.ir import SSAValue
 
@@ -13,7 +14,10 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.quantization.analysis.input_moments import MAX_PART
-from ceras_ir.transforms.quantization.analysis.rounded_weights import nearest
+from ceras_ir.transforms.quantization.analysis.rounded_weights import (
+    compensated,
+    nearest,
+)
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 
 LENGTH, STEP = 2 * MAX_PART, 2.0**-4
@@ -76,3 +80,57 @@ def test_equal_weights_stay_equal(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, second)
     assert (first != nearest(weights.astype(np.float64), 2.0**-2)).any()
     assert (other != first).any()
+
+
+def rounded_layer(
+    x: NDArray[np.float32], weights: NDArray[np.float32], bias: NDArray[np.float32], path: Path
+) -> graph.MatmulOp:
+    """A layer whose weights were rounded to quarters on `x` [samples, 1, K]."""
+    np.savez(path, input0=x)
+
+    def build(value: SSAValue) -> list[SSAValue]:
+        operands = (graph.ConstantOp.from_array(a, f32).result for a in (weights, bias))
+        return [graph.MatmulOp(value, *operands, result_element=f32).result]
+
+    module = make_network([(f32, x.shape[1:])], build)
+    main = main_function(module)
+    (layer,) = (op for op in main.body.block.ops if isinstance(op, graph.MatmulOp))
+    layer.attributes[WEIGHT_EXPONENT] = IntegerAttr(-2, i64)
+    set_exponent(main.body.block.args[0], -5)
+    set_exponent(layer.result, 0)
+    RoundWeightsPass(str(path)).apply(load_context(), module)
+    return layer
+
+
+def test_biases_take_up_mean_errors(tmp_path: Path) -> None:
+    """Of inputs far from zero only the deviations from their means count."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(32, 1, 6)) + np.arange(6) * 9).astype(np.float32)
+    weights = rng.normal(size=(5, 6)).astype(np.float32)
+    bias = rng.normal(size=5).astype(np.float32)
+    layer = rounded_layer(x, weights, bias, tmp_path / "c.npz")
+    assert layer.bias is not None
+    made, moved = (graph.known_array(v).astype(np.float64) for v in (layer.weights, layer.bias))
+    assert (made % 0.25 == 0).all()
+    error = x[:, 0] @ (made - weights).T + moved - bias
+    np.testing.assert_allclose(error.mean(axis=0), 0, atol=1e-5)
+    plain = x[:, 0] @ (nearest(weights.astype(np.float64), 0.25) - weights).T
+    assert np.square(error).mean() <= 1.1 * plain.var(axis=0).mean()
+
+
+def test_one_sample_says_nothing_about_deviations(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1, 1, 6)).astype(np.float32)
+    weights = rng.normal(size=(5, 6)).astype(np.float32)
+    layer = rounded_layer(x, weights, np.zeros(5, np.float32), tmp_path / "c.npz")
+    np.testing.assert_array_equal(
+        graph.known_array(layer.weights), nearest(weights.astype(np.float64), 0.25)
+    )
+
+
+def test_pairs_that_rounding_made_indefinite() -> None:
+    """Sums in float32 of inputs that are all one may have negative eigenvalues."""
+    pairs = np.ones((1, 64, 64)) - 0.01 * np.eye(64)
+    weights = np.random.default_rng(3).normal(size=(1, 4, 64))
+    rounded = compensated(weights, pairs, np.full((1, 4, 1), 0.25))
+    assert np.isfinite(rounded).all() and (rounded % 0.25 == 0).all()

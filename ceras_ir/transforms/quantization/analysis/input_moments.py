@@ -43,6 +43,8 @@ class InputMoments:
     others: Sequence[graph.LinearOperation] = ()
     """With weights like those of `op`; only beside products."""
     total: NDArray[np.float64] = field(init=False)
+    origin: NDArray[np.float32] | None = field(init=False, default=None)
+    """[groups, 1, K], about where the inputs are: products are of differences from it."""
     pairs: NDArray[np.float32] | None = field(init=False)
     patches: int = 0
     samples: int = 0
@@ -78,8 +80,22 @@ class InputMoments:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean patch of each group, zeros of the padding included; not beside products."""
-        return self.total / max(self.samples, 1)
+        """The mean patch of each group, zeros of the padding included."""
+        return self.total / max(self.samples if self.pairs is None else self.patches, 1)
+
+    def covariances(self) -> NDArray[np.float64]:
+        """Means of the products of pairs, of differences from the mean [groups * parts, K, K]."""
+        assert self.pairs is not None
+        found = self.pairs.astype(np.float64) / max(self.patches, 1)
+        if self.origin is not None:
+            off = self.by_part(self.mean[:, None] - self.origin)
+            found -= off.transpose(0, 2, 1) * off
+        return found
+
+    def squares(self) -> NDArray[np.float64]:
+        """The same of the inputs themselves."""
+        means = self.by_part(self.mean[:, None])
+        return self.covariances() + means.transpose(0, 2, 1) * means
 
     def see(self, x: NDArray[np.float32], op: graph.LinearOperation | None = None) -> None:
         """Add what `op` read, or the first of the layers."""
@@ -108,10 +124,15 @@ class InputMoments:
         return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
 
     def _multiply(self, patches: NDArray[np.floating]) -> None:
-        if self.pairs is not None:
-            split = self.by_part(patches)
-            self.pairs += np.matmul(split.transpose(0, 2, 1), split)
-            self.patches += patches.shape[1]
+        if self.pairs is None or not patches.shape[1]:
+            return
+        origin = self.origin
+        if origin is None:
+            origin = self.origin = patches.mean(axis=1, keepdims=True, dtype=np.float32)
+        split = self.by_part(np.asarray(patches - origin, np.float32))
+        self.total += patches.sum(axis=1, dtype=np.float64)
+        self.pairs += np.matmul(split.transpose(0, 2, 1), split)
+        self.patches += patches.shape[1]
 
 
 def input_moments(

@@ -11,8 +11,8 @@ from ceras_ir.network.ranges import weight_exponent
 
 Real = NDArray[np.float64]
 
-DAMPING = 0.01
-"""Of the mean square input, added to every diagonal element so that nothing is singular."""
+DAMPING = 0.001
+"""Of the mean of all diagonal elements, added to each so that nothing is singular."""
 BLOCK = 128
 """Columns whose corrections are applied at once to the rest."""
 
@@ -44,19 +44,29 @@ def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
     groups = np.arange(len(order))[:, None, None]
     sorted_pairs = pairs[groups, order[:, :, None], order[:, None, :]]
     result = np.empty_like(weights)
-    rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), sorted_pairs, steps)
+    factors = _factors(sorted_pairs)
+    rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), factors, steps)
     np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
     return result
 
 
-def _in_order(weights: Real, pairs: Real, steps: Real) -> Real:
-    """The same from the first column to the last."""
+def _factors(pairs: Real) -> Real:
+    """Upper triangles of which the inverse of `pairs` is the product, transposed first."""
+    length = pairs.shape[1]
+    mean = np.einsum("gii->g", pairs) / length
+    added = np.where(mean > 0, DAMPING * mean, 1.0)[:, None, None] * np.eye(length)
+    while True:
+        try:
+            lower = np.linalg.cholesky(np.linalg.inv(pairs + added))
+        except np.linalg.LinAlgError:  # Sums in float32 were off by more than the damping.
+            added *= 10
+        else:
+            return lower.transpose(0, 2, 1).astype(np.float64, copy=False)
+
+
+def _in_order(weights: Real, upper: Real, steps: Real) -> Real:
+    """The same from the first column to the last, with the factors of the inverse."""
     length = weights.shape[2]
-    diagonal = np.einsum("gii->gi", pairs)
-    mean = diagonal.mean(axis=1)
-    damping = np.where(mean > 0, DAMPING * mean, 1.0)
-    damped = pairs + damping[:, None, None] * np.eye(length)
-    upper = np.linalg.cholesky(np.linalg.inv(damped)).transpose(0, 2, 1)
     rest, result, kept = weights.copy(), np.empty_like(weights), weights != 0
     for start in range(0, length, BLOCK):
         end = min(start + BLOCK, length)

@@ -13,7 +13,11 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
 from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
-from ceras_ir.transforms.quantization.analysis.rounded_weights import Real, compensated, nearest
+from ceras_ir.transforms.quantization.analysis.rounded_weights import (
+    Real,
+    compensated,
+    nearest,
+)
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace_constant
 
@@ -97,23 +101,40 @@ def with_equal_weights(
 
 
 def round_weights(moments: InputMoments) -> None:
-    """Replace the weights by rounded ones that change the outputs least."""
+    """
+    Replace the weights by rounded ones that change the outputs least. Where the layer has a bias,
+    that takes up what the outputs change by on average, and deviations from it count.
+    """
     layers = moments.op, *moments.others
-    weights = _by_group(moments)
+    weights, bias = _by_group(moments), _biases(layers)
+    steps = _steps(moments)
+    rounded, change = nearest(weights, steps), np.zeros(())
     # Squares of numbers above 10^19 are infinite in float32, and say nothing.
-    if moments.pairs is None or not np.isfinite(moments.pairs).all():
-        rounded = nearest(weights, _steps(moments))
-    else:
-        pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
-        steps = np.repeat(_steps(moments), moments.parts, axis=0)
-        rounded = moments.joined(compensated(moments.by_part(weights), pairs, steps))
-    _replace_weights(layers, rounded)
+    if moments.pairs is not None and np.isfinite(moments.pairs).all():
+        pairs = moments.squares() if bias is None else moments.covariances()
+        by_part = np.repeat(steps, moments.parts, axis=0)
+        parts = compensated(moments.by_part(weights), pairs, by_part)
+        rounded = moments.joined(parts)
+        change = np.einsum("gok,gk->go", rounded - weights, moments.mean).reshape(-1)
+    _replace(layers, rounded, None if bias is None else [old - change for old in bias])
     if not all(holds(each, value_exponent) for each in layers):
         # Weights that were moved by more than a half may make larger sums than foreseen.
-        _replace_weights(layers, nearest(weights, _steps(moments)))
+        _replace(layers, nearest(weights, steps), bias)
 
 
-def _replace_weights(layers: Sequence[graph.LinearOperation], weights: Real) -> None:
-    for op in layers:
+def _biases(layers: Sequence[graph.LinearOperation]) -> list[Real] | None:
+    """The biases of layers if all have one."""
+    found = [graph.known_array(op.bias).astype(np.float64) for op in layers if op.bias is not None]
+    return found if len(found) == len(layers) else None
+
+
+def _replace(
+    layers: Sequence[graph.LinearOperation],
+    weights: Real,
+    biases: Sequence[Real] | None,
+) -> None:
+    for i, op in enumerate(layers):
         shape = graph.shape_of(op.weights)
         replace_constant(op, op.weights, weights.reshape(shape).astype(np.float32))
+        if biases is not None and op.bias is not None:
+            replace_constant(op, op.bias, biases[i].astype(np.float32))
