@@ -7,7 +7,7 @@ import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.strides import nest, row_major
+from ceras_ir.backends.c.strides import merge, nest, row_major
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
     ConcatOp,
@@ -28,13 +28,46 @@ def reshape(layer: Layer, op: ReshapeOp) -> None:
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
 
+VECTORS = "MODEL_F32 && !MODEL_RVV"
+"""Where `transpose_words` is compiled."""
+
+LEAST_BLOCK = 4
+"""Rows and columns of a block that `transpose_words` turns in registers."""
+
+
 @prints(TransposeOp)
 def transpose(layer: Layer, op: TransposeOp) -> None:
-    """`graph.transpose`."""
+    """`graph.transpose`; rows and columns of words change in blocks where there are vectors."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides = shape_of(op.result), row_major(shape_of(op.input))
     source = [strides[p] for p in op.permutation.get_values()]
-    nest(layer, shape, [row_major(shape), source], lambda at: [f"{y}[{at[0]}] = {x}[{at[1]}];"])
+    operands = [row_major(shape), source]
+
+    def loops() -> None:
+        nest(layer, shape, operands, lambda at: [f"{y}[{at[0]}] = {x}[{at[1]}];"])
+
+    extents, (to, of) = merge(shape, operands)
+    rows = of.index(1) if 1 in of else -1
+    is_matrix = of[-1] > 1 and rows >= 0 and min(extents[rows], extents[-1]) >= LEAST_BLOCK
+    if not is_matrix or value_type(op.result) not in ("float", "int32_t"):
+        loops()
+        return
+    with layer.variants(VECTORS) as otherwise:
+        turn = layer.kernels.use("transpose_words")
+        others = [d for d in range(len(extents) - 1) if d != rows]
+
+        def matrix(at: list[str]) -> list[str]:
+            to_at, of_at = (f" + {index}" for index in at) if at else ("", "")
+            sizes = f"{extents[rows]}, {extents[-1]}"
+            return [f"{turn}({x}{of_at}, {of[-1]}, {y}{to_at}, {to[rows]}, {sizes});"]
+
+        if others:
+            outer = [[s[d] for d in others] for s in (to, of)]
+            nest(layer, [extents[d] for d in others], outer, matrix)
+        else:
+            layer.block(matrix([]))
+        otherwise()
+        loops()
 
 
 @prints(ConcatOp)
