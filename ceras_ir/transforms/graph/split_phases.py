@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,21 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
+
+LEAST_OUTPUTS = 16
+"""Channels from which on phases with fewer weights are worth a convolution of their own: with
+fewer, vectors of several phases together are full."""
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """Neighbouring phases of one axis that one convolution computes."""
+
+    first: int
+    count: int
+    taps: int
+    """Weights of each."""
+    padding: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,7 @@ class _Axis:
 
     @property
     def taps(self) -> int:
-        """Weights of a phase; those that a phase has not are zero."""
+        """Weights of the longest phases."""
         return -(-self.kernel // self.stride)
 
     @property
@@ -40,6 +56,20 @@ class _Axis:
         """What the convolution of phases needs around the input."""
         last = -((self.before - self.outputs + 1) // self.stride)
         return self.before // self.stride, max(last + self.taps - self.size, 0)
+
+    def parts(self, outputs: int) -> list[_Phases]:
+        """
+        All phases in the order of outputs, those of as many weights together. Phases of few
+        `outputs` stay together, as do those of which some have no weights: they get zeros.
+        """
+        longer, (before, after) = self.kernel % self.stride, self.padding
+        if not longer or self.kernel < self.stride or not after or outputs < LEAST_OUTPUTS:
+            return [_Phases(0, self.stride, self.taps, self.padding)]
+        shorter = self.stride - longer
+        return [
+            _Phases(0, shorter, self.taps - 1, (before, after - 1)),
+            _Phases(shorter, longer, self.taps, self.padding),
+        ]
 
     @property
     def start(self) -> int:
@@ -58,7 +88,7 @@ class _Axis:
 
 class SplitPhases(RewritePattern):
     """
-    A convolution of stride 1 over `graph.pad` with s - 1 zeros between elements becomes one over
+    A convolution of stride 1 over `graph.pad` with s - 1 zeros between elements becomes some over
     the elements themselves, with the outputs of s phases as channels, which are then put beside
     each other. See `SplitPhasesPass`.
     """
@@ -87,17 +117,51 @@ def _phases(
 ) -> list[graph.GraphOperation]:
     """What computes the result of `op` from the elements in `source`."""
     rows, columns = axes
-    count, wanted = rows.stride * columns.stride, graph.shape_of(op.result)
+    wanted = graph.shape_of(op.result)
     array = rows.phases(columns.phases(graph.known_array(op.weights), 2), 1)
-    # [outputs, phases, taps, phases, taps, inputs]
-    array = np.ascontiguousarray(array.transpose(1, 3, 0, 2, 4, 5))
-    weights = graph.ConstantOp.from_array(
-        array.reshape(count * wanted[3], rows.taps, columns.taps, -1)
-    )
+    # [phases, phases, outputs, taps, taps, inputs]
+    array = array.transpose(1, 3, 0, 2, 4, 5)
+    made: list[graph.GraphOperation] = []
+    runs = rows.parts(wanted[3])
+    lines: list[SSAValue] = []
+    for down in runs:
+        parts: list[SSAValue] = []
+        for along in columns.parts(wanted[3]):
+            made += _convolution(op, source, array, down, along)
+            parts.append(made[-1].results[0])
+        made += _side_by_side(parts, down.count)
+        lines.append(made[-1].results[0])
+    n, h = graph.shape_of(lines[0])[:2]
+    if len(runs) > 1:
+        shaped = [
+            _reshaped(line, (n, h, down.count, -1)) for line, down in zip(lines, runs, strict=True)
+        ]
+        made += shaped
+        made.append(graph.ConcatOp([each.result for each in shaped], 2))
+    made.append(_reshaped(made[-1].results[0], (n, h * rows.stride, -1, wanted[3])))
+    if graph.shape_of(made[-1].results[0]) != wanted:
+        starts = (0, rows.start, columns.start, 0)
+        made.append(graph.SliceOp(made[-1].results[0], starts, wanted))
+    return made
+
+
+def _convolution(
+    op: graph.Conv2dOp,
+    source: SSAValue,
+    array: NDArray[np.generic],
+    down: _Phases,
+    along: _Phases,
+) -> list[graph.GraphOperation]:
+    """The phases `down` by `along`, as channels [down, along, O]; `array` has all weights."""
+    own = array[down.first :, along.first :, :, : down.taps, : along.taps]
+    own = own[: down.count, : along.count]
+    shape = (-1, *own.shape[3:])
+    weights = graph.ConstantOp.from_array(np.ascontiguousarray(own).reshape(shape))
     made: list[graph.GraphOperation] = [weights]
     bias = None
     if op.bias is not None:
-        repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(op.bias), count))
+        repeats = down.count * along.count
+        repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(op.bias), repeats))
         made.append(repeated)
         bias = repeated.result
     new = graph.Conv2dOp(
@@ -105,15 +169,11 @@ def _phases(
         weights.result,
         bias,
         result_element=graph.element_of(op.result),
-        padding=[axis.padding[side] for side in (0, 1) for axis in axes],
+        padding=[part.padding[side] for side in (0, 1) for part in (down, along)],
         activation=op.activation,
     )
     new.attributes |= op.attributes
-    made += [new, *_side_by_side(new, (rows.stride, columns.stride), wanted[3])]
-    if graph.shape_of(made[-1].results[0]) != wanted:
-        starts = (0, rows.start, columns.start, 0)
-        made.append(graph.SliceOp(made[-1].results[0], starts, wanted))
-    return made
+    return [*made, new]
 
 
 def _is_plain(op: graph.Conv2dOp) -> bool:
@@ -131,29 +191,41 @@ def _is_plain(op: graph.Conv2dOp) -> bool:
     )
 
 
-def _side_by_side(op: graph.Conv2dOp, strides: Sequence[int], o: int) -> list[graph.GraphOperation]:
-    """[N, H, W, s * t * O] as [N, s * H, t * W, O]."""
-    n, h, w, _ = graph.shape_of(op.result)
-    down, along = strides
+def _side_by_side(parts: Sequence[SSAValue], down: int) -> list[graph.GraphOperation]:
+    """
+    `parts` [N, H, W, down * C] as one, row by row, with the channels of all: [N, H, down, W, C],
+    or [N, H, W, C] if `down` is 1. Empty if there is nothing to do.
+    """
     made: list[graph.GraphOperation] = []
-    value = op.result
+    n, h, w, _ = graph.shape_of(parts[0])
     if down > 1:
-        apart = graph.ReshapeOp(value, (n, h, w, down, along * o))
-        turned = graph.TransposeOp(apart.result, (0, 1, 3, 2, 4))
-        made += [apart, turned]
-        value = turned.result
-    return [*made, graph.ReshapeOp(value, (n, h * down, w * along, o))]
+        made += [_reshaped(part, (n, h, w, down, -1)) for part in parts]
+        parts = [each.results[0] for each in made]
+    if len(parts) > 1:
+        made.append(graph.ConcatOp(parts, len(graph.shape_of(parts[0])) - 1))
+        parts = made[-1].results
+    if down > 1:
+        made.append(graph.TransposeOp(parts[0], (0, 1, 3, 2, 4)))
+    return made
+
+
+def _reshaped(value: SSAValue, shape: Sequence[int]) -> graph.ReshapeOp:
+    """`value` in `shape`, of which one extent is -1: what is left."""
+    left = prod(graph.shape_of(value)) // -prod(shape)
+    return graph.ReshapeOp(value, [left if extent < 0 else extent for extent in shape])
 
 
 class SplitPhasesPass(PatternPass):
     """
-    Make a transposed convolution of stride s one convolution with s * s times the channels, which
-    multiplies no zeros between elements.
+    Make a transposed convolution of stride s convolutions with s * s times the channels, which
+    multiply no zeros between elements.
 
     Each group of channels is a phase of the outputs. A filter of 4x4 at stride 2 multiplies 4
     elements for an output, not 16; one of 2x2 becomes a matrix product. Channels then move beside
-    each other. Phases with fewer weights than others get zeros. Groups, residuals, pruned layers
-    and computed weights stay as they are.
+    each other. Phases of as many weights are one convolution: a filter of 3x3 at stride 2 becomes
+    four, of 1, 2, 2 and 4 weights. With fewer than 16 channels they stay together, and zeros take
+    the place of weights that some phases lack; so do those of phases without any. Groups,
+    residuals, pruned layers and computed weights stay as they are.
 
     Sums of floats have another order. Shi et al., Is the deconvolution layer the same as a
     convolutional layer? (2016).

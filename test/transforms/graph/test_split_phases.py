@@ -14,18 +14,26 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
+from ceras_ir.transforms.graph.split_phases import LEAST_OUTPUTS, SplitPhasesPass
 
 Pair = tuple[int, int]
 
 
+FEW, MANY = 3, LEAST_OUTPUTS + 1
+
+
 def transposed(
-    size: Pair, kernel: Pair, strides: Pair, pads: tuple[int, int, int, int], extra: Pair = (0, 0)
+    size: Pair,
+    kernel: Pair,
+    strides: Pair,
+    pads: tuple[int, int, int, int],
+    extra: Pair = (0, 0),
+    outputs: int = FEW,
 ) -> ModuleOp:
-    """Two channels become three, with a bias and a relu."""
+    """Two channels become some, with a bias and a relu."""
     random = np.random.default_rng(0)
-    weights = random.normal(size=(2, 3, *kernel)).astype(np.float32)
-    bias = random.normal(size=3).astype(np.float32)
+    weights = random.normal(size=(2, outputs, *kernel)).astype(np.float32)
+    bias = random.normal(size=outputs).astype(np.float32)
     nodes = [
         helper.make_node(
             "ConvTranspose",
@@ -80,21 +88,39 @@ def test_every_output_is_the_same(data: st.DataObject):
     if min(left) < 1 or min(k - 1 - p for k, p in zip(kernel * 2, pads, strict=True)) < 0:
         return
     top, left_pad, bottom, right = pads
-    module = transposed(size, kernel, strides, (top, left_pad, bottom, right), (extra[0], extra[1]))
+    module = transposed(
+        size,
+        kernel,
+        strides,
+        (top, left_pad, bottom, right),
+        (extra[0], extra[1]),
+        data.draw(st.sampled_from((FEW, MANY))),
+    )
     if any(isinstance(op, graph.SliceOp) for op in module.walk()):
         return  # A border that cuts elements off stands between.
     judge(module, size)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "strides", "share"),
-    [((2, 2), (2, 2), 4), ((4, 4), (2, 2), 4), ((3, 3), (2, 2), 2), ((1, 16), (1, 8), 6)],
+    ("kernel", "strides", "outputs", "share", "convolutions"),
+    [
+        ((2, 2), (2, 2), FEW, 4, 1),
+        ((4, 4), (2, 2), MANY, 4, 1),
+        ((3, 3), (2, 2), FEW, 2, 1),
+        ((3, 3), (2, 2), MANY, 3.5, 4),
+        ((3, 4), (2, 2), MANY, 3.5, 2),
+        ((5, 5), (3, 3), MANY, 8, 4),
+        ((2, 2), (3, 3), MANY, 3.5, 1),
+        ((1, 16), (1, 8), FEW, 6, 1),
+    ],
     ids=str,
 )
-def test_products_that_are_left(kernel: Pair, strides: Pair, share: int):
-    module = transposed((8, 8), kernel, strides, (0, 0, 0, 0))
+def test_products_that_are_left(
+    kernel: Pair, strides: Pair, outputs: int, share: float, convolutions: int
+):
+    module = transposed((8, 8), kernel, strides, (0, 0, 0, 0), outputs=outputs)
     fused = module.clone()
     FusePass().apply(load_context(), fused)
     assert products(module) >= share * products(fused)
-    assert sum(isinstance(op, graph.Conv2dOp) for op in fused.walk()) == 1
+    assert sum(isinstance(op, graph.Conv2dOp) for op in fused.walk()) == convolutions
     assert not any(isinstance(op, graph.UnaryOp) for op in fused.walk())

@@ -35,3 +35,18 @@ func.func @main(%x: tensor<1x1x4x2xf32>) -> (tensor<1x1x6x2xf32>, tensor<1x1x6x2
   %c = graph.conv2d %q, %w {dilations = array<i64: 1, 2>} : (tensor<1x1x7x2xf32>, tensor<2x1x2x2xf32>) -> tensor<1x1x5x2xf32>
   func.return %a, %b, %c : tensor<1x1x6x2xf32>, tensor<1x1x6x2xf32>, tensor<1x1x5x2xf32>
 }
+
+// -----
+
+// A window of three of 16 channels: the first phase has one weight, the second has two.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[ONE:.*]] = graph.conv2d %{{[^ ]*}}, %{{[^ ]*}} : (tensor<1x1x4x1xf32>, tensor<16x1x1x1xf32>) -> tensor<1x1x4x16xf32>
+// CHECK: %[[TWO:.*]] = graph.conv2d %{{.*}} {padding = array<i64: 0, 0, 0, 1>} : (tensor<1x1x4x1xf32>, tensor<16x1x2x1xf32>) -> tensor<1x1x4x16xf32>
+// CHECK: graph.concat %[[ONE]], %[[TWO]] {axis = 3 : i64}{{.*}} -> tensor<1x1x4x32xf32>
+// CHECK-NOT: graph.pad
+func.func @main(%x: tensor<1x1x4x1xf32>) -> tensor<1x1x7x16xf32> {
+  %w = graph.constant dense<1.0> : tensor<16x1x3x1xf32> : tensor<16x1x3x1xf32>
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 1, 0>, high = array<i64: 0, 0, 1, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x1xf32>) -> tensor<1x1x9x1xf32>
+  %y = graph.conv2d %p, %w : (tensor<1x1x9x1xf32>, tensor<16x1x3x1xf32>) -> tensor<1x1x7x16xf32>
+  func.return %y : tensor<1x1x7x16xf32>
+}
