@@ -10,6 +10,9 @@ from onnx import TensorProto, helper
 WIDTH = 24
 """No row is longer."""
 
+LONG = 1100
+"""Steps of loops that are not unrolled."""
+
 
 def real(name: str, *shape: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
@@ -193,6 +196,7 @@ def branch(net: Streaming) -> None:
 def loop(net: Streaming) -> None:
     """A product again and again, a constant number of times, or as long as a sum is small."""
     number, trips = len(net.nodes), int(net.random.integers(1, 5))
+    trips += LONG * int(net.random.integers(2))
     weights = net.weights(net.width, net.width)
     limit = net.constant(np.array(0.3, np.float32))
     nodes = [
@@ -217,11 +221,13 @@ def loop(net: Streaming) -> None:
 
 
 def scan(net: Streaming) -> None:
-    """A running average over three rows, whose outputs are summed."""
+    """A running average over three rows, or many times these, whose outputs are summed."""
     state, number, width = net.state(2, net.width), len(net.nodes), net.width
     rows = net.emit("Concat", f"{state} {net.value}", axis=0)
     bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
     net.keep(state, net.emit("Slice", f"{rows} {' '.join(bounds)}"))
+    if net.random.integers(2):
+        rows = net.emit("Tile", f"{rows} {net.constant(np.array([LONG // 3 + 1, 1]))}")
     share = net.constant(net.random.uniform(0.1, 0.9, width).astype(np.float32))
     nodes = [
         om.node("Mul", f"a{number} {share}", f"m{number}"),

@@ -28,6 +28,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "graph": [
         "ceras_ir.interpreters.detection:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
+        "ceras_ir.interpreters.loops:LoopFunctions",
         "ceras_ir.interpreters.normalization:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",

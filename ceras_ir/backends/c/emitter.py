@@ -5,7 +5,7 @@ Every layer is printed before anything is written, so that all that is unsupport
 at once; constants are packed only while their file is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import BinaryIO
 
@@ -17,7 +17,7 @@ from ceras_ir.backends.c.choices import Package
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.layer import Layer, LoopBody
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.packages import package_files
@@ -30,6 +30,7 @@ from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
 from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.graph.loops import loop_bodies
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
@@ -86,10 +87,38 @@ def build(module: ModuleOp, options: COptions) -> Model:
     """Print every layer; refuse all that is unsupported at once."""
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
+    bodies: list[Model] = []
+    called: dict[str, LoopBody] = {}
+    first = len(program.steps)
+    for function in loop_bodies(program.main):
+        body = Program.of_function(function, f"model_body_{len(bodies)}")
+        layers = _layers(body, options, kernels, pool, called, first, findings)
+        first += len(layers)
+        bodies.append(Model(options, body, layers, pool, kernels, first=first - len(layers)))
+        called[function.sym_name.data] = LoopBody(body.name, bodies[-1].arena_bytes)
+    layers = _layers(program, options, kernels, pool, called, 0, findings)
+    if findings:
+        raise UnsupportedError(findings)
+    for each in (program, *(body.program for body in bodies)):
+        _add_returned_constants(each, pool)
+    pool.store_equal_ones_once()
+    return Model(options, program, layers, pool, kernels, bodies)
+
+
+def _layers(
+    program: Program,
+    options: COptions,
+    kernels: Kernels,
+    pool: ConstantPool,
+    bodies: Mapping[str, LoopBody],
+    first: int,
+    findings: list[Finding],
+) -> list[Layer]:
+    """The printed steps of a program, numbered from `first` on; what is refused is a finding."""
     layers: list[Layer] = []
-    for index, op in enumerate(program.steps):
+    for index, op in enumerate(program.steps, first):
         there = program.operands_in_place(op)
-        layer = Layer(index, op, options.of_layer(index), kernels, pool, there)
+        layer = Layer(index, op, options.of_layer(index), kernels, pool, there, bodies)
         layers.append(layer)
         if isinstance(op, mem.LaunchOp) or program.is_in_place(op):
             continue
@@ -101,11 +130,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
             printer(layer, op)
         except Refused as refusal:
             findings.append(refusal.finding(node_name(op), op.name))
-    if findings:
-        raise UnsupportedError(findings)
-    _add_returned_constants(program, pool)
-    pool.store_equal_ones_once()
-    return Model(options, program, layers, pool, kernels)
+    return layers
 
 
 def _check_constants(op: Operation) -> None:
@@ -119,6 +144,5 @@ def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
     for value, index in (*program.copied_out, *((value, i) for i, value in states)):
         if isinstance(constant := value.owner, graph.ConstantOp):
             array = constant.array()
-            pool.add(
-                returned_name(index), value_type(value), array.size, array.itemsize, constant.array
-            )
+            name, kind = returned_name(program, index), value_type(value)
+            pool.add(name, kind, array.size, array.itemsize, constant.array)

@@ -1,6 +1,6 @@
 """What the printer of one operation works with: its parameters, constants and scratch memory."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +21,14 @@ from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import element_bytes
 
 
+@dataclass(frozen=True)
+class LoopBody:
+    """The C function of a step of a loop: what it is called, and the memory that it works in."""
+
+    name: str
+    arena_bytes: int
+
+
 @dataclass
 class Layer:
     """The C function of one operation, while it is printed."""
@@ -32,6 +40,8 @@ class Layer:
     pool: ConstantPool
     in_place: frozenset[SSAValue] = frozenset()
     """Operands whose bytes are in the result already."""
+    bodies: Mapping[str, LoopBody] = field(default_factory=dict[str, LoopBody])
+    """By the names of their functions in the module."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(
         default_factory=list[tuple[str, SSAValue | None]]

@@ -33,6 +33,14 @@ class Model:
     layers: list[Layer]
     pool: ConstantPool
     kernels: Kernels
+    bodies: Sequence["Model"] = ()
+    """Of loops, each behind those that it calls."""
+    first: int = 0
+    """The index of the first layer: numbers go on from function to function."""
+
+    def layer(self, index: int) -> Layer:
+        """The layer of that index."""
+        return self.layers[index - self.first]
 
     @property
     def tensors(self) -> list[TensorInfo]:
@@ -56,10 +64,13 @@ class Model:
 
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
-        """Where the workspaces of layers that have one are in the arena; with launches nowhere."""
+        """
+        Where the workspaces of layers that have one are in the arena, by position; with launches
+        nowhere.
+        """
         if self.program.launches:
             return {}
-        sizes = {layer.index: layer.scratch_bytes for layer in self.layers}
+        sizes = {i: layer.scratch_bytes for i, layer in enumerate(self.layers)}
         return place_workspaces(self.program, sizes)
 
     @property
@@ -119,9 +130,9 @@ def tensor_c_type(tensor: TensorInfo) -> str:
     return C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t")
 
 
-def returned_name(index: int) -> str:
+def returned_name(program: Program, index: int) -> str:
     """The constant that output number `index` is copied from."""
-    return f"model_output_{index}"
+    return f"{program.name}_output_{index}"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

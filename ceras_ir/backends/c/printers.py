@@ -29,6 +29,7 @@ FAMILIES = (
     "elementwise",
     "linear",
     "logic",
+    "loops",
     "movement",
     "normalization",
     "pooling",

@@ -72,7 +72,7 @@ STATE_ALIGNMENT = 16
 
 @dataclass
 class Program:
-    """`main`, its steps, and where everything but constants lives."""
+    """`main` or the body of a loop, its steps, and where everything but constants lives."""
 
     main: FuncOp
     inputs: list[TensorInfo]
@@ -91,14 +91,23 @@ class Program:
     """Results that are not computed in place, with the output they are copied to."""
     states: list[KeptState] = field(default_factory=list["KeptState"])
     state_bytes: int = 0
+    name: str = "model"
+    """What begins the names of its constants that no layer reads."""
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Program":
-        main = main_function(module)
+        """The program of the network."""
+        return cls.of_function(main_function(module))
+
+    @classmethod
+    def of_function(cls, main: FuncOp, name: str = "model") -> "Program":
+        """That of `main`, or of the body of a loop, whose results have been placed alike."""
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
-            raise InputError("function @main has no 'mem.arena'; run --allocate-blocks first")
+            raise InputError(
+                f"function @{main.sym_name.data} has no 'mem.arena'; run --allocate-blocks first"
+            )
         order = steps(main)
         program = cls(
             main,
@@ -110,6 +119,7 @@ class Program:
             arena.alignment.data,
             {r.region.data: (r.size.data, r.capacity.data) for r in regions_of(main)}
             or {"": (arena.size.data, inf)},
+            name=name,
         )
         if program.launches:
             refuse_regions(main, "c, whose launches see one arena,")

@@ -149,16 +149,36 @@ def model_source(model: Model, crc: int) -> str:
     parts.append(consistency_checks(model))
     if model.options.weights == "file":
         parts.append(loader(model.pool.constants, crc))
-    users: defaultdict[int, list[int]] = defaultdict(list)
-    for index, first in model.functions.items():
-        users[first].append(index)
-    parts += [_function(model.layers[first], also) for first, (_, *also) in users.items()]
-    parts.append(_run_in(model))
+    for body in model.bodies:
+        parts += [*_functions(body), _body(body)]
+    parts += [*_functions(model), _run_in(model)]
     if model.program.states:
         parts.append(reset_functions(model))
     if not model.program.launches:
         parts.append(_run(model))
     return "\n".join(parts)
+
+
+def _functions(model: Model) -> list[str]:
+    """Those of the layers, each once."""
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for index, first in model.functions.items():
+        users[first].append(index)
+    return [_function(model.layer(first), also) for first, (_, *also) in users.items()]
+
+
+def _body(model: Model) -> str:
+    """The function of a step of a loop, whose values are in the `arena` that it is given."""
+    name, lines = model.program.name, _steps(model, traced=False)
+    head = [
+        f"/* A step of a loop, in {model.arena_bytes} bytes. */",
+        f"MODEL_LAYER void {name}({', '.join(['unsigned char *base', *parameters(model)])})",
+        "{",
+    ]
+    text = "\n".join(lines)
+    unused = [n for n in model.names if not re.search(rf"\b{n}\b", text)]
+    unused += [] if "MODEL_AT" in text else ["base"]
+    return "\n".join([*head, *(f"  (void){n};" for n in unused), *lines, "}", ""])
 
 
 def _plan(model: Model) -> str:
@@ -254,8 +274,8 @@ def _run_in(model: Model) -> str:
     return "\n".join([*head, *body, "  return MODEL_OK;", "}", ""])
 
 
-def _steps(model: Model) -> list[str]:
-    """One call per layer, its trace, and the copies at both ends."""
+def _steps(model: Model, *, traced: bool = True) -> list[str]:
+    """One call per layer, its trace if they are `traced`, and the copies at both ends."""
     program, names = model.program, model.names
     lines: list[str] = []
     for i in program.copied_in:
@@ -278,15 +298,17 @@ def _steps(model: Model) -> list[str]:
                 workspace(model, layer) if value is None else program.pointer(value, names)
                 for _, value in layer.parameters
             )
-            function = function_name(model.layers[model.functions[layer.index]])
+            function = function_name(model.layer(model.functions[layer.index]))
             lines.append(f"  {function}({', '.join(arguments)});")
         lines += [
             f"  TRACE({layer.index}, {program.pointer(value, names)}, {byte_size(value)}ul);"
             for value in layer.op.results
-            if value not in overwritten
+            if traced and value not in overwritten
         ]
     for value, i in program.copied_out:
-        source = returned_name(i).upper() if _is_constant(value) else program.pointer(value, names)
+        source = returned_name(program, i).upper()
+        if not _is_constant(value):
+            source = program.pointer(value, names)
         lines.append(f"  memcpy({names[len(program.inputs) + i]}, {source}, {byte_size(value)});")
     return lines + keep_states(program, names)
 
@@ -296,7 +318,7 @@ def workspace(model: Model, layer: Layer) -> str:
     if model.program.launches:
         return "scratch.bytes"
     none = Arena(0, next(iter(model.program.regions)))
-    return at("unsigned char", model.workspaces.get(layer.index, none))
+    return at("unsigned char", model.workspaces.get(layer.index - model.first, none))
 
 
 def _in_regions(model: Model) -> str:

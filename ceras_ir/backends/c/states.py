@@ -32,7 +32,7 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
         value, kind = kept.state.result, value_type(kept.state.result)
         size = byte_size(value)
         if isinstance(value.owner, ConstantOp):
-            source = returned_name(i).upper()
+            source = returned_name(program, i).upper()
         elif kept.next is None:
             source = program.pointer(value, names)
         else:

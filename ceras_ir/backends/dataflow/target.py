@@ -25,6 +25,8 @@ from ceras_ir.targets import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from xdsl.ir import Operation
+
     from ceras_ir.backends.c.compiled import CompiledC
 
 
@@ -93,6 +95,17 @@ class DataflowTarget(Target):
         for name, number in (("dsp", self.dsp), ("ram18", self.ram18)):
             if number < 0:
                 raise UsageError(f"--{name} must be at least 0, got {number}")
+
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        from ceras_ir.dialects.graph import LoopOp
+
+        if isinstance(op, LoopOp):
+            return (
+                "no block is a loop that is too long to unroll; take fewer steps, or compile for "
+                "target c"
+            )
+        return None
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:

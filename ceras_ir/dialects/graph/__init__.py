@@ -16,6 +16,7 @@ from ceras_ir.dialects.graph import (
     linear,
     logic,
     lookup,
+    loops,
     normalization,
     placing,
     pooling,
@@ -53,6 +54,7 @@ from ceras_ir.dialects.graph.linear import Conv2dOp, MatmulOp, is_depthwise
 from ceras_ir.dialects.graph.linear_operation import LinearOperation, shifts_of_channels
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
+from ceras_ir.dialects.graph.loops import ExtractOp, LoopOp
 from ceras_ir.dialects.graph.normalization import (
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
@@ -106,6 +108,7 @@ _FAMILIES = (
     placing,
     reduction,
     recurrence,
+    loops,
     trees,
     detection,
     logic,
@@ -141,6 +144,7 @@ __all__ = [
     "Conv2dOp",
     "Coordinates",
     "DequantizeOp",
+    "ExtractOp",
     "Function",
     "FunctionAttr",
     "GatherOp",
@@ -150,6 +154,7 @@ __all__ = [
     "IntegerSoftmaxOp",
     "LinearOperation",
     "LookupOp",
+    "LoopOp",
     "MatmulOp",
     "Nearest",
     "NormalizeOp",

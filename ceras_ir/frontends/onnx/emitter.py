@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -83,6 +84,8 @@ class Emitter:
         """Inputs that callers have in 64 bits."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """The shapes that the model declares of outputs, where nothing is open."""
+        self.functions: list[FuncOp] = []
+        """Bodies of loops, which the module has beside `main`."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
         self._precision: StringAttr | None = None
@@ -161,6 +164,23 @@ class Emitter:
             yield self.block
         finally:
             self.block, self._materialized = block, materialized
+
+    @contextmanager
+    def trial(self) -> Generator[Block]:
+        """
+        As `aside`, for what is erased again with its functions, unless the operations are moved
+        elsewhere or the block becomes a part of something.
+        """
+        known = len(self.functions)
+        with self.aside() as block:
+            try:
+                yield block
+            finally:
+                if block.parent is None and block.first_op is not None:
+                    del self.functions[known:]
+                    for op in reversed(list(block.ops)):
+                        op.detach()
+                        op.erase(safe_erase=False)
 
     # Operations.
 

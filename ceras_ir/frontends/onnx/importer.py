@@ -150,7 +150,7 @@ class Importer:
                 ]
             ),
         )
-        return ModuleOp([main])
+        return ModuleOp([main, *emitter.functions])
 
     def _opset(self) -> int:
         if not self.model.HasField("graph"):

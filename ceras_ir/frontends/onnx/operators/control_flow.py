@@ -1,22 +1,42 @@
 """
-Control flow: a network is one list of operations, so branches stand side by side and bodies of
-loops one step after the other. Weights of a body are one constant, whatever the number of steps.
+Control flow: a network is one list of operations, so branches stand side by side and the steps of
+loops one after the other. Loops too long for that are one operation, which calls a function for
+every step. Weights of a body are one constant, whatever the number of steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary
+from ceras_ir.dialects.graph import Binary, constant_array, element_of, shape_of
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.loops import Body, emit_loop, outlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 MAX_STEPS = 1 << 10
-"""Of a loop, each of which is operations of its own."""
+"""
+Of a loop that is unrolled, each of which is operations of its own. Those are quantized and run on
+every target, the one body of a longer loop stays float and is for targets that have loops.
+"""
+
+MAX_ENDLESS_STEPS = (1 << 31) - 1
+"""Of a loop that nothing ends earlier."""
+
+MAX_TRIPS = (1 << 63) - 1
+"""Of one that a condition ends, which exporters write for any number."""
+
+NUMBER_OF_OUTPUTS = (
+    "outputs of every step, of which a computed condition decides the number; carry them through "
+    "the loop instead"
+)
 
 constant_operands({"Loop": [0]}, "the trip count must be a constant", "give it with --set")
 
@@ -38,49 +58,156 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
 @operator("Loop")
 def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The body as often as a constant trip count says, or until a condition is known to be false.
-    Where the condition is computed, the steps behind its end are computed too and not taken.
+    The body as often as a constant trip count says, or until its condition is false. Unrolled, or
+    with one body if there are more than 1024 steps, or it is not known how many.
     """
-    body = node.subgraph("body")
-    names = [text(value.name) for value in body.input]
-    carried = [emitter.value(i) for i in range(2, len(node.inputs))]
-    if len(names) != len(carried) + 2:
-        raise node.wrong(f"a body of {len(names)} inputs, expected {len(carried) + 2}")
-    trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
-    going: bool | Value = True
-    if node.has_input(1):
-        going = _condition(node, emitter, emitter.value(1))
-    scanned: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
-    step = 0
-    while going is not False and (trips is None or step < trips):
-        if step >= MAX_STEPS:
-            raise node.unsupported(
-                f"more than {MAX_STEPS} steps; export it with a smaller trip count, or give it "
-                "as a Scan over fewer elements"
+    found = _Loop.of(node, emitter)
+    if found.trips is not None and found.trips <= MAX_STEPS:
+        results = found.unrolled()
+        assert results is not None
+        return results
+    try:
+        body = found.body()
+    except (InputError, UnsupportedError) as error:
+        body, refusal = None, error
+    else:
+        refusal = None
+        if not found.can_end_early(body):
+            return found.with_body(body)
+    # What ends it may be computed of constants alone.
+    outer = emitter.block
+    with emitter.trial() as block:
+        if (results := found.unrolled()) is not None:
+            for op in list(block.ops):
+                op.detach()
+                outer.add_op(op)
+            return results
+    if body is None:
+        assert refusal is not None
+        raise refusal
+    return found.with_body(body)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The operands of a node `Loop`."""
+
+    node: Node
+    emitter: Emitter
+    names: Sequence[str]
+    """Of the inputs of the body: step, condition, and what is carried."""
+    trips: int | None
+    going: bool | Value
+    """The condition of the first step."""
+    carried: Sequence[Value]
+    scans: int
+    """How many outputs have an element of every step."""
+
+    @classmethod
+    def of(cls, node: Node, emitter: Emitter) -> "_Loop":
+        body = node.subgraph("body")
+        names = [text(value.name) for value in body.input]
+        carried = [emitter.value(i) for i in range(2, len(node.inputs))]
+        if len(names) != len(carried) + 2:
+            raise node.wrong(f"a body of {len(names)} inputs, expected {len(carried) + 2}")
+        if (scans := len(body.output) - 1 - len(carried)) < 0:
+            raise node.wrong(
+                f"a body of {len(body.output)} outputs, expected {len(carried) + 1} or more"
             )
-        number = Constant.of(names[0], np.array(step, np.int64))
-        taken = Constant.of(names[1], np.array(True)) if going is True else going
-        bound = dict(zip(names, (number, taken, *carried), strict=True))
-        again, *results = emitter.subgraph("body", bound)
-        new, outputs = results[: len(carried)], results[len(carried) :]
-        if going is not True:
-            if scanned:
-                raise node.unsupported(
-                    "outputs of every step, of which a computed condition decides the number; "
-                    "carry them through the loop instead"
-                )
-            new = [_selected(node, emitter, going, a, b) for a, b in zip(new, carried, strict=True)]
-        carried = new
-        for values, value in zip(scanned, outputs, strict=True):
-            values.append(value)
-        going = _both(node, emitter, going, _condition(node, emitter, again))
-        step += 1
-    return [*carried, *(_stacked(node, emitter, values, 0) for values in scanned)]
+        trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
+        going: bool | Value = True
+        if node.has_input(1):
+            going = _condition(node, emitter, emitter.value(1))
+        return cls(node, emitter, names, trips, going, carried, scans)
+
+    def step(
+        self, number: Value, going: bool | Value, carried: Sequence[Value]
+    ) -> tuple[bool | Value, Sequence[Value]]:
+        """Whether there is another step, and the other outputs of the body."""
+        taken = going if isinstance(going, Value) else Constant.of(self.names[1], np.array(going))
+        bound = dict(zip(self.names, (number, taken, *carried), strict=True))
+        again, *results = self.emitter.subgraph("body", bound)
+        return _condition(self.node, self.emitter, again), results
+
+    def unrolled(self) -> Sequence[Value] | None:
+        """
+        One step after the other. Where a condition is computed, the steps behind its end are
+        computed too and not taken. None where the number of steps is not known to be `MAX_STEPS`
+        or less.
+        """
+        node, emitter, going, carried = self.node, self.emitter, self.going, self.carried
+        scanned: list[list[Value]] = [[] for _ in range(self.scans)]
+        bounded = self.trips is not None and self.trips <= MAX_STEPS
+        step = 0
+        while going is not False and (self.trips is None or step < self.trips):
+            if step >= MAX_STEPS or (going is not True and not bounded):
+                return None
+            number = Constant.of(self.names[0], np.array(step, np.int64))
+            again, results = self.step(number, going, carried)
+            new, outputs = results[: len(carried)], results[len(carried) :]
+            if going is not True:
+                if scanned:
+                    raise node.unsupported(NUMBER_OF_OUTPUTS)
+                pairs = zip(new, carried, strict=True)
+                new = [_selected(node, emitter, going, a, b) for a, b in pairs]
+            carried = new
+            for values, value in zip(scanned, outputs, strict=True):
+                values.append(value)
+            going = _both(node, emitter, going, again)
+            step += 1
+        return [*carried, *(_stacked(node, emitter, values, 0) for values in scanned)]
+
+    def body(self) -> Body:
+        """A step, which first returns whether there is another. Where it runs, it may."""
+
+        def step(
+            number: SSAValue, carried: Sequence[SSAValue], elements: Sequence[SSAValue]
+        ) -> list[Value]:
+            again, results = self.step(number, True, carried)
+            if isinstance(again, bool):
+                again = Constant.of(self.names[1], np.array(again))
+            return [self.emitter.reshaped(again, ()), *results]
+
+        carried = [self.emitter.materialize(value) for value in self.carried]
+        return outlined(self.emitter, carried, [], step)
+
+    def can_end_early(self, body: Body) -> bool:
+        """Whether a condition decides how many steps there are."""
+        again = constant_array(body.results[0])
+        return self.going is not True or again is None or not again.item()
+
+    def with_body(self, body: Body) -> Sequence[Value]:
+        """The loop that calls `body`."""
+        node, emitter = self.node, self.emitter
+        steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)
+        going: SSAValue | None = None
+        if self.can_end_early(body):
+            if self.scans:
+                raise node.unsupported(NUMBER_OF_OUTPUTS)
+            given = self.going
+            if isinstance(given, bool):
+                given = emitter.constant(np.array(given), "condition")
+            going = emitter.materialize(emitter.reshaped(given, ()))
+        elif self.trips is None or self.trips > MAX_ENDLESS_STEPS:
+            raise node.unsupported(
+                f"more than {MAX_ENDLESS_STEPS:,} steps and no condition that ends them; export it "
+                "with a smaller trip count"
+            )
+        else:
+            body = body.without_first_result()
+        if len(body.results) == (going is not None):
+            raise node.wrong("nothing is carried, and nothing is an output")
+        carried = [emitter.materialize(value) for value in self.carried]
+        backwards = [0] * self.scans
+        return emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
 
 
 @operator("Scan")
 def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """The body for every element along an axis of its inputs, in either direction."""
+    """
+    The body for every element along an axis of its inputs, in either direction: unrolled, or with
+    one body if there are more than 1024 elements.
+    """
     body = node.subgraph("body")
     if node.opset < 9:
         raise node.unsupported("Scan of opset 8 has a batch; convert the model to opset 9")
@@ -98,30 +225,66 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         for a, v in zip(axes, given, strict=True)
     ]
     backwards = _list(node, "scan_input_directions", count)
+    out_axes = _list(node, "scan_output_axes", outputs)
+    out_backwards = _list(node, "scan_output_directions", outputs)
     lengths = {shape_of_value(v)[a] for v, a in zip(given, axes, strict=True)}
     if len(lengths) != 1:
         raise node.wrong(f"inputs of {sorted(lengths)} elements to scan, expected one number")
     (length,) = lengths
+
+    def step(carried: Sequence[Value], elements: Sequence[Value]) -> Sequence[Value]:
+        return emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
+
     if length > MAX_STEPS:
-        raise node.unsupported(f"{length} steps; at most {MAX_STEPS} are taken: split the input")
+        moved = [_axis_first(emitter, v, a) for v, a in zip(given, axes, strict=True)]
+        directions = [int(bool(back)) for back in (*backwards, *out_backwards)]
+        made = _scan_with_body(emitter, carried, moved, directions, step)
+        stacks = zip(made[states:], out_axes, strict=True)
+        stacked = [_axis_to(node, emitter, value, axis) for value, axis in stacks]
+        return [*made[:states], *stacked]
     scanned: list[list[Value]] = [[] for _ in range(outputs)]
-    for step in range(length):
+    for t in range(length):
         elements = [
-            _element(emitter, v, a, length - 1 - step if back else step)
+            _element(emitter, v, a, length - 1 - t if back else t)
             for v, a, back in zip(given, axes, backwards, strict=True)
         ]
-        bound = dict(zip(names, (*carried, *elements), strict=True))
-        results = emitter.subgraph("body", bound)
+        results = step(carried, elements)
         carried = list(results[:states])
         for found, value in zip(scanned, results[states:], strict=True):
             found.append(value)
-    out_axes = _list(node, "scan_output_axes", outputs)
-    out_backwards = _list(node, "scan_output_directions", outputs)
     stacked = [
         _stacked(node, emitter, found[::-1] if back else found, axis)
         for found, axis, back in zip(scanned, out_axes, out_backwards, strict=True)
     ]
     return [*carried, *stacked]
+
+
+def _scan_with_body(
+    emitter: Emitter,
+    carried: Sequence[Value],
+    scanned: Sequence[SSAValue],
+    backwards: Sequence[int],
+    step: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]],
+) -> Sequence[Value]:
+    """What is carried at the end, and what is stacked along a first dimension."""
+    first = [emitter.materialize(value) for value in carried]
+    elements = [TensorType(element_of(v), shape_of(v)[1:]) for v in scanned]
+    body = outlined(emitter, first, elements, lambda _, states, parts: step(states, parts))
+    steps = shape_of(scanned[0])[0]
+    return emit_loop(emitter, body, steps, first, scanned, backwards=backwards)
+
+
+def _axis_first(emitter: Emitter, value: Value, axis: int) -> SSAValue:
+    order = [axis, *(i for i in range(len(shape_of_value(value))) if i != axis)]
+    return emitter.materialize(emitter.transposed(value, order))
+
+
+def _axis_to(node: Node, emitter: Emitter, value: Value, axis: int) -> Value:
+    """`value` with its first dimension as dimension `axis` of the result."""
+    rank = len(shape_of_value(value))
+    order = list(range(1, rank))
+    order.insert(node.axis(axis, rank, "scan_output_axes"), 0)
+    return emitter.transposed(value, order)
 
 
 def _list(node: Node, name: str, count: int) -> list[int]:

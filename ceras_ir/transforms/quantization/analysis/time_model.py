@@ -103,7 +103,9 @@ def time_of_operation(op: Operation) -> float:
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
     total = HOST.element * prod(graph.shape_of(op.results[0]))
-    if isinstance(op, graph.LinearOperation):
+    if isinstance(op, graph.LoopOp):
+        total += op.counted_steps * time_of(op.function)
+    elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
             total += op.macs * (FLOAT_ALONE if _is_alone(op) else FLOAT)

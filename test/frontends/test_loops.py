@@ -1,0 +1,162 @@
+"""Loops with one body against ONNX Runtime, and what is refused of them."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from loop_networks import (
+    BOOL,
+    FLOAT,
+    LONG,
+    NETWORKS,
+    ROW,
+    ends_early,
+    inputs,
+    make,
+    recurrent,
+    step_of,
+    whole,
+)
+from onnx import numpy_helper
+from onnx_compare import agree
+
+import ceras_ir as ceras
+from ceras_ir.dialects.graph import LoopOp
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.frontends.onnx.loops import REASON
+from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+
+
+def loops(proto: onnx.ModelProto) -> list[LoopOp]:
+    return [op for op in import_model(proto).walk() if isinstance(op, LoopOp)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_loops_are_what_onnxruntime_says(name: str, seed: int) -> None:
+    module = agree(NETWORKS[name](), inputs(seed))
+    found = [op for op in module.walk() if isinstance(op, LoopOp)]
+    assert len(found) == (2 if name == "nested" else 1)
+    assert sum(1 for _ in module.walk()) < 60
+
+
+def with_trips(proto: onnx.ModelProto, name: str, trips: int) -> onnx.ModelProto:
+    """The model with another number for the constant `name`."""
+    for tensor in proto.graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(numpy_helper.from_array(np.array(trips), name))
+    return proto
+
+
+@pytest.mark.parametrize(("trips", "count"), [(0, 0), (1, 0), (1024, 0), (1025, 1)])
+def test_short_loops_are_unrolled(trips: int, count: int) -> None:
+    proto = with_trips(NETWORKS["counted"](), "long", trips)
+    assert len(loops(proto)) == count
+    if count:
+        agree(proto, inputs(0))
+
+
+@pytest.mark.parametrize("trips", [-1, -(1 << 63)])
+def test_a_negative_number_of_steps_is_none(trips: int) -> None:
+    proto = with_trips(ends_early(trips="long"), "long", trips)
+    x = inputs(0)
+    assert np.array_equal(run(import_model(proto), x)["y"], x["x"])
+
+
+def test_a_false_condition_takes_no_step() -> None:
+    x = inputs(0)
+    assert np.array_equal(run(import_model(ends_early("off")), x)["y"], x["x"])
+
+
+def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
+    """`n < 5`, of the number of a step alone: five steps, whatever the trip count says."""
+    nodes = [
+        make("Add", ["h", "half"], ["new"]),
+        make("Add", ["n_body", "two"], ["later"]),
+        make("Less", ["later", "seven"], ["again"]),
+    ]
+    inner = step_of(nodes, {"h": ROW}, {"again": (BOOL, ()), "new": ROW})
+    proto = whole([make("Loop", ["forever", "", "x"], ["y"], body=inner)], y=(5, 3))
+    assert not loops(proto)
+    agree(proto, inputs(0))
+
+
+def endless(trips: str) -> onnx.ModelProto:
+    nodes = [make("Neg", ["h"], ["new"]), make("Identity", ["c_body"], ["again"])]
+    inner = step_of(nodes, {"h": ROW}, {"again": (BOOL, ()), "new": ROW})
+    node = make("Loop", [trips, "on", "x"], ["y"], body=inner, name="endless")
+    return whole([node], y=(5, 3))
+
+
+@pytest.mark.parametrize("trips", ["", "forever"])
+def test_loops_that_nothing_ends_are_refused(trips: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"'endless'.*no condition that ends them"):
+        import_model(endless(trips))
+
+
+def test_stacked_values_must_fit() -> None:
+    proto = with_trips(recurrent(), "long", 1 << 30)
+    with pytest.raises(InputError, match=r"'steps'.*is too large"):
+        import_model(proto)
+
+
+def test_carried_values_keep_their_shape() -> None:
+    nodes = [make("Concat", ["h", "x"], ["new"], axis=0), make("Identity", ["c_body"], ["again"])]
+    inner = step_of(nodes, {"h": ROW}, {"again": (BOOL, ()), "new": (FLOAT, ())})
+    node = make("Loop", ["long", "on", "x"], ["y"], body=inner, name="grows")
+    with pytest.raises(UnsupportedError, match=r"'grows'.*\[5, 3\].*\[10, 3\].*pad it"):
+        import_model(whole([node], y=(5, 3)))
+
+
+def test_outputs_of_a_number_of_steps_that_is_computed_are_refused() -> None:
+    proto = ends_early()
+    body = proto.graph.node[0].attribute[0].g
+    body.node.append(make("Neg", ["new"], ["seen"]))
+    body.output.add().name = "seen"
+    proto.graph.node[0].output.append("all")
+    with pytest.raises(UnsupportedError, match=r"'steps'.*carry them through the loop"):
+        import_model(proto)
+
+
+def test_shapes_that_the_step_decides_are_refused() -> None:
+    """Unrolled they are constants; in a body that all steps share they are not."""
+    nodes = [
+        make("Unsqueeze", ["n_body", "zero1"], ["at"]),
+        make("Expand", ["half", "at"], ["row"]),
+        make("ReduceSum", ["row"], ["sum"], keepdims=0),
+        make("Add", ["h", "sum"], ["new"]),
+        make("Identity", ["c_body"], ["again"]),
+    ]
+    inner = step_of(nodes, {"h": ROW}, {"again": (BOOL, ()), "new": ROW})
+    proto = whole([make("Loop", ["long", "on", "x"], ["y"], body=inner)], y=(5, 3))
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "zero1"))
+    with pytest.raises(UnsupportedError, match="'row'"):
+        import_model(proto)
+
+
+def test_a_body_is_no_layer_of_the_network() -> None:
+    """Whoever watches a run sees the loop once."""
+    seen: list[str] = []
+    run(import_model(recurrent()), inputs(0), lambda op, _: seen.append(op.name))
+    assert seen.count("graph.loop") == 1 and "graph.matmul" not in seen
+
+
+def test_a_loop_is_said_to_be_float_and_its_work_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(recurrent().SerializeToString())
+    compiled = ceras.load(path).compile("c")
+    (layer,) = (entry for entry in compiled.layers if entry["op"] == "loop")
+    assert layer["macs"] == LONG * 5 * 3 * 3
+    assert layer["float_reason"] == REASON
+    # The product's, and the -1 that `x` is multiplied by.
+    assert compiled.totals["weight_bytes"] == (3 * 3 + 1) * 4
+
+
+@pytest.mark.parametrize("target", ["nnet", "dataflow", "onnx"])
+def test_targets_without_loops_name_them_before_calibration(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(recurrent().SerializeToString())
+    with pytest.raises(UnsupportedError, match="'steps'"):
+        ceras.load(path).compile(target)
