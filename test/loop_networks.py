@@ -221,6 +221,42 @@ def branches() -> onnx.ModelProto:
     return whole([*lead, chosen], y=(5, 3))
 
 
+def costly_branches() -> onnx.ModelProto:
+    """A branch in a loop with a product in it, and with a loop in a branch of that."""
+    deep = step_of(
+        [make("MatMul", ["v", "w"], ["v2"]), make("Identity", ["c_deep"], ["on_"])],
+        {"v": ROW},
+        {"on_": (BOOL, ()), "v2": ROW},
+        "deep",
+    )
+    taken = body(
+        [make("MatMul", ["h", "w"], ["p"]), make("Sub", ["p", "half"], ["less"])],
+        {}, {"less": ROW, "half_": (FLOAT, ())}, "taken",
+    )  # fmt: skip
+    taken.node.append(make("Identity", ["half"], ["half_"]))
+    again = body([make("Loop", ["two", "on", "h"], ["u"], body=deep)], {}, {"u": ROW}, "again")
+    once = body([make("Neg", ["h"], ["v0"])], {}, {"v0": ROW}, "once")
+    other = body(
+        [
+            make("Less", ["tiny", "top"], ["positive"]),
+            make("If", ["positive"], ["w0"], then_branch=again, else_branch=once, name="inner"),
+            make("Add", ["w0", "x"], ["more"]),
+            make("Neg", ["tiny"], ["tiny_"]),
+        ],
+        {}, {"more": ROW, "tiny_": (FLOAT, ())}, "other",
+    )  # fmt: skip
+    nodes = [
+        make("ReduceMax", ["h"], ["top"], keepdims=0),
+        make("Less", ["half", "top"], ["large"]),
+        make("If", ["large"], ["next", "k"], then_branch=taken, else_branch=other, name="choice"),
+        make("Add", ["next", "k"], ["new"]),
+        make("Identity", ["c_body"], ["go"]),
+    ]
+    inner = step_of(nodes, {"h": ROW}, {"go": (BOOL, ()), "new": ROW, "k": (FLOAT, ())})
+    loop = make("Loop", ["long", "on", "x"], ["y", "ks"], body=inner, name="steps")
+    return whole([loop], y=(5, 3), ks=(LONG,))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "recurrent": recurrent,
     "counted": counted,
@@ -231,6 +267,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "scanned": scanned,
     "both_ways": both_ways,
     "branches": branches,
+    "costly_branches": costly_branches,
 }
 
 

@@ -201,11 +201,13 @@ def loop(net: Streaming) -> None:
     limit = net.constant(np.array(0.3, np.float32))
     nodes = [
         om.node("MatMul", f"h{number} {weights}", f"p{number}"),
-        om.node("Tanh", f"p{number}", f"n{number}"),
+        om.node("Tanh", f"q{number}", f"n{number}"),
         om.node("ReduceSum", f"n{number}", f"t{number}", keepdims=0),
         om.node("Less", f"t{number} {limit}", f"b{number}"),
         om.node("Identity", f"o{number}", f"e{number}"),
     ]
+    plain = [om.node("Neg", f"p{number}", f"q{number}")]
+    nodes[1:1] = chosen(net, number) if net.random.integers(2) else plain
     going = "be"[int(net.random.integers(2))]
     inputs = [
         helper.make_tensor_value_info(f"i{number}", TensorProto.INT64, []),
@@ -218,6 +220,23 @@ def loop(net: Streaming) -> None:
     end = net.emit("Loop", f"{counts} {net.value}", body=body)
     # ONNX's shape inference takes it that the shape may change.
     net.value = net.emit("Reshape", f"{end} {net.constant(np.array([1, net.width]))}")
+
+
+def chosen(net: Streaming, number: int) -> list[onnx.NodeProto]:
+    """Half of a product, or a product of that, by its greatest element."""
+    weights, half = net.weights(net.width, net.width), net.constant(np.array(0.2, np.float32))
+    ends = [[real(f"{name}{number}", 1, net.width)] for name in "rs"]
+    first = [om.node("Mul", f"p{number} {half}", f"r{number}")]
+    second = [om.node("MatMul", f"p{number} {weights}", f"s{number}")]
+    return [
+        om.node("ReduceMax", f"p{number}", f"m{number}", keepdims=0),
+        om.node("Greater", f"m{number} {half}", f"c{number}"),
+        om.node(
+            *("If", f"c{number}", f"q{number}"),
+            then_branch=helper.make_graph(first, "half", [], ends[0]),
+            else_branch=helper.make_graph(second, "product", [], ends[1]),
+        ),
+    ]
 
 
 def scan(net: Streaming) -> None:

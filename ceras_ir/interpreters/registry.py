@@ -26,9 +26,9 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
     "func": ["ceras_ir.interpreters.func:FuncFunctions"],
     "graph": [
+        "ceras_ir.interpreters.calls:CallFunctions",
         "ceras_ir.interpreters.detection:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
-        "ceras_ir.interpreters.loops:LoopFunctions",
         "ceras_ir.interpreters.normalization:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",

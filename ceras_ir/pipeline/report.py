@@ -19,7 +19,7 @@ from ceras_ir.dialects.graph import (
     quantized_element,
     shape_of,
 )
-from ceras_ir.dialects.graph.loops import loop_bodies
+from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import COPIED, COST, REASON, device_of
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.precision import FLOAT_REASON
@@ -167,9 +167,9 @@ def _bits(op: Operation) -> int | None:
 
 
 def constants(module: ModuleOp) -> list[ConstantOp]:
-    """Every constant of the network, and of the bodies of its loops, that some operation reads."""
+    """Every constant of the network, and of what it calls, that some operation reads."""
     main = main_function(module)
-    ops = (op for function in (main, *loop_bodies(main)) for op in function.body.block.ops)
+    ops = (op for function in (main, *called_functions(main)) for op in function.body.block.ops)
     return [op for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
 
 

@@ -22,9 +22,9 @@ from onnx import numpy_helper
 from onnx_compare import agree
 
 import ceras_ir as ceras
-from ceras_ir.dialects.graph import LoopOp
+from ceras_ir.dialects.graph import BranchOp, LoopOp, SelectOp
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.frontends.onnx.loops import REASON
+from ceras_ir.frontends.onnx.calls import REASON
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -40,6 +40,21 @@ def test_loops_are_what_onnxruntime_says(name: str, seed: int) -> None:
     found = [op for op in module.walk() if isinstance(op, LoopOp)]
     assert len(found) == (2 if name == "nested" else 1)
     assert sum(1 for _ in module.walk()) < 60
+
+
+@pytest.mark.parametrize(("name", "count"), [("branches", 1), ("costly_branches", 2)])
+def test_one_branch_runs_where_one_costs_something(name: str, count: int) -> None:
+    """A loop in a branch, and a product in a branch in a loop; two cheap branches are both run."""
+    kinds = [type(op) for op in import_model(NETWORKS[name]()).walk()]
+    assert kinds.count(BranchOp) == count
+    assert kinds.count(SelectOp) == (name == "branches")
+
+
+def test_branches_with_short_loops_are_both_run() -> None:
+    """They can be quantized and run on every target, as they are unrolled."""
+    module = agree(with_trips(NETWORKS["branches"](), "long", 3), inputs(0))
+    kinds = {type(op) for op in module.walk()}
+    assert SelectOp in kinds and not kinds & {BranchOp, LoopOp}
 
 
 def with_trips(proto: onnx.ModelProto, name: str, trips: int) -> onnx.ModelProto:
@@ -81,6 +96,25 @@ def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
     proto = whole([make("Loop", ["forever", "", "x"], ["y"], body=inner)], y=(5, 3))
     assert not loops(proto)
     agree(proto, inputs(0))
+
+
+def deep(depth: int, around: str = "x") -> onnx.NodeProto:
+    """Loops in loops, each of which its condition alone ends."""
+    inner = [deep(depth - 1, f"h{depth}")] if depth else []
+    last = f"y{depth - 1}" if depth else "h0"
+    nodes = [
+        *inner,
+        make("Abs", [last], [f"p{depth}"]),
+        make("ReduceSum", [f"p{depth}"], [f"s{depth}"], keepdims=0),
+        make("Less", [f"s{depth}", "limit"], [f"a{depth}"]),
+    ]
+    results = {f"a{depth}": (BOOL, ()), f"p{depth}": ROW}
+    body = step_of(nodes, {f"h{depth}": ROW}, results, f"b{depth}")
+    return make("Loop", ["forever", "on", around], [f"y{depth}"], body=body)
+
+
+def test_loops_in_loops_are_imported_in_no_exponential_time() -> None:
+    assert len(loops(whole([deep(14)], y14=(5, 3)))) == 15
 
 
 def endless(trips: str) -> onnx.ModelProto:

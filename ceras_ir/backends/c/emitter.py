@@ -17,7 +17,7 @@ from ceras_ir.backends.c.choices import Package
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.layer import Layer, LoopBody
+from ceras_ir.backends.c.layer import CalledFunction, Layer
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.packages import package_files
@@ -30,7 +30,7 @@ from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.graph.loops import loop_bodies
+from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
@@ -88,14 +88,14 @@ def build(module: ModuleOp, options: COptions) -> Model:
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
     bodies: list[Model] = []
-    called: dict[str, LoopBody] = {}
+    called: dict[str, CalledFunction] = {}
     first = len(program.steps)
-    for function in loop_bodies(program.main):
+    for function in called_functions(program.main):
         body = Program.of_function(function, f"model_body_{len(bodies)}")
         layers = _layers(body, options, kernels, pool, called, first, findings)
         first += len(layers)
         bodies.append(Model(options, body, layers, pool, kernels, first=first - len(layers)))
-        called[function.sym_name.data] = LoopBody(body.name, bodies[-1].arena_bytes)
+        called[function.sym_name.data] = CalledFunction(body.name, bodies[-1].arena_bytes)
     layers = _layers(program, options, kernels, pool, called, 0, findings)
     if findings:
         raise UnsupportedError(findings)
@@ -110,7 +110,7 @@ def _layers(
     options: COptions,
     kernels: Kernels,
     pool: ConstantPool,
-    bodies: Mapping[str, LoopBody],
+    bodies: Mapping[str, CalledFunction],
     first: int,
     findings: list[Finding],
 ) -> list[Layer]:

@@ -22,8 +22,11 @@ from ceras_ir.transforms.memory.analysis.slices import element_bytes
 
 
 @dataclass(frozen=True)
-class LoopBody:
-    """The C function of a step of a loop: what it is called, and the memory that it works in."""
+class CalledFunction:
+    """
+    The C function of a step of a loop, or of a branch: what it is called, and the memory that it
+    works in.
+    """
 
     name: str
     arena_bytes: int
@@ -40,7 +43,7 @@ class Layer:
     pool: ConstantPool
     in_place: frozenset[SSAValue] = frozenset()
     """Operands whose bytes are in the result already."""
-    bodies: Mapping[str, LoopBody] = field(default_factory=dict[str, LoopBody])
+    bodies: Mapping[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
     """By the names of their functions in the module."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(

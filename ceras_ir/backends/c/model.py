@@ -34,7 +34,7 @@ class Model:
     pool: ConstantPool
     kernels: Kernels
     bodies: Sequence["Model"] = ()
-    """Of loops, each behind those that it calls."""
+    """Of loops and branches, each behind those that it calls."""
     first: int = 0
     """The index of the first layer: numbers go on from function to function."""
 

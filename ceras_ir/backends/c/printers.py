@@ -24,12 +24,12 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 FAMILIES = (
     "border",
+    "calls",
     "computed_tiles",
     "detection",
     "elementwise",
     "linear",
     "logic",
-    "loops",
     "movement",
     "normalization",
     "pooling",

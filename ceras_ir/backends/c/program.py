@@ -72,7 +72,7 @@ STATE_ALIGNMENT = 16
 
 @dataclass
 class Program:
-    """`main` or the body of a loop, its steps, and where everything but constants lives."""
+    """`main`, or what it calls, its steps, and where everything but constants lives."""
 
     main: FuncOp
     inputs: list[TensorInfo]
@@ -101,7 +101,7 @@ class Program:
 
     @classmethod
     def of_function(cls, main: FuncOp, name: str = "model") -> "Program":
-        """That of `main`, or of the body of a loop, whose results have been placed alike."""
+        """That of `main`, or of a function that it calls, whose results have been placed alike."""
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:

@@ -168,10 +168,10 @@ def _functions(model: Model) -> list[str]:
 
 
 def _body(model: Model) -> str:
-    """The function of a step of a loop, whose values are in the `arena` that it is given."""
+    """The function of a step of a loop or of a branch, whose values are in the bytes at `base`."""
     name, lines = model.program.name, _steps(model, traced=False)
     head = [
-        f"/* A step of a loop, in {model.arena_bytes} bytes. */",
+        f"/* A step of a loop, or a branch, in {model.arena_bytes} bytes. */",
         f"MODEL_LAYER void {name}({', '.join(['unsigned char *base', *parameters(model)])})",
         "{",
     ]

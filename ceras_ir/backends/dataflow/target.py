@@ -98,12 +98,12 @@ class DataflowTarget(Target):
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
-        from ceras_ir.dialects.graph import LoopOp
+        from ceras_ir.dialects.graph import CallingOperation
 
-        if isinstance(op, LoopOp):
+        if isinstance(op, CallingOperation):
             return (
-                "no block is a loop that is too long to unroll; take fewer steps, or compile for "
-                "target c"
+                "no block is a loop that is too long to unroll, or a branch with one; take fewer "
+                "steps, or compile for target c"
             )
         return None
 

@@ -71,10 +71,10 @@ def why_not(op: Operation) -> str | None:
             return "QuantizeLinear makes 8 or 16 bits, this makes 32"
         case graph.QuantizeOp() | graph.ScaledQuantizeOp() | graph.DequantizeOp():
             pass
-        case graph.LoopOp() | graph.ExtractOp():
+        case graph.CallingOperation() | graph.ExtractOp():
             return (
-                "a loop that is too long to unroll is not written as ONNX; take fewer steps, or "
-                "another target"
+                "a loop that is too long to unroll, or a branch with one, is not written as ONNX; "
+                "take fewer steps, or another target"
             )
         case _:
             return "it is of another level than the graph, or has no ONNX form; export before it"

@@ -9,6 +9,8 @@ operator composes, the importer composes of these.
 from xdsl.ir import Attribute, Dialect, Operation
 
 from ceras_ir.dialects.graph import (
+    branches,
+    calls,
     constant,
     detection,
     elementwise,
@@ -28,6 +30,8 @@ from ceras_ir.dialects.graph import (
     trees,
 )
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.branches import BranchOp
+from ceras_ir.dialects.graph.calls import CallingOperation, ExtractOp
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.dialects.graph.constant import (
     ConstantOp,
@@ -54,7 +58,7 @@ from ceras_ir.dialects.graph.linear import Conv2dOp, MatmulOp, is_depthwise
 from ceras_ir.dialects.graph.linear_operation import LinearOperation, shifts_of_channels
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
-from ceras_ir.dialects.graph.loops import ExtractOp, LoopOp
+from ceras_ir.dialects.graph.loops import LoopOp
 from ceras_ir.dialects.graph.normalization import (
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
@@ -109,6 +113,8 @@ _FAMILIES = (
     reduction,
     recurrence,
     loops,
+    branches,
+    calls,
     trees,
     detection,
     logic,
@@ -135,6 +141,8 @@ __all__ = [
     "ArgOp",
     "Binary",
     "BinaryOp",
+    "BranchOp",
+    "CallingOperation",
     "CastOp",
     "Cell",
     "Compare",

@@ -1,21 +1,12 @@
-"""
-Loops with one body: a function of the module that computes a step, and is called for each.
-
-The body is no region, so that a network stays one list of operations. Its results are bytes, one
-after the other, so that a loop has one result as every operation does.
-"""
+"""Loops with one body: a function of the module that computes a step, and is called for each."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from math import prod
-from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
-    ModuleOp,
     SymbolRefAttr,
     TensorType,
     i1,
@@ -23,67 +14,31 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
     irdl_op_definition,
-    operand_def,
     opt_operand_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.constant import numpy_dtype
+from ceras_ir.dialects.graph.calls import CalleesFit, CallingOperation, packed_offsets, tensors_of
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     Tensor,
     element_of,
-    expect_shape,
-    is_tensor,
     shape_of,
     tensor_type,
 )
 
-PACKED_ALIGNMENT = 16
-"""Bytes; each of the results of a loop begins at a multiple of it."""
-
-
-def bytes_of(kind: Tensor) -> int:
-    """Bytes of a tensor as it is stored."""
-    return prod(kind.get_shape()) * numpy_dtype(kind.element_type).itemsize
-
-
-def packed_offsets(kinds: Sequence[Tensor]) -> list[int]:
-    """Where each of several tensors begins that lie one after the other; last, the end of all."""
-    sizes = (-(-bytes_of(k) // PACKED_ALIGNMENT) * PACKED_ALIGNMENT for k in kinds)
-    return [0, *accumulate(sizes)]
-
-
-class _BodyFits(SymbolUserOpInterface):
-    def verify(self, op: Operation) -> None:
-        assert isinstance(op, LoopOp)
-        if not isinstance(op.get_toplevel_object(), ModuleOp):
-            return  # As long as it is in no module, there is nothing to look in.
-        body = SymbolTable.lookup_symbol(op, op.body)
-        if not isinstance(body, FuncOp) or not body.body.blocks:
-            raise VerifyException(f"no function with a body is called {op.body}")
-        expected = tuple(op.argument_types())
-        if (got := tuple(body.function_type.inputs)) != expected:
-            raise VerifyException(
-                f"{op.body} takes ({', '.join(map(str, got))}), expected "
-                f"({', '.join(map(str, expected))})"
-            )
-        op.result_types_of(body)
-        if body in loop_bodies(body):
-            raise VerifyException(f"{op.body} calls itself")
-
 
 @irdl_op_definition
-class LoopOp(GraphOperation):
+class LoopOp(CallingOperation):
     """
     Steps of the function `body`: of number 0, 1, ... below `steps`. A step is called with its
     number, a tensor<i64>, with what is `carried`, with an element of each tensor that is
@@ -105,8 +60,6 @@ class LoopOp(GraphOperation):
     """
 
     name = "graph.loop"
-    ADMITS_INTEGERS: ClassVar = True
-
     body = prop_def(FlatSymbolRefAttrConstr)
     steps = prop_def(IntegerAttr[I64])
     backwards = prop_def(DenseArrayBase[I64])
@@ -115,7 +68,7 @@ class LoopOp(GraphOperation):
     scanned = var_operand_def(TensorType)
     captured = var_operand_def(TensorType)
 
-    traits = traits_def(Pure(), _BodyFits())
+    traits = traits_def(Pure(), CalleesFit())
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
         "$body (`while` $going^ `:` type($going))? "
@@ -140,7 +93,7 @@ class LoopOp(GraphOperation):
             "steps": IntegerAttr(steps, i64),
             "backwards": DenseArrayBase.from_list(i64, backwards),
         }
-        found = [k for k in body.function_type.outputs if is_tensor(k)][going is not None :]
+        found = tensors_of(body)[going is not None :]
         stacked = (_stacked(k, steps) for k in found[len(carried) :])
         size = packed_offsets([*found[: len(carried)], *stacked])[-1]
         super().__init__(
@@ -159,59 +112,44 @@ class LoopOp(GraphOperation):
         """How many steps estimates count: all, or one where a condition decides."""
         return self.step_count if self.going is None else 1
 
-    @property
-    def function(self) -> FuncOp:
-        """The body, which the module must have."""
-        found = SymbolTable.lookup_symbol(self, self.body)
-        assert isinstance(found, FuncOp)
-        return found
+    def callees(self) -> Sequence[SymbolRefAttr]:
+        return (self.body,)
 
     @property
     def macs(self) -> int:
-        ops = self.function.body.block.ops
+        ops = self.functions[0].body.block.ops
         return self.counted_steps * sum(op.macs for op in ops if isinstance(op, GraphOperation))
 
     def argument_types(self) -> Iterator[Tensor]:
-        """What the body is called with."""
         yield TensorType(i64, [])
         yield from map(tensor_type, self.carried)
         for value in self.scanned:
             yield TensorType(element_of(value), shape_of(value)[1:])
         yield from map(tensor_type, self.captured)
 
-    def result_types_of(self, body: FuncOp) -> list[Tensor]:
-        """The types of the results that are packed; refuses a body that returns others."""
-        outputs = [k for k in body.function_type.outputs if is_tensor(k)]
-        if self.going is not None and outputs[:1] != [TensorType(i1, [])]:
-            raise VerifyException(f"{self.body} must first return whether it goes on, a tensor<i1>")
-        outputs = outputs[self.going is not None :]
+    def packed_types_of(self, name: SymbolRefAttr, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        if self.going is not None:
+            if list(outputs[:1]) != [TensorType(i1, [])]:
+                raise VerifyException(f"{name} must first return whether it goes on, a tensor<i1>")
+            outputs = outputs[1:]
         count = len(self.carried)
         for value, kind in zip(self.carried, outputs, strict=False):
             if value.type != kind:
-                raise VerifyException(f"{self.body} makes {kind} of a carried {value.type}")
-        stacked = [_stacked(k, self.step_count) for k in outputs[count:]]
+                raise VerifyException(f"{name} makes {kind} of a carried {value.type}")
+        stacked = [_stacked(kind, self.step_count) for kind in outputs[count:]]
         if len(outputs) < max(count, 1):
-            raise VerifyException(f"{self.body} must return {max(count, 1)} values or more")
+            raise VerifyException(f"{name} must return {max(count, 1)} values or more")
         if self.going is not None and stacked:
             raise VerifyException("a loop that can end early stacks nothing")
         if len(self.backwards) != (ends := len(self.scanned) + len(stacked)):
             raise VerifyException(
                 f"'backwards' must have {ends} entries, got {len(self.backwards)}"
             )
-        kinds = [*outputs[:count], *stacked]
-        expect_shape("result", self.result, (packed_offsets(kinds)[-1],))
-        return kinds
-
-    @property
-    def packed_types(self) -> list[Tensor]:
-        """The types of the results, in the order in which they are packed."""
-        return self.result_types_of(self.function)
+        return [*outputs[:count], *stacked]
 
     def verify_semantics(self) -> None:
         if self.step_count < 1:
             raise VerifyException(f"steps must be at least 1, got {self.step_count}")
-        if element_of(self.result) != i8:
-            raise VerifyException(f"the result is bytes of i8, got {self.result.type}")
         if self.going is not None and self.going.type != TensorType(i1, []):
             raise VerifyException(f"'while' takes a tensor<i1>, got {self.going.type}")
         for value in self.scanned:
@@ -226,57 +164,3 @@ class LoopOp(GraphOperation):
 
 def _stacked(kind: Tensor, steps: int) -> Tensor:
     return TensorType(kind.element_type, (steps, *kind.get_shape()))
-
-
-@irdl_op_definition
-class ExtractOp(GraphOperation):
-    """
-    The tensor whose elements are stored from byte `offset` of `input` on, little end first: one of
-    the results of a `graph.loop`.
-    """
-
-    name = "graph.extract"
-    ADMITS_INTEGERS: ClassVar = True
-
-    input = operand_def(TensorType)
-    offset = prop_def(IntegerAttr[I64])
-
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, input: SSAValue, offset: int, kind: Tensor):
-        super().__init__(
-            operands=[input],
-            result_types=[kind],
-            properties={"offset": IntegerAttr(offset, i64)},
-        )
-
-    @property
-    def start(self) -> int:
-        """The first byte."""
-        return self.offset.value.data
-
-    def verify_semantics(self) -> None:
-        if element_of(self.input) != i8 or len(shape_of(self.input)) != 1:
-            raise VerifyException(f"bytes expected, a vector of i8, got {self.input.type}")
-        start, held = self.start, shape_of(self.input)[0]
-        end = start + bytes_of(tensor_type(self.result))
-        if start < 0 or start % PACKED_ALIGNMENT or end > held:
-            raise VerifyException(
-                f"offset {start} must be a multiple of {PACKED_ALIGNMENT}, and {end} at most {held}"
-            )
-
-
-def loop_bodies(function: FuncOp) -> list[FuncOp]:
-    """The bodies of the loops of a function, each once and behind those of its own loops."""
-    found: dict[FuncOp, None] = {}
-    seen: set[FuncOp] = set()
-
-    def visit(caller: FuncOp) -> None:
-        for op in caller.body.block.ops:
-            if isinstance(op, LoopOp) and (body := op.function) not in seen:
-                seen.add(body)
-                visit(body)
-                found[body] = None
-
-    visit(function)
-    return list(found)

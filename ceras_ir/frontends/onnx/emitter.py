@@ -85,7 +85,9 @@ class Emitter:
         self.declared: dict[str, tuple[int, ...]] = {}
         """The shapes that the model declares of outputs, where nothing is open."""
         self.functions: list[FuncOp] = []
-        """Bodies of loops, which the module has beside `main`."""
+        """Bodies of loops and branches, which the module has beside `main`."""
+        self.is_called = False
+        """Whether what is emitted is in the body of a loop, which stays float."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
         self._precision: StringAttr | None = None
@@ -164,6 +166,15 @@ class Emitter:
             yield self.block
         finally:
             self.block, self._materialized = block, materialized
+
+    @contextmanager
+    def called(self) -> Generator[None]:
+        """What is emitted here is in the body of a loop."""
+        before, self.is_called = self.is_called, True
+        try:
+            yield
+        finally:
+            self.is_called = before
 
     @contextmanager
     def trial(self) -> Generator[Block]:

@@ -151,6 +151,10 @@ class Node:
                 graphs += [a.g for a in proto.attribute if a.type == onnx.AttributeProto.GRAPH]
         return graphs
 
+    def has_loops(self) -> bool:
+        """Whether there are loops in the subgraphs of the node."""
+        return any(inner.op_type in ("Loop", "Scan") for g in self._inner() for inner in g.node)
+
     def captured(self) -> set[str]:
         """What the subgraphs of the node may read of the graph around it."""
         names: set[str] = set()

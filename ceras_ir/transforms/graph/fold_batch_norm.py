@@ -72,7 +72,7 @@ class FoldPerChannelConstant(RewritePattern):
         weights, bias = folded
         rewriter.insert([c for c in (weights, bias) if c is not None])
         new_weights = linear.weights if weights is None else weights.result
-        epilogue = {"activation": op.activation, "ordered": None}
+        epilogue = {"activation": op.activation}
         new = rebuild_linear(linear, epilogue, weights=new_weights, bias=bias.result)
         new.location = fused_location(linear, op)
         rewriter.replace(op, new)

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
-from ceras_ir.dialects.graph.loops import loop_bodies
+from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import UsageError, node_name
@@ -41,8 +41,8 @@ class AllocateBlocksPass(ModulePass):
     traffic as it can, then the second, and so on. No memory holds more than its size. The plan of
     each goes to stderr. This needs `strategy=offsets` without `in-slices`.
 
-    The body of a loop has an arena of its own, which every step begins anew: to the loop it is
-    scratch memory.
+    The body of a loop, or a branch, has an arena of its own, which every call begins anew: to its
+    caller it is scratch memory.
 
     Correct because an independent check of the finished plan (`plan_check.py`) finds nothing. It is
     asserted on every run.
@@ -77,12 +77,12 @@ class AllocateBlocksPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        for body in loop_bodies(main):
+        for body in called_functions(main):
             replace(self, regions=(), board=None, io=False)._place(body)
         self._place(main)
 
     def _place(self, main: FuncOp) -> None:
-        """Place the values of `main`, or of the body of a loop."""
+        """Place the values of `main`, or of what it calls."""
         regions = self._regions()
         clear_plan(main)
         alignment = max(self.alignment, mem.alignment_of(main))

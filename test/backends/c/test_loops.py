@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import LinearOperation, LoopOp
-from ceras_ir.dialects.graph.loops import loop_bodies
+from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -51,7 +51,7 @@ def test_loops_are_exact_however_they_are_compiled(name: str, kind: str, tmp_pat
 
 
 def test_sums_of_a_body_are_ordered_behind_fusion() -> None:
-    (body,) = loop_bodies(main_function(fused("recurrent")))
+    (body,) = called_functions(main_function(fused("recurrent")))
     linear = [op for op in body.body.block.ops if isinstance(op, LinearOperation)]
     assert [op.ordered is not None for op in linear] == [True]
 
@@ -77,5 +77,5 @@ def test_bytes_of_results_are_not_returned() -> None:
     assert end is not None
     end.operands[0] = packed.result
     main.update_function_type()
-    with pytest.raises(UnsupportedError, match="return what is extracted"):
+    with pytest.raises(UnsupportedError, match="return what is extracted of them"):
         build(place(module), COptions())

@@ -11,10 +11,18 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, constant_array, element_of, shape_of
+from ceras_ir.dialects.graph import (
+    Binary,
+    CallingOperation,
+    LinearOperation,
+    RecurrenceOp,
+    constant_array,
+    element_of,
+    shape_of,
+)
+from ceras_ir.frontends.onnx.calls import Body, Branches, emit_branch, emit_loop, outlined
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.loops import Body, emit_loop, outlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import text
@@ -33,6 +41,8 @@ MAX_ENDLESS_STEPS = (1 << 31) - 1
 MAX_TRIPS = (1 << 63) - 1
 """Of one that a condition ends, which exporters write for any number."""
 
+BRANCHES = ("then_branch", "else_branch")
+
 NUMBER_OF_OUTPUTS = (
     "outputs of every step, of which a computed condition decides the number; carry them through "
     "the loop instead"
@@ -45,14 +55,44 @@ constant_operands({"Loop": [0]}, "the trip count must be a constant", "give it w
 def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     The branch that a constant condition takes; of a computed one both, of which the condition
-    selects every result. Both must then have results of one shape and type.
+    selects every result. Only one is computed where one of them has a loop that is not unrolled,
+    and in such a loop. Both must have results of one shape and type.
     """
     condition = _condition(node, emitter, emitter.value(0))
     node.ignore("then_branch", "else_branch")
     if isinstance(condition, bool):
         return emitter.subgraph("then_branch" if condition else "else_branch", {})
-    branches = [emitter.subgraph(name, {}) for name in ("then_branch", "else_branch")]
+    if emitter.is_called or node.has_loops():
+        return _called(node, emitter, condition)
+    branches = [emitter.subgraph(name, {}) for name in BRANCHES]
     return [_selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
+
+
+def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
+    """
+    The results of the branch that is taken, which alone is computed if one of them costs
+    something. Outside of loops that is a loop: whatever else there is can be quantized and run on
+    every target, if both branches are in the list.
+    """
+    costly = (CallingOperation, LinearOperation, RecurrenceOp)
+    kinds = costly if emitter.is_called else (CallingOperation,)
+    outer, branches = emitter.block, None
+    with emitter.trial() as first:
+        a = [emitter.materialize(value) for value in emitter.subgraph(BRANCHES[0], {})]
+        with emitter.trial() as second:
+            b = [emitter.materialize(value) for value in emitter.subgraph(BRANCHES[1], {})]
+            for x, y in zip(a, b, strict=True):
+                _check_alike(node, x, y)
+            ops = [*first.ops, *second.ops]
+            if any(isinstance(op, kinds) for op in ops):
+                branches = Branches.of((first, a), (second, b))
+            else:
+                for op in ops:
+                    op.detach()
+                    outer.add_op(op)
+    if branches is None:
+        return [_selected(node, emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
+    return emit_branch(emitter, emitter.materialize(emitter.reshaped(condition, ())), branches)
 
 
 @operator("Loop")
@@ -72,7 +112,8 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
         body, refusal = None, error
     else:
         refusal = None
-        if not found.can_end_early(body):
+        # Within a body nothing is gained by unrolling, and each of nested loops would come twice.
+        if emitter.is_called or not found.can_end_early(body):
             return found.with_body(body)
     # What ends it may be computed of constants alone.
     outer = emitter.block
@@ -342,10 +383,15 @@ def _selected(node: Node, emitter: Emitter, condition: Value, a: Value, b: Value
     """`condition ? a : b` of values of one shape and type."""
     if a is b:
         return a
+    _check_alike(node, a, b)
+    return Composer(emitter).select(condition, a, b)
+
+
+def _check_alike(node: Node, a: Value, b: Value) -> None:
+    """Refuse values of different shapes or types, of which a condition decides which it is."""
     shapes = [shape_of_value(v) for v in (a, b)]
     if shapes[0] != shapes[1] or dtype_of_value(a) != dtype_of_value(b):
         raise node.unsupported(
             f"results of shapes {list(shapes[0])} and {list(shapes[1])} where the condition is "
             "computed; export the model with one branch, or fix the input that decides with --set"
         )
-    return Composer(emitter).select(condition, a, b)

@@ -104,7 +104,9 @@ def time_of_operation(op: Operation) -> float:
         return 0.0
     total = HOST.element * prod(graph.shape_of(op.results[0]))
     if isinstance(op, graph.LoopOp):
-        total += op.counted_steps * time_of(op.function)
+        total += op.counted_steps * time_of(op.functions[0])
+    elif isinstance(op, graph.BranchOp):
+        total += max(map(time_of, op.functions))
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:

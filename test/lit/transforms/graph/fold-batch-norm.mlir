@@ -103,3 +103,17 @@ func.func @maximum(%x: tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32> {
   %1 = graph.binary max %0, %c : (tensor<1x4x4x1xf32>, tensor<1xf32>) -> tensor<1x4x4x1xf32>
   func.return %1 : tensor<1x4x4x1xf32>
 }
+
+// -----
+
+// The order of a sum stays stated: bodies of loops are held to it bit for bit.
+// CHECK-LABEL: func.func @ordered
+// CHECK:         graph.matmul %{{.*}}, %{{.*}} bias %{{.*}} {ordered}
+// CHECK-NEXT:    func.return
+func.func @ordered(%x: tensor<1x2xf32>) -> tensor<1x3xf32> {
+  %w = graph.constant dense<2.0> : tensor<3x2xf32> : tensor<3x2xf32>
+  %t = graph.constant dense<1.0> : tensor<3xf32> : tensor<3xf32>
+  %0 = graph.matmul %x, %w {ordered} : (tensor<1x2xf32>, tensor<3x2xf32>) -> tensor<1x3xf32>
+  %1 = graph.binary sub %0, %t : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
+  func.return %1 : tensor<1x3xf32>
+}

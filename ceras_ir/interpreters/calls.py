@@ -1,4 +1,7 @@
-"""What `graph.loop` and `graph.extract` mean, in numpy."""
+"""What loops, branches and `graph.extract` mean, in numpy."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +14,33 @@ from xdsl.interpreter import (
 )
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.loops import packed_offsets
+from ceras_ir.dialects.graph.calls import packed_offsets
 
 Array = NDArray[np.generic]
 
 
+@contextmanager
+def _unheard(interpreter: Interpreter) -> Generator[None]:
+    """Nobody listens to what is computed here."""
+    listeners, interpreter.listeners = interpreter.listeners, ()
+    try:
+        yield
+    finally:
+        interpreter.listeners = listeners
+
+
+def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.int8]:
+    """The bytes of arrays, one after the other."""
+    packed = np.zeros(graph.shape_of(op.output), np.int8)
+    for start, array in zip(packed_offsets(op.packed_types), arrays, strict=False):
+        data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8)
+        packed[start : start + data.size] = data
+    return packed
+
+
 @register_impls
-class LoopFunctions(InterpreterFunctions):
-    """Who listens sees the loop and not its steps, which are no layers of the network."""
+class CallFunctions(InterpreterFunctions):
+    """Who listens sees a loop and not its steps, which are no layers of the network."""
 
     @impl(graph.LoopOp)
     def loop(self, interpreter: Interpreter, op: graph.LoopOp, args: PythonValues):
@@ -27,15 +49,14 @@ class LoopFunctions(InterpreterFunctions):
         carried = tuple(values[: len(op.carried)])
         scanned = values[len(carried) : len(carried) + len(op.scanned)]
         captured = tuple(values[len(carried) + len(scanned) :])
-        name, kinds, steps = op.function.sym_name.data, op.packed_types, op.step_count
+        name, kinds, steps = op.body.string_value(), op.packed_types, op.step_count
         backwards = op.backwards.get_values()
         stacked = [
             np.empty(k.get_shape(), graph.numpy_dtype(k.element_type))
             for k in kinds[len(carried) :]
         ]
-        listeners, interpreter.listeners = interpreter.listeners, ()
-        try:
-            step = 0
+        step = 0
+        with _unheard(interpreter):
             while step < steps and (going is None or going.item()):
                 # Where a value that is backwards has its element, and where any other has.
                 at = (step, steps - 1 - step)
@@ -48,17 +69,21 @@ class LoopFunctions(InterpreterFunctions):
                 if going is not None:
                     going, *results = results
                 carried = tuple(results[: len(carried)])
-                made = zip(stacked, results[len(carried) :], backwards[len(scanned) :], strict=True)
-                for whole, value, back in made:
+                rows = results[len(carried) :]
+                for whole, value, back in zip(
+                    stacked, rows, backwards[len(scanned) :], strict=True
+                ):
                     whole[at[back]] = value
                 step += 1
-        finally:
-            interpreter.listeners = listeners
-        packed = np.zeros(graph.shape_of(op.result), np.int8)
-        for start, array in zip(packed_offsets(kinds), (*carried, *stacked), strict=False):
-            data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8)
-            packed[start : start + data.size] = data
-        return (packed,)
+        return (_packed(op, (*carried, *stacked)),)
+
+    @impl(graph.BranchOp)
+    def branch(self, interpreter: Interpreter, op: graph.BranchOp, args: PythonValues):
+        condition, *captured = args
+        name = op.taken if condition.item() else op.other
+        with _unheard(interpreter):
+            results = interpreter.call_op(name.string_value(), tuple(captured))
+        return (_packed(op, results),)
 
     @impl(graph.ExtractOp)
     def extract(self, interpreter: Interpreter, op: graph.ExtractOp, args: PythonValues):
