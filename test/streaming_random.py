@@ -196,7 +196,7 @@ def branch(net: Streaming) -> None:
 def loop(net: Streaming) -> None:
     """A product again and again, a constant number of times, or as long as a sum is small."""
     number, trips = len(net.nodes), int(net.random.integers(1, 5))
-    trips += LONG * int(net.random.integers(2))
+    trips += LONG * int(net.random.integers(4) == 0)
     weights = net.weights(net.width, net.width)
     limit = net.constant(np.array(0.3, np.float32))
     nodes = [
@@ -245,7 +245,7 @@ def scan(net: Streaming) -> None:
     rows = net.emit("Concat", f"{state} {net.value}", axis=0)
     bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
     net.keep(state, net.emit("Slice", f"{rows} {' '.join(bounds)}"))
-    if net.random.integers(2):
+    if net.random.integers(4) == 0:
         rows = net.emit("Tile", f"{rows} {net.constant(np.array([LONG // 3 + 1, 1]))}")
     share = net.constant(net.random.uniform(0.1, 0.9, width).astype(np.float32))
     nodes = [

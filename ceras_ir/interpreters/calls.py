@@ -14,7 +14,7 @@ from xdsl.interpreter import (
 )
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.calls import packed_offsets
+from ceras_ir.dialects.graph.calls import PACKED_ALIGNMENT
 
 Array = NDArray[np.generic]
 
@@ -31,10 +31,11 @@ def _unheard(interpreter: Interpreter) -> Generator[None]:
 
 def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.int8]:
     """The bytes of arrays, one after the other."""
-    packed = np.zeros(graph.shape_of(op.output), np.int8)
-    for start, array in zip(packed_offsets(op.packed_types), arrays, strict=False):
+    packed, start = np.zeros(graph.shape_of(op.output), np.int8), 0
+    for array in arrays:
         data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8)
         packed[start : start + data.size] = data
+        start += -(-data.size // PACKED_ALIGNMENT) * PACKED_ALIGNMENT
     return packed
 
 
