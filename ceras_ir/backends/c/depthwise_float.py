@@ -31,24 +31,25 @@ def print_depthwise(
     epilogue: Epilogue,
 ) -> None:
     """The layer's function; names of input, result, weights [taps, channels] and bias."""
-    place = window(layer, op)
     channels = geometry.groups
     if not layer.options.vectors or op.ordered is not None or geometry.k > MOST_TAPS:
-        _print_portable(layer, geometry, (*names, place), epilogue)
+        _print_portable(layer, op, geometry, names, epilogue)
         return
     with layer.variants(f"{CONDITION} && {FLOAT_LANES} <= {channels}") as otherwise:
-        _print_vectors(layer, op, (*names, place), epilogue)
+        _print_vectors(layer, op, names, epilogue)
         otherwise()
-        _print_portable(layer, geometry, (*names, place), epilogue)
+        _print_portable(layer, op, geometry, names, epilogue)
 
 
 def _print_portable(
     layer: Layer,
+    op: Conv2dOp,
     geometry: Geometry,
-    names: tuple[str, str, str, str | None, str],
+    names: tuple[str, str, str, str | None],
     epilogue: Epilogue,
 ) -> None:
-    x, y, w, bias, place = names
+    x, y, w, bias = names
+    place = window(layer, op)
     holes = {"NAME": "f32", "SUM": "float", "IN": "float", "WEIGHT": "float"}
     kernel = layer.kernels.use("depthwise", **holes, WIDE="float", CENTRE="")
     channels = geometry.groups
@@ -70,9 +71,9 @@ def _inside(size: int, count: int, taps: int, stride: int, before: int, dilation
 
 
 def _print_vectors(
-    layer: Layer, op: Conv2dOp, names: tuple[str, str, str, str | None, str], epilogue: Epilogue
+    layer: Layer, op: Conv2dOp, names: tuple[str, str, str, str | None], epilogue: Epilogue
 ) -> None:
-    x, y, w, bias, place = names
+    x, y, w, bias = names
     images, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -81,6 +82,9 @@ def _print_vectors(
     top, left = op.padding.get_values()[:2]
     down = _inside(height, rows, kernel_h, stride_h, top, dilation_h)
     along = _inside(width, columns, kernel_w, stride_w, left, dilation_w)
+    has_edges = len(down) < rows or len(along) < columns
+    # Compilers refuse a window that nobody reads.
+    place = window(layer, op) if has_edges else ""
     edge = layer.kernels.use("depthwise_edge_f32")
     inside = layer.kernels.add(*_windows(kernel_h, kernel_w), CONDITION)
     if bias is None:

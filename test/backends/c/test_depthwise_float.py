@@ -37,8 +37,12 @@ SHAPES = [
     ((1, 10, 10, 8), (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
     ((1, 8, 8, 4), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     ((1, 16, 16, 16), (8, 8), (1, 1), (1, 1), (0, 0, 0, 0)),
+    ((1, 9, 10, 16), (3, 3), (1, 1), (1, 1), (0, 0, 0, 0)),
 ]
-"""Channels that are whole vectors and not, fewer than one; windows without an inside; many taps."""
+"""
+Channels that are whole vectors and not, fewer than one; windows without an inside; many taps; none
+that reaches outside.
+"""
 
 ACTIVATIONS = (None, FunctionAttr(Function.SWISH), FunctionAttr(Function.CLIP, (-0.5, 0.75)))
 
