@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import FLOAT_LANES, RVV
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
 from ceras_ir.backends.c.rows import Geometry, window
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
@@ -18,9 +18,6 @@ Epilogue = Callable[[str, str], list[str]]
 
 MOST_TAPS = 49
 """Products of a window that are written out; more are left to loops."""
-
-CONDITION = f"{FLOAT_LANES} && !{RVV}"
-"""RISC-V's compilers make vectors of the portable loops as they are."""
 
 
 def print_depthwise(
@@ -35,7 +32,7 @@ def print_depthwise(
     if not layer.options.vectors or op.ordered is not None or geometry.k > MOST_TAPS:
         _print_portable(layer, op, geometry, names, epilogue)
         return
-    with layer.variants(f"{CONDITION} && {FLOAT_LANES} <= {channels}") as otherwise:
+    with layer.variants(f"{FLOAT_VECTORS} && {FLOAT_LANES} <= {channels}") as otherwise:
         _print_vectors(layer, op, names, epilogue)
         otherwise()
         _print_portable(layer, op, geometry, names, epilogue)
@@ -86,7 +83,7 @@ def _print_vectors(
     # Compilers refuse a window that nobody reads.
     place = window(layer, op) if has_edges else ""
     edge = layer.kernels.use("depthwise_edge_f32")
-    inside = layer.kernels.add(*_windows(kernel_h, kernel_w), CONDITION)
+    inside = layer.kernels.add(*_windows(kernel_h, kernel_w), FLOAT_VECTORS)
     if bias is None:
         bias = layer.array("bias", np.zeros(channels, np.float32), "float")
     size, line = columns * channels, width * channels

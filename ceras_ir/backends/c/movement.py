@@ -7,6 +7,7 @@ import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
+from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
 from ceras_ir.backends.c.strides import merge, nest, row_major
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
@@ -27,9 +28,6 @@ def reshape(layer: Layer, op: ReshapeOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
-
-VECTORS = "MODEL_F32 && !MODEL_RVV"
-"""Where `transpose_words` is compiled."""
 
 LEAST_BLOCK = 4
 """Rows and columns of a block that `transpose_words` turns in registers."""
@@ -52,7 +50,7 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
     if not is_matrix or value_type(op.result) not in ("float", "int32_t"):
         loops()
         return
-    with layer.variants(VECTORS) as otherwise:
+    with layer.variants(FLOAT_VECTORS) as otherwise:
         turn = layer.kernels.use("transpose_words")
         others = [d for d in range(len(extents) - 1) if d != rows]
 

@@ -22,6 +22,9 @@ RVV, TILES = "MODEL_RVV", "MODEL_TILES"
 FLOAT_LANES = "MODEL_F32"
 """Lanes of float vectors, or 0: there may be some where there are none for integers."""
 
+FLOAT_VECTORS = f"{FLOAT_LANES} && !{RVV}"
+"""Where there are some, but not RISC-V's, whose compilers make vectors of loops as they are."""
+
 VECTOR_REGISTERS = 32
 
 LATENCY_CYCLES = 4

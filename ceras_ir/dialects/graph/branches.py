@@ -16,8 +16,14 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.calls import CalleesFit, CallingOperation, packed_offsets, tensors_of
-from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, tensor_type
+from ceras_ir.dialects.graph.calls import (
+    CalleesFit,
+    CallingOperation,
+    macs_of,
+    packed_offsets,
+    tensors_of,
+)
+from ceras_ir.dialects.graph.operation import Tensor, tensor_type
 
 
 @irdl_op_definition
@@ -58,10 +64,7 @@ class BranchOp(CallingOperation):
 
     @property
     def macs(self) -> int:
-        return max(
-            sum(op.macs for op in function.body.block.ops if isinstance(op, GraphOperation))
-            for function in self.functions
-        )
+        return max(map(macs_of, self.functions))
 
     def callees(self) -> Sequence[SymbolRefAttr]:
         return self.taken, self.other

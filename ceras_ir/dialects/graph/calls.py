@@ -18,7 +18,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 from xdsl.traits import SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.constant import numpy_dtype
+from ceras_ir.dialects.graph.constant import storage_type
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     Tensor,
@@ -35,7 +35,7 @@ PACKED_ALIGNMENT = 16
 
 def bytes_of(kind: Tensor) -> int:
     """Bytes of a tensor as it is stored."""
-    return prod(kind.get_shape()) * numpy_dtype(kind.element_type).itemsize
+    return prod(kind.get_shape()) * storage_type(kind.element_type).size
 
 
 def packed_offsets(kinds: Sequence[Tensor]) -> list[int]:
@@ -99,6 +99,11 @@ class CalleesFit(SymbolUserOpInterface):
             expect_shape("result", op.output, (packed_offsets(kinds)[-1],))
             if callee in called_functions(callee):
                 raise VerifyException(f"{name} calls itself")
+
+
+def macs_of(function: FuncOp) -> int:
+    """Products that are added up in one call of a function."""
+    return sum(op.macs for op in function.body.block.ops if isinstance(op, GraphOperation))
 
 
 def tensors_of(function: FuncOp) -> list[Tensor]:

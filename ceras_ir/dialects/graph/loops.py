@@ -27,9 +27,14 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.calls import CalleesFit, CallingOperation, packed_offsets, tensors_of
+from ceras_ir.dialects.graph.calls import (
+    CalleesFit,
+    CallingOperation,
+    macs_of,
+    packed_offsets,
+    tensors_of,
+)
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
     Tensor,
     element_of,
     shape_of,
@@ -117,8 +122,7 @@ class LoopOp(CallingOperation):
 
     @property
     def macs(self) -> int:
-        ops = self.functions[0].body.block.ops
-        return self.counted_steps * sum(op.macs for op in ops if isinstance(op, GraphOperation))
+        return self.counted_steps * macs_of(self.functions[0])
 
     def argument_types(self) -> Iterator[Tensor]:
         yield TensorType(i64, [])

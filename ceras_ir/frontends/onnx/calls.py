@@ -128,14 +128,10 @@ def emit_loop(
                 f"is {list(kind.get_shape())} and {kind.element_type} after a step, in a loop that "
                 "is too long to unroll; pad it to one shape"
             )
-    kinds = [
-        *outputs[: len(carried)],
-        *(TensorType(k.element_type, (steps, *k.get_shape())) for k in outputs[len(carried) :]),
-    ]
     emitter.functions += body.inner
     _add(emitter, function, "loop")
     op = LoopOp(function, steps, carried, scanned, body.captured, going=going, backwards=backwards)
-    return _extracted(emitter, op, kinds)
+    return _extracted(emitter, op, op.packed_types_of(op.body, tensors_of(function)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects.graph import (
     Binary,
@@ -59,7 +59,7 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     and in such a loop. Both must have results of one shape and type.
     """
     condition = _condition(node, emitter, emitter.value(0))
-    node.ignore("then_branch", "else_branch")
+    node.ignore(*BRANCHES)
     if isinstance(condition, bool):
         return emitter.subgraph("then_branch" if condition else "else_branch", {})
     if emitter.is_called or node.has_loops():
@@ -87,12 +87,17 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
             if any(isinstance(op, kinds) for op in ops):
                 branches = Branches.of((first, a), (second, b))
             else:
-                for op in ops:
-                    op.detach()
-                    outer.add_op(op)
+                _move(ops, outer)
     if branches is None:
         return [_selected(node, emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
     return emit_branch(emitter, emitter.materialize(emitter.reshaped(condition, ())), branches)
+
+
+def _move(ops: Sequence[Operation], to: Block) -> None:
+    """Keep operations that were emitted on trial: at the end of a block."""
+    for op in ops:
+        op.detach()
+        to.add_op(op)
 
 
 @operator("Loop")
@@ -119,9 +124,7 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     outer = emitter.block
     with emitter.trial() as block:
         if (results := found.unrolled()) is not None:
-            for op in list(block.ops):
-                op.detach()
-                outer.add_op(op)
+            _move(list(block.ops), outer)
             return results
     if body is None:
         assert refusal is not None

@@ -10,12 +10,12 @@ including the last step that reads it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.dialects.graph import ConcatOp, ConstantOp, shape_of
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp, tensor_type
+from ceras_ir.dialects.graph.calls import bytes_of
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp
 from ceras_ir.network.function import result_values
@@ -23,7 +23,6 @@ from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import (
     Slice,
     Slicing,
-    element_bytes,
     row_bytes,
     row_count,
     slices,
@@ -34,7 +33,7 @@ from ceras_ir.transforms.memory.analysis.spans import Span, most_alive
 
 def byte_size(value: SSAValue) -> int:
     """Bytes of a tensor value as it is stored."""
-    return prod(shape_of(value)) * element_bytes(value)
+    return bytes_of(tensor_type(value))
 
 
 def steps(main: FuncOp) -> list[Operation]:
