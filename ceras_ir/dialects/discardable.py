@@ -32,6 +32,8 @@ from ceras_ir.support.suggestions import did_you_mean
 MAX_EXPONENT = 1000
 """Scales are doubles, and products of two have to be so too."""
 
+MAX_ZERO_POINT = 1 << 16
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -82,7 +84,14 @@ _EXPONENT = _integer(-MAX_EXPONENT, MAX_EXPONENT)
 _EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
 _RANGE = Rule("array<f32: MIN, MAX>", _is_range)
 
+
+def _is_affine(a: Attribute) -> bool:
+    pair = list(a.get_values()) if isa(a, DenseArrayBase[IntegerType]) else []
+    return len(pair) == 2 and abs(pair[0]) <= MAX_EXPONENT and abs(pair[1]) <= MAX_ZERO_POINT
+
+
 RULES: Mapping[str, Rule] = {
+    "graph.affine": Rule("array<i64: EXPONENT, ZERO_POINT>", _is_affine),
     "graph.equalized": _kind("unit", UnitAttr),
     "graph.exponent": _EXPONENT,
     "graph.float_reason": _TEXT,
@@ -108,7 +117,7 @@ RULES: Mapping[str, Rule] = {
         "decibels before and after", lambda a: _before_and_after(a, FloatAttr)
     ),
     "graph.weight_exponent": _EXPONENT,
-    "graph.zero_point": _integer(-(1 << 16), 1 << 16),
+    "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),
     mem.ALIGNMENT: _integer(1, 1 << 20),
     mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),
     mem.BLOCK: _kind("#mem.block", mem.BlockAttr),

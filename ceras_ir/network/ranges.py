@@ -3,7 +3,8 @@ What calibration knows about values, as discardable attributes in the IR.
 
 `graph.range = array<f32: MIN, MAX>` is what was seen, `graph.exponent = E : i64` the power of
 two chosen for it: the value is stored in steps of `2**E`, and `graph.zero_point = Z : i64` the
-number that stands for zero, which is 0 without. They belong to the result of the
+number that stands for zero, which is 0 without. `graph.affine = array<i64: E, Z>` is both, where a
+zero point would store the value better. They belong to the result of the
 operation that carries them, or to the argument whose attributes they are among.
 """
 
@@ -40,7 +41,10 @@ EQUALIZED = "graph.equalized"
 ZERO_POINT = "graph.zero_point"
 """The number that stands for zero."""
 
-STATISTICS = (RANGE, EXPONENT, ZERO_POINT)
+AFFINE = "graph.affine"
+"""The exponent and the zero point of the least error, where a zero point is worth it."""
+
+STATISTICS = (RANGE, EXPONENT, ZERO_POINT, AFFINE)
 """What describes one value and must follow it when another operation makes it."""
 
 
@@ -137,6 +141,21 @@ def zero_point(value: SSAValue) -> int:
 def set_zero_point(value: SSAValue, chosen: int) -> None:
     """Record the zero point chosen for `value`."""
     set_attribute(value, ZERO_POINT, IntegerAttr(chosen, i64) if chosen else None)
+
+
+def affine(value: SSAValue) -> tuple[int, int] | None:
+    """The exponent and the zero point that calibration would give `value`."""
+    attribute = attributes_of(value).get(AFFINE)
+    if not isinstance(attribute, DenseArrayBase):
+        return None
+    exponent, point = (int(v) for v in attribute.get_values())
+    return exponent, point
+
+
+def set_affine(value: SSAValue, chosen: tuple[int, int] | None) -> None:
+    """Record the exponent and the zero point that would store `value` best."""
+    made = None if chosen is None else DenseArrayBase.from_list(i64, list(chosen))
+    set_attribute(value, AFFINE, made)
 
 
 def weight_exponent(op: Operation) -> int | None:

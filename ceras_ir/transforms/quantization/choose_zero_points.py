@@ -12,7 +12,14 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, limits, width
 from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_operations
-from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point, zero_point
+from ceras_ir.network.ranges import (
+    affine,
+    exponent,
+    interval,
+    set_exponent,
+    set_zero_point,
+    zero_point,
+)
 from ceras_ir.network.storage import zero_point_of
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
@@ -27,8 +34,9 @@ class ChooseZeroPointsPass(ModulePass):
     Choose a zero point for activations whose range is not symmetric.
 
     Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU little.
-    If the observed range of a value fits 255 steps of half the length, it gets these steps and a
-    `graph.zero_point`. The least stored number then stands for the least value seen. The same
+    `graph.affine` says which exponent and zero point calibration found best. Without it the range
+    decides: if the observed range of a value fits 255 steps of half the length, it gets these steps
+    and a `graph.zero_point`. The least stored number then stands for the least value seen. The same
     happens if less than an eighth of the range above would be lost. Other values keep their steps;
     one that would be clipped on one side gets what is free on the other. Scales stay powers of two.
 
@@ -105,6 +113,10 @@ def _loses_ties(op: graph.Pool2dOp) -> bool:
 def _choose(value: SSAValue) -> None:
     seen, known = interval(value), exponent(value)
     if seen is None or known is None or width(value) != NARROW or zero_point(value):
+        return
+    if (chosen := affine(value)) is not None:
+        set_exponent(value, chosen[0])
+        set_zero_point(value, chosen[1])
         return
     # Zero is always stored exactly: padding is zero.
     low, high = min(seen[0], 0.0), max(seen[1], 0.0)

@@ -29,7 +29,11 @@ class ObserveRangesPass(ModulePass):
     """
     Record `graph.range` and `graph.exponent` of every value of a float network. The range is the
     least and greatest element. The exponent is the power of two of the step in which the value is
-    stored.
+    stored. Where a zero point would take a tenth of the error or more, `graph.affine` is the best
+    exponent and zero point.
+
+    Errors are squared, of everything seen. What one function alone reads, as SiLU its sum of
+    products, is judged behind that function, channel by channel.
 
     Ranges come from these sources, in this order:
 
@@ -55,10 +59,10 @@ class ObserveRangesPass(ModulePass):
     """Seed of synthetic samples."""
     observer: ObserverName = DEFAULT_OBSERVER
     """
-    How exponents are chosen; mse: by least squared error; minmax: clips nothing; average: clips
-    above a moving average of the samples' peaks; percentile: clips one element of 10,000; entropy:
-    changes the distribution of magnitudes least (Kullback-Leibler); auto: mse from 32 samples on,
-    and minmax below, because few samples do not say how rare an extreme is, and minmax for what a
+    How exponents are chosen; mse: by least squared error, zero points too; minmax: clips nothing;
+    average: clips above a moving average of the samples' peaks; percentile: clips one element of
+    10,000; entropy: changes the distribution of magnitudes least (Kullback-Leibler); auto: mse from
+    32 samples on, and minmax below, because few samples do not say how rare an extreme is, and minmax for what a
     softmax reads or makes, because its rare extremes decide.
     """
 

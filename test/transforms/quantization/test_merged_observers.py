@@ -35,6 +35,7 @@ def test_merged_is_as_if_one_saw_all(name: str, cut: int):
     first.merge(second)
     assert (first.low, first.high) == (whole.low, whole.high)
     assert first.exponent() == whole.exponent()
+    assert first.choice() == whole.choice()
 
 
 def test_zeros_on_either_side():

@@ -10,12 +10,16 @@ from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects.graph import BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.network.exponents import fitting_exponent, squared_error
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import exponent, interval
+from ceras_ir.network.ranges import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.analysis.distribution import Function, identity
 from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.analysis.observers import (
+    LeastSquaresObserver,
+    make_observer,
+)
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 
@@ -83,6 +87,88 @@ def test_histogram_does_not_depend_on_the_order() -> None:
         counts.append(magnitudes.counts.tolist())
     assert counts[0] == counts[1]
     assert sum(counts[0]) == 64
+
+
+def of_all(values: NDArray[np.float32], exponent: int, point: int, function: Function) -> float:
+    """The squared error behind a function, element by element."""
+    stored = np.clip(np.rint(values * 2.0**-exponent) + point, -128, 127)
+    read = function((stored - point) * 2.0**exponent) - function(values.astype(np.float64))
+    return float(np.square(read).sum())
+
+
+def swish(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("function", [identity, swish])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 6.9), (-0.28, 13.0), (-9.0, 5.5), (-7.0, 7.0)])
+def test_errors_of_all_zero_points_are_those_of_all_elements(
+    function: Function, low: float, high: float
+) -> None:
+    random = np.random.default_rng(5)
+    drawn = [random.triangular(low, min(0.1, high), high, 3000) for _ in range(4)]
+    # The first array is smaller, so that bars are joined for those behind.
+    arrays = [(size * a).astype(np.float32) for a, size in zip(drawn, (0.1, 1, 1, 1), strict=True)]
+    observer = LeastSquaresObserver()
+    observer.functions = (function,)
+    for array in arrays:
+        observer.observe(Seen(array))
+    everything = np.concatenate(arrays)
+    first = fitting_exponent(float(np.abs(everything).max()))
+    exact = {
+        (e, z): of_all(everything, e, z, function)
+        for e in range(first, first - 4, -1)
+        for z in range(-128, 128, 8)
+    }
+    for (e, z), error in exact.items():
+        found = observer.seen.errors([e], (function,))[e][z + 128]
+        assert found == pytest.approx(error, rel=0.06, abs=1e-3 * everything.size * 4.0**e)
+    pair = observer.choice().affine or (observer.exponent(), 0)
+    assert of_all(everything, *pair, function) <= 1.05 * min(exact.values())
+
+
+def test_what_lies_on_the_steps_is_exact() -> None:
+    observer = LeastSquaresObserver()
+    observer.observe(Seen(np.arange(256, dtype=np.float32)))
+    assert observer.choice().affine == (0, -128)
+    assert observer.seen.errors([0], (identity,))[0][0] == 0
+
+
+def test_no_zero_point_where_it_gains_little() -> None:
+    observer = LeastSquaresObserver()
+    observer.observe(Seen(np.linspace(-7.9, 7.9, 5001, dtype=np.float32)))
+    assert observer.choice().affine is None
+
+
+def test_each_kind_of_channels_is_judged_behind_its_function() -> None:
+    """Where the second function is flat nothing matters, and its channels need no reach there."""
+    x = np.random.default_rng(2).uniform(-8, 0, (500, 2)).astype(np.float32)
+    x[:, 0] *= -7 / 8
+    observer = LeastSquaresObserver()
+    observer.functions = (identity, lambda x: np.maximum(x, -0.5))
+    observer.observe(Seen(x, None, np.array([0, 1], np.int64)))
+    step, point = observer.choice().affine or (0, 0)
+    assert step == -5 and -112 <= point <= -97
+    observer.functions = (identity, identity)
+    assert observer.choice().affine is None
+
+
+SWISH = """
+func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
+  %y = graph.unary <swish> %x : tensor<1x999xf32>
+  func.return %y : tensor<1x999xf32>
+}
+"""
+
+
+def test_the_argument_of_a_function_reaches_as_far_as_the_function_does(tmp_path: Path) -> None:
+    """SiLU leaves nothing of -8, so that int8 need not hold it."""
+    data = np.random.default_rng(0).uniform(-8, 1.8, (40, 1, 999)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", x=data)
+    module = parse_text(load_context(), SWISH, "text")
+    ObserveRangesPass(str(tmp_path / "c.npz")).apply(load_context(), module)
+    step, point = affine(main_function(module).body.block.args[0]) or (0, 0)
+    assert step == -5 and -8 < (-128 - point) * 2.0**step < -4
 
 
 RELU = """

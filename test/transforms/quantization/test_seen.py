@@ -25,6 +25,10 @@ def test_parts_are_those_of_the_whole(shape: tuple[int, ...], kind: str) -> None
     assert seen.channel_peaks.tolist() == np.abs(whole).reshape(-1, shape[-1]).max(axis=0).tolist()
     for count in (3, 1000, 1 << 16):
         assert seen.sampled(count).tobytes() == Seen(whole).sampled(count).tobytes()
+        kinds = np.arange(shape[-1]) % 3
+        of_all = np.broadcast_to(kinds, shape).astype(np.float32)
+        found = Seen(array, bounds, kinds).sampled_kinds(count)
+        assert found is not None and found.tolist() == Seen(of_all).sampled(count).tolist()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

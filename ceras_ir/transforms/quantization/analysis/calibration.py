@@ -23,12 +23,12 @@ from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.ranges import set_exponent, set_range
+from ceras_ir.network.ranges import set_affine, set_exponent, set_range
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
-from ceras_ir.transforms.quantization.analysis.function_forms import bounds_of
+from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
@@ -99,12 +99,12 @@ def observe(
     main = main_function(module)
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
-    bounds = [bounds_of(value) for value in values]
+    readings = [reading_of(value) for value in values]
 
     def see(value: SSAValue, array: Array, where: Operation | str) -> None:
         if (number := numbers.get(value)) is not None:
             real = array.astype(np.float32, copy=False)
-            found.see(number, Seen(_without_masks(where, real), bounds[number]), where)
+            found.see(number, readings[number].seen(_without_masks(where, real)), where)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
@@ -128,9 +128,13 @@ def record(
     kept = set(values) if found.samples < FEW else _of_softmax(main)
     for value, seen in zip(values, found.observers, strict=True):
         set_range(value, seen.low, seen.high)
-        extremes = observer == "auto" and value in kept
-        magnitude = max(-seen.low, seen.high)
-        set_exponent(value, fitting_exponent(magnitude) if extremes else seen.exponent())
+        if observer == "auto" and value in kept:
+            set_exponent(value, fitting_exponent(max(-seen.low, seen.high)))
+        else:
+            seen.functions = reading_of(value).functions
+            chosen = seen.choice()
+            set_exponent(value, chosen.exponent)
+            set_affine(value, chosen.affine)
         if width(value) == WIDE:
             widen(value)
     return _doubt(found.samples, found.halves)
@@ -262,7 +266,7 @@ def channel_statistics(
     powers: bool,
 ) -> dict[SSAValue, ChannelStatistics]:
     """Magnitudes of the channels of `values`; what is not finite is an error."""
-    wanted = {value: bounds_of(value) for value in values}
+    wanted = {value: reading_of(value) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
 
     def see(value: SSAValue, array: NDArray[np.float32]) -> None:
@@ -270,7 +274,7 @@ def channel_statistics(
             return
         if value not in found:
             found[value] = ChannelStatistics(array.shape[-1] if array.ndim else 1)
-        seen = Seen(_without_masks(_where(value), array), wanted[value])
+        seen = wanted[value].seen(_without_masks(_where(value), array))
         found[value].see(seen, powers=powers)
         if not seen.is_finite:
             raise not_finite(_where(value))

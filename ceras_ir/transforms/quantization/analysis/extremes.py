@@ -1,8 +1,21 @@
 """The range of all the arrays that one value takes."""
 
+from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 
+from ceras_ir.network.exponents import fitting_exponent
+from ceras_ir.transforms.quantization.analysis.distribution import Function, identity
 from ceras_ir.transforms.quantization.analysis.seen import Seen
+
+
+class Choice(NamedTuple):
+    """How to store a value."""
+
+    exponent: int
+    """The exponent, if zero is stored as zero."""
+    affine: tuple[int, int] | None = None
+    """Exponent and zero point, where a zero point is worth it."""
 
 
 class Extremes:
@@ -12,6 +25,16 @@ class Extremes:
         self.low, self.high = inf, -inf
         self.last = 0.0, 0.0
         """Those of the array that was seen last."""
+        self.functions: Sequence[Function] = (identity,)
+        """What reads each kind of channels."""
+
+    def exponent(self) -> int:
+        """The exponent at which nothing that was seen is clipped."""
+        return fitting_exponent(self.magnitude)
+
+    def choice(self) -> Choice:
+        """The exponent; the range says which zero point would do."""
+        return Choice(self.exponent())
 
     def observe(self, seen: Seen) -> None:
         self.last = seen.ends

@@ -6,6 +6,7 @@ of `ENTRIES` on the argument in 16 bits; "shifts", `graph.shift_swish` on 16 bit
 function itself on the argument in 16 bits. One without is a table on int8, unless a pass decides.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
@@ -21,6 +22,7 @@ from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.precision import FINER, NARROW, WIDE, set_width, stays_float, width
 from ceras_ir.network.quantizable import computes
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point
+from ceras_ir.transforms.quantization.analysis.distribution import Function, Sums, identity
 from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
 
 FORM = "graph.form"
@@ -149,25 +151,61 @@ def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
     )
 
 
-def bounds_of(value: SSAValue) -> Bounds | None:
-    """
-    Between which elements of a value matter that one function alone reads: where that is not flat,
-    channel by channel.
-    """
+@dataclass(frozen=True)
+class Reading:
+    """How one function alone reads a value; kinds are numbers of what it does to channels."""
+
+    bounds: Bounds | None
+    kinds: NDArray[np.int64] | None
+    functions: tuple[Function, ...]
+
+    def seen(self, array: NDArray[np.float32]) -> Seen:
+        """An array, and what matters of it."""
+        return Seen(array, self.bounds, self.kinds)
+
+
+EVERYTHING = Reading(None, None, (identity,))
+"""Where no function alone reads a value, all of it matters."""
+
+
+def reading_of(value: SSAValue) -> Reading:
+    """How a value is read if one function alone does it, which becomes a table."""
     uses = list(value.uses)
     if len(uses) != 1 or not is_table(op := uses[0].operation):
-        return None
+        return EVERYTHING
     assert isinstance(op, graph.UnaryOp)
-    low, high = flat_ends(op.function)
+    if (exponents := op.channel_exponents) is None:
+        return Reading(_bounds(op.function, None), None, (_encoded(op.function, (0, 0)),))
+    pairs = list(zip(*exponents, strict=True))
+    distinct = sorted(set(pairs))
+    numbers = {pair: number for number, pair in enumerate(distinct)}
+    kinds = np.array([numbers[pair] for pair in pairs], np.int64)
+    functions = tuple(_encoded(op.function, pair) for pair in distinct)
+    return Reading(_bounds(op.function, exponents[0]), kinds, functions)
+
+
+def _encoded(function: graph.FunctionAttr, exponents: tuple[int, int]) -> Function:
+    """A function on channels that stand for these powers of two, see `graph.unary`."""
+    up, down = 2.0 ** exponents[0], 2.0 ** -exponents[1]
+
+    def encoded(x: Sums) -> Sums:
+        return apply_function(function, (x * up).astype(np.float32)).astype(np.float64) * down
+
+    return encoded
+
+
+def _bounds(function: graph.FunctionAttr, exponents: tuple[int, ...] | None) -> Bounds | None:
+    """Between which elements a function is not flat, channel by channel."""
+    low, high = flat_ends(function)
     if np.isinf(low) and np.isinf(high):
         return None
     least, most = np.array(low, np.float32), np.array(high, np.float32)
-    if (exponents := op.channel_exponents) is not None:
-        factors = np.exp2(-np.array(exponents[0], np.float32))
+    if exponents is not None:
+        factors = np.exp2(-np.array(exponents, np.float32))
         least, most = least * factors, most * factors
     return Bounds(least, most)
 
 
 def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What matters of a value, see `bounds_of`."""
-    return Seen(array, bounds_of(value)).whole
+    """What matters of a value, see `reading_of`."""
+    return reading_of(value).seen(array).whole

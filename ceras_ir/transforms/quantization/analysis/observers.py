@@ -5,19 +5,22 @@ An observer sees one array at a time and keeps none, so that memory does not gro
 number of samples. To add one, implement `Observer` and give it a name in `make_observer`.
 """
 
+from collections.abc import Sequence
+from math import inf
 from typing import Protocol, Self
 
-from ceras_ir.network.exponents import (
-    CANDIDATES,
-    GREATEST,
-    LEAST,
-    UNUSED,
-    fitting_exponent,
-    squared_error,
+from ceras_ir.network.exponents import CANDIDATES, LEAST, LOW, UNUSED, fitting_exponent
+from ceras_ir.transforms.quantization.analysis.distribution import (
+    POINTS,
+    Distribution,
+    Function,
 )
-from ceras_ir.transforms.quantization.analysis.extremes import Extremes
+from ceras_ir.transforms.quantization.analysis.extremes import Choice, Extremes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.seen import Seen
+
+SAME = 1e-9
+"""Relative difference of sums that are the same but for the order of their parts."""
 
 
 def make_observer(name: ObserverName) -> "Observer":
@@ -49,6 +52,8 @@ class Observer(Protocol):
     """The greatest element seen."""
     last: tuple[float, float]
     """Those of the array that was seen last."""
+    functions: Sequence[Function]
+    """What reads each kind of channels; errors are judged behind it."""
 
     def observe(self, seen: Seen) -> None:
         """Take one array into account; its elements are finite."""
@@ -59,64 +64,59 @@ class Observer(Protocol):
         ...
 
     def exponent(self) -> int:
-        """The exponent to store the value at."""
+        """The exponent to store the value at, if zero is stored as zero."""
+        ...
+
+    def choice(self) -> Choice:
+        """The same, and what a zero point would allow."""
         ...
 
 
 class LeastSquaresObserver(Extremes):
     """
-    The exponent with the least sum of squared errors over everything seen.
-
-    Sums are kept for a few exponents around the one at which the first array fits. Where a
-    later array needs a coarser one, the sum that it has missed is taken as that of uniform
-    rounding noise, `4**e / 12` per element. Of large arrays every k-th element is taken.
+    The steps, and the zero point, with the least sum of squared errors over everything seen. Of
+    large arrays every k-th element is taken.
     """
 
-    SAMPLED = 1 << 16
+    SAMPLED = 1 << 15
     """About how many elements of one array count."""
-    HEADROOM = 2
-    """How many exponents coarser than the first array needs are followed exactly."""
+    GAIN = 0.9
+    """What a zero point must leave of the error, or less: without one there is less to compute."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = 0
-        self.errors: dict[int, float] = {}
+        self.seen = Distribution()
 
     def observe(self, seen: Seen) -> None:
         super().observe(seen)
-        if self.magnitude == 0.0:
-            return  # Zeros are exact at every exponent.
-        values = seen.sampled(self.SAMPLED)
         largest = max(-self.last[0], self.last[1])
-        fits = fitting_exponent(self.magnitude)
-        top = fits if self.errors else fits + self.HEADROOM
-        bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
-        for e in range(bottom, min(top, GREATEST) + 1):
-            self.errors.setdefault(e, self._error(e))
-        for e in self.errors:
-            self.errors[e] += squared_error(values, e, largest=largest)
-        self.seen += values.size
+        if 0.0 < largest < inf:  # Zeros are exact in any steps; the caller refuses infinities.
+            kinds = seen.sampled_kinds(self.SAMPLED)
+            self.seen.add(seen.sampled(self.SAMPLED), largest, kinds)
 
     def merge(self, following: Self) -> None:
         self.merge_extremes(following)
-        if self.errors and following.errors:
-            # What only one has followed is taken as above; too fine for either, it is left out.
-            bottom = max(min(self.errors), min(following.errors))
-            every = range(bottom, max(*self.errors, *following.errors) + 1)
-            self.errors = {e: self._error(e) + following._error(e) for e in every}
-        else:
-            self.errors = self.errors or dict(following.errors)
-        self.seen += following.seen
-
-    def _error(self, exponent: int) -> float:
-        return self.errors.get(exponent, self.seen * 4.0**exponent / 12)
+        self.seen.merge(following.seen)
 
     def exponent(self) -> int:
-        if not self.errors:
-            return UNUSED
+        return self.choice().exponent
+
+    def choice(self) -> Choice:
+        if self.seen.width is None:
+            return Choice(UNUSED)
         first = fitting_exponent(self.magnitude)
-        tried = [e for e in self.errors if first - CANDIDATES < e <= first]
-        return min(tried, key=lambda e: (self.errors[e], -e))
+        last = min(first, max(first - CANDIDATES + 1, self.seen.width, LEAST))
+        errors = self.seen.errors(range(first, last - 1, -1), self.functions)
+        plain = min(errors, key=lambda e: (errors[e][-LOW], -e))
+        chosen = min(errors, key=lambda e: (errors[e].min(), -e))
+        least = float(errors[chosen].min())
+        if least > self.GAIN * float(errors[plain][-LOW]):
+            return Choice(plain)
+        # What is free above and below the range is shared as the range is.
+        best = POINTS[errors[chosen] <= least * (1 + SAME)]
+        low, high = min(self.low, 0.0), max(self.high, 0.0)
+        point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
+        return Choice(plain, (chosen, point))
 
 
 class MinMaxObserver(Extremes):
@@ -124,9 +124,6 @@ class MinMaxObserver(Extremes):
 
     def merge(self, following: Self) -> None:
         self.merge_extremes(following)
-
-    def exponent(self) -> int:
-        return fitting_exponent(self.magnitude)
 
 
 class MovingAverageObserver(Extremes):

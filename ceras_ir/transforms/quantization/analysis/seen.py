@@ -43,6 +43,8 @@ class Seen:
 
     array: Reals
     bounds: Bounds | None = None
+    kinds: NDArray[np.int64] | None = None
+    """A number for each channel, the same where the same is done with them."""
 
     @cached_property
     def _all_ends(self) -> tuple[Reals, Reals]:
@@ -79,13 +81,17 @@ class Seen:
         """All elements, as far as they matter."""
         return self.array if self.bounds is None else self.bounds.kept(self.array)
 
-    def sampled(self, count: int) -> Reals:
-        """Every k-th element of a large array; k is coprime to extents, fair to all channels."""
-        flat = self.array.reshape(-1)
-        step = max(1, flat.size // count)
-        while gcd(step, flat.size) != 1:
+    def _step(self, count: int) -> int:
+        """Of large arrays about `count` elements are taken, fair to all channels."""
+        step = max(1, self.array.size // count)
+        while gcd(step, self.array.size) != 1:
             step += 1
-        chosen = np.ascontiguousarray(flat[::step])
+        return step
+
+    def sampled(self, count: int) -> Reals:
+        """Every k-th element of a large array; k is coprime to extents."""
+        step = self._step(count)
+        chosen = np.ascontiguousarray(self.array.reshape(-1)[::step])
         if self.bounds is None:
             return chosen
         if not self.bounds.least.ndim:
@@ -96,6 +102,14 @@ class Seen:
         rest = Bounds(bounds.least[: chosen.size - end], bounds.most[: chosen.size - end])
         rows = bounds.kept(chosen[:end].reshape(-1, period)).reshape(-1)
         return np.concatenate([rows, rest.kept(chosen[end:])]) if end < chosen.size else rows
+
+    def sampled_kinds(self, count: int) -> NDArray[np.int64] | None:
+        """The kinds of the same elements, if there is more than one."""
+        if self.kinds is None:
+            return None
+        step = self._step(count)
+        order = np.arange(self.kinds.size) * step % self.kinds.size
+        return np.resize(self.kinds[order], -(-self.array.size // step))
 
 
 def _channel_ends(rows: Reals) -> tuple[Reals, Reals]:

@@ -86,3 +86,16 @@ func.func @main(%x: tensor<4x8xf32> {graph.range = array<f32: 0.0, 0.99>, graph.
   %1 = graph.matmul %x, %m {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -5 : i64} : (tensor<4x8xf32>, tensor<5x8xf32>) -> tensor<4x5xf32>
   func.return
 }
+
+// -----
+
+// What calibration found best goes before what ranges say, where a zero point may be.
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: graph.affine = array<i64: -4, -100>, graph.exponent = -4 : i64, graph.zero_point = -100 : i64
+func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: -0.3, 13.0>, graph.exponent = -4 : i64, graph.affine = array<i64: -4, -100>}) {
+  // CHECK: %0 = {{.*}}graph.exponent = -5 : i64, graph.affine = array<i64: -6, -64>, graph.precision = "i16"}
+  %0 = graph.unary <swish> %x {graph.range = array<f32: -0.278, 3.5>, graph.exponent = -5 : i64, graph.affine = array<i64: -6, -64>, graph.precision = "i16"} : tensor<1x4x4x1xf32>
+  // HALF-UP: %1 = {{.*}}graph.exponent = -4 : i64, graph.affine = array<i64: -4, -118>}
+  %1 = graph.binary add %x, %x {graph.range = array<f32: -0.6, 26.0>, graph.exponent = -4 : i64, graph.affine = array<i64: -4, -118>} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
+  func.return
+}

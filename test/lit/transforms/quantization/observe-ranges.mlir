@@ -8,12 +8,13 @@
 // NOTE-NOT: note
 
 // The argument declares its range. What is a constant, or another value in another order, has
-// no range of its own; what is always zero gets the exponent -7.
+// no range of its own; what is always zero gets the exponent -7. Numbers that all lie below zero
+// are better stored with a zero point, in steps of a half.
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME:    graph.input_range = array<f32: -8.000000e+00, 8.000000e+00>, graph.range = array<f32: -7.{{[0-9]+}}, 6.{{[0-9]+}}>, graph.exponent = -4 : i64}
 // CHECK-NEXT:    graph.constant dense<-1.000000e+02> : tensor<1xf32> : tensor<1xf32>
 // CHECK-NEXT:    graph.reshape %{{.*}} : (tensor<2x4xf32>) -> tensor<8xf32>
-// CHECK-NEXT:    graph.binary add %{{.*}} {graph.range = array<f32: -107.{{[0-9]*}}, -93.{{[0-9]*}}>, graph.exponent = 0 : i64}
+// CHECK-NEXT:    graph.binary add %{{.*}} {graph.range = array<f32: -107.{{[0-9]*}}, -93.{{[0-9]*}}>, graph.exponent = 0 : i64, graph.affine = array<i64: -1, 127>}
 // CHECK-NEXT:    graph.unary <relu> %{{.*}} {graph.range = array<f32: 0.000000e+00, 0.000000e+00>, graph.exponent = -7 : i64}
 func.func @main(%x: tensor<2x4xf32> {graph.input_range = array<f32: -8.0, 8.0>}) -> tensor<8xf32> {
   %k = graph.constant dense<-100.0> : tensor<1xf32> : tensor<1xf32>
