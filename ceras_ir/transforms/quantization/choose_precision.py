@@ -12,8 +12,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import NARROW, stays_float, widen, width
+from ceras_ir.network.precision import NARROW, widen, width
 from ceras_ir.network.quantizable import (
     computes,
     joins,
@@ -75,6 +76,8 @@ class ChoosePrecisionPass(CalibratedPass):
     outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
     Contributions are taken to add.
 
+    Values are inputs, what integers compute, and what floats compute for integers to read.
+
     Where products and others read a value, as a residual, products read a copy of it in 8 bits:
     16 bits for the others cost that copy and no product.
 
@@ -83,8 +86,9 @@ class ChoosePrecisionPass(CalibratedPass):
        Depthwise layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
     3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time.
-    4. What only floats read, as scores before a sigmoid, is taken first where 16 bits are stored:
-       it costs next to nothing, and steps of int8 are ties between scores.
+    4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
+       reads, is taken first where 16 bits are stored, besides that 1%: it costs next to nothing,
+       and steps of int8 are ties between scores.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
     their time. A warning says so if less than 6 dB are left. Changes no value.
@@ -140,7 +144,9 @@ class ChoosePrecisionPass(CalibratedPass):
             candidates[value].noise -= copy.noise
         work = self._times.network(main)
         limit, spent, left, chosen = self._budget * work, 0.0, total, list[_Candidate]()
-        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v)}
+        unnoticed = CHEAP * work
+        inside = quantized_operations(main)
+        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v, inside)}
 
         def rank(candidate: _Candidate) -> tuple[bool, float]:
             return candidate.value not in ends, -candidate.noise / max(candidate.extra, 1.0)
@@ -152,9 +158,10 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate.extra = self._times.widening(candidate.value)
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
-            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, CHEAP * work)
+            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
             if matters and spent + candidate.extra <= room:
-                spent, left = spent + candidate.extra, left - candidate.noise
+                spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
+                unnoticed += candidate.extra if is_end else 0.0
                 chosen.append(candidate)
                 _widen(candidate.value)
                 if candidate.value in behind:
@@ -191,16 +198,22 @@ class ChoosePrecisionPass(CalibratedPass):
                     candidate.noise += float(np.square(weights * error).sum()) / count
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
-        """Inputs, and what is computed or joined, that is stored in 8 bits."""
-        ops = quantized_operations(main)
+        """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
+        inside = quantized_operations(main)
         for argument, name in zip(main.body.block.args, input_names(main), strict=True):
-            if not self.narrow_border and any(use.operation in ops for use in argument.uses):
+            if not self.narrow_border and any(use.operation in inside for use in argument.uses):
                 yield from self._candidate(argument, name)
-        for op in ops:
-            uses = uses_behind_moves(op.results[0], joined=False)
+        for op in main.body.block.ops:
+            if not isinstance(op, GraphOperation) or isinstance(op, graph.ConstantOp):
+                continue
+            if op not in inside:
+                if any(use.operation in inside for use in op.output.uses):
+                    yield from self._candidate(op.output, node_name(op))
+                continue
+            uses = uses_behind_moves(op.output, joined=False)
             ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
             if (computes(op) or joins(op)) and not ends:
-                yield from self._candidate(op.results[0], node_name(op))
+                yield from self._candidate(op.output, node_name(op))
 
     def _candidate(self, value: SSAValue, name: str) -> Iterator[_Candidate]:
         readers = [use.operation for use in uses_behind_moves(value, joined=True)]
@@ -240,10 +253,9 @@ def _reads_bytes(op: Operation) -> bool:
     )
 
 
-def _only_read_in_float(value: SSAValue) -> bool:
-    """Whether the user's arithmetic reads a value, and no integers do."""
-    readers = [use.operation for use in uses_behind_moves(value, joined=False)]
-    return all(isinstance(op, ReturnOp) or stays_float(op) for op in readers)
+def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
+    """Whether the caller and floats read a value, and none of the operations in integers do."""
+    return all(use.operation not in inside for use in uses_behind_moves(value, joined=False))
 
 
 def _widen(value: SSAValue) -> None:

@@ -27,6 +27,9 @@ Sample = Mapping[str, Array]
 LARGE = 1_000_000_000
 """Multiplications per inference from which many samples at once would take minutes."""
 
+SAME = 1e-4
+"""Share of an end's power below which int8 hardly shows what differs between its positions."""
+
 
 def multiplications(main: FuncOp) -> int:
     """Of one inference."""
@@ -43,10 +46,7 @@ class SensitivityMeter:
         self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
         self.random = np.random.default_rng(seed)
-        inside = quantized_operations(self.main)
-        ends = [op.results[0] for op in inside if any(u.operation not in inside
-                for u in op.results[0].uses)]  # fmt: skip
-        self.ends: Sequence[SSAValue] = ends or result_values(self.main)
+        self.ends: Sequence[SSAValue] = _ends(self.main) or result_values(self.main)
 
     def weigh(
         self, sample: Sample
@@ -76,8 +76,31 @@ class SensitivityMeter:
         return self.interpreter.run_op(op, tuple(operands))[0]
 
     def _seed(self, end: Array) -> NDArray[np.float32]:
-        """Random signs, as large as one over the end's signal: what differs between positions."""
-        rows = end.reshape(-1, end.shape[-1] if end.ndim else 1).astype(np.float64)
-        centred = rows - rows.mean(axis=0) if len(rows) > 1 else rows
-        power = max(float(np.square(centred).sum()), 1e-30) * len(self.ends)
+        """Random signs, as large as one over the end's signal."""
+        power = max(_signal(end), 1e-30) * len(self.ends)
         return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
+
+
+def _signal(end: Array) -> float:
+    """The power of what differs between positions; of all, where positions hardly differ."""
+    rows = end.reshape(-1, end.shape[-1] if end.ndim else 1).astype(np.float64)
+    whole = float(np.square(rows).sum())
+    differing = float(np.square(rows - rows.mean(axis=0)).sum()) if len(rows) > 1 else whole
+    return differing if differing > SAME * whole else whole
+
+
+def _ends(main: FuncOp) -> list[SSAValue]:
+    """What depends on integers, and goes to the caller, or to floats that lead to no integers."""
+    ops = [op for op in main.body.block.ops if op.results]
+    before, behind = set[Operation](quantized_operations(main)), set[Operation]()
+    for op in ops:
+        if op in before or any(value.owner in behind for value in op.operands):
+            behind.add(op)
+    for op in reversed(ops):
+        if any(use.operation in before for use in op.results[0].uses):
+            before.add(op)
+    return [
+        op.results[0]
+        for op in ops
+        if op in before & behind and any(u.operation not in before for u in op.results[0].uses)
+    ]
