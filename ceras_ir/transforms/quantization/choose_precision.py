@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -35,6 +36,13 @@ from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
     insert_copies,
 )
 from ceras_ir.transforms.quantization.set_precision import spread
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.analysis.sensitivity import (
+        Array,
+        Sample,
+        SensitivityMeter,
+    )
 
 MEASURED = 4
 """On how many samples values are measured at most; one of large networks."""
@@ -91,7 +99,8 @@ class ChoosePrecisionPass(CalibratedPass):
        and steps of int8 are ties between scores.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
-    their time. A warning says so if less than 6 dB are left. Changes no value.
+    their time. If less than 6 dB are estimated to be left, all stored values are really rounded: a
+    warning says so if less than 6 dB are left then. Changes no value.
     """
 
     name = "choose-precision"
@@ -171,15 +180,38 @@ class ChoosePrecisionPass(CalibratedPass):
         if chosen and (share := spent / work) > CHEAP:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
         if after < DOUBTFUL:
-            for candidate in chosen:
-                candidates.pop(candidate.value, None)
-            self._doubt(list(candidates.values()), left, after)
+            kept = [*candidates.values(), *behind.values()]
+            kept = [c for c in kept if width(c.value) == NARROW]
+            measured = decibels(1.0, self._measured(op, kept))
+            if measured < DOUBTFUL:
+                self._doubt(kept, left, measured)
 
     def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
+        """Estimate the noise that each candidate makes at the ends."""
         import numpy as np
 
-        from ceras_ir.network.integer import dequantize, quantize
-        from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
+        meter, samples = self._meter(op)
+        known = {c.value: (c, _rounded(c.value)) for c in candidates}
+        for sample in samples:
+            for value, values, weights in meter.weigh(sample):
+                if value in known:
+                    candidate, rounded = known[value]
+                    real = values[value].astype(np.float32)
+                    noise = float(np.square(weights * (rounded(real) - real)).sum())
+                    candidate.noise += noise / len(samples)
+
+    def _measured(self, op: ModuleOp, candidates: Collection[_Candidate]) -> float:
+        """The noise that all of them together make at the ends, where estimates have no bound."""
+        known = {c.value: _rounded(c.value) for c in candidates}
+        meter, samples = self._meter(op)
+
+        def stored(value: SSAValue, array: Array) -> Array:
+            return known[value](array) if value in known else array
+
+        return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
+
+    def _meter(self, op: ModuleOp) -> tuple[SensitivityMeter, Sequence[Sample]]:
+        """What weighs values of a network, and the samples that it weighs them on."""
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
             LARGE,
             SensitivityMeter,
@@ -188,14 +220,7 @@ class ChoosePrecisionPass(CalibratedPass):
 
         meter = SensitivityMeter(op)
         count = 1 if multiplications(meter.main) > LARGE else MEASURED
-        known = {c.value: (c, value_storage(c.value).element) for c in candidates}
-        for sample in self.data(op, "weighing values", count):
-            for value, values, weights in meter.weigh(sample):
-                if value in known:
-                    candidate, element = known[value]
-                    real = values[value].astype(np.float32)
-                    error = dequantize(quantize(real, element), element) - real
-                    candidate.noise += float(np.square(weights * error).sum()) / count
+        return meter, list(self.data(op, "weighing values", count))
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
         """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
@@ -235,6 +260,17 @@ class ChoosePrecisionPass(CalibratedPass):
             f"{after:.1f} dB of signal to noise at the outputs; give 16 bits (--int16, a larger "
             f"--budget) or floats (--float) to {_noisiest(kept, left)}"
         )
+
+
+def _rounded(value: SSAValue) -> Callable[[Array], Array]:
+    """What rounds an array as a value is stored."""
+    import numpy as np
+
+    from ceras_ir.network.integer import dequantize, quantize
+    from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
+
+    element = value_storage(value).element
+    return lambda array: dequantize(quantize(array.astype(np.float32), element), element)
 
 
 def _noisiest(candidates: list[_Candidate], total: float) -> str:

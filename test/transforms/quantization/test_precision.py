@@ -1,16 +1,19 @@
 """Layers in 16 bits and in float: random networks, every operation, every target."""
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.nnet.networks import Network
 from conftest import Tool
+from numpy.typing import NDArray
 from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.backends.c.target import CTarget
@@ -33,10 +36,13 @@ from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.before_after import stored_noise
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.prove_accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+
+Weighed = tuple[SSAValue, Mapping[SSAValue, NDArray[np.generic]], NDArray[np.float32]]
 
 MOVES = (
     graph.ConstantOp,
@@ -134,6 +140,24 @@ def test_the_value_that_int8_hurts_is_found(
     assert precisions(module) == {"first": "i16", "third": "i16"}
     text = capfd.readouterr().err
     assert "values: noise" in text and "first (100% of the noise)" in text
+
+
+def test_an_estimate_alone_warns_of_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where gradients say far too much, as behind a long loop, rounding says what is left."""
+    weigh = SensitivityMeter.weigh
+
+    def louder(meter: SensitivityMeter, sample: Sample) -> Iterator[Weighed]:
+        for value, known, weights in weigh(meter, sample):
+            yield value, known, 1000 * weights
+
+    monkeypatch.setattr(SensitivityMeter, "weigh", louder)
+    for large, warns in ((1.0, False), (1000.0, True)):
+        module, data = chain(tmp_path, 0.015625, large)
+        CalibratePass(data, observer="minmax").apply(load_context(), module)
+        ChoosePrecisionPass(data, budget=1e-6).apply(load_context(), module)
+        assert ("hardly computes" in capfd.readouterr().err) == warns
 
 
 def test_no_more_than_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

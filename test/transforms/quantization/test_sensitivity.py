@@ -132,6 +132,17 @@ def test_noise_of_one_value(name: str) -> None:
     assert all(0.5 < ratio < 2 for ratio in ratios.values())
 
 
+def test_noise_of_one_value_is_measured() -> None:
+    """What errors really make at the ends is what other code makes of them."""
+    module = made()
+    meter, main = SensitivityMeter(module), main_function(module)
+    value = next(op for op in main.body.block.ops if isinstance(op, graph.UnaryOp)).results[0]
+    sample = {"input0": np.random.default_rng(3).uniform(0, 1, (1, 8, 8, 3)).astype(np.float32)}
+    noise = meter.measure(sample, lambda v, array: rounded(array) if v is value else array)
+    assert noise == pytest.approx(measured(meter, module, [sample], value))
+    assert meter.measure(sample, lambda _, array: array) == 0
+
+
 def test_ends_are_where_integers_end() -> None:
     """What the user's arithmetic makes of them has another scale, and does not count."""
     module = made()

@@ -6,7 +6,7 @@ the ends says how much noise power there a unit of noise in any element makes. E
 are taken as independent, so that their noises add.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import input_names, main_function, result_values
+from ceras_ir.network.function import main_function, result_values
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.transforms.quantization.analysis.gradients import gradients
 
@@ -66,10 +66,31 @@ class SensitivityMeter:
                 yield value, known, gradient
                 done = value
 
-    def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
-        names = zip(input_names(self.main), self.main.body.block.args, strict=True)
-        known: dict[SSAValue, Array] = {a: np.asarray(sample[name]) for name, a in names}
-        run(self.module, sample, lambda op, results: known.update({op.results[0]: results[0]}))
+    def measure(self, sample: Sample, rounded: Callable[[SSAValue, Array], Array]) -> float:
+        """
+        The noise over the signal, a mean over the ends, when every value is what `rounded` makes
+        of it: what `weigh` estimates for small errors, for those that there are.
+        """
+        with np.errstate(all="ignore"):
+            exact, noisy = self._forward(sample), self._forward(sample, rounded)
+            return sum(_noise(noisy[end], exact[end]) for end in self.ends) / len(self.ends)
+
+    def _forward(
+        self, sample: Sample, rounded: Callable[[SSAValue, Array], Array] | None = None
+    ) -> dict[SSAValue, Array]:
+        """Every value of the network."""
+        known: dict[SSAValue, Array] = {}
+
+        def keep(value: SSAValue, array: Array) -> None:
+            known[value] = array if rounded is None else rounded(value, array)
+
+        for argument, array in zip(
+            self.main.body.block.args, check_inputs(self.main, sample), strict=True
+        ):
+            keep(argument, array)
+        for op in self.main.body.block.ops:
+            if op.results:
+                keep(op.results[0], self._run(op, [known[v] for v in op.operands]))
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:
@@ -79,6 +100,13 @@ class SensitivityMeter:
         """Random signs, as large as one over the end's signal."""
         power = max(_signal(end), 1e-30) * len(self.ends)
         return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
+
+
+def _noise(noisy: Array, exact: Array) -> float:
+    """The power of an error over that of the signal; equal infinities are no error."""
+    real, other = exact.astype(np.float64), noisy.astype(np.float64)
+    error = np.where(other == real, 0.0, other - real)
+    return float(np.square(error).sum()) / max(_signal(exact), 1e-30)
 
 
 def _signal(end: Array) -> float:
