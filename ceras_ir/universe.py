@@ -81,6 +81,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "hoist-quantize",
         "keep-head-in-float",
         "keep-masks-in-float",
+        "keep-moves-in-float",
         "keep-pixels-in-float",
         "keep-tail-in-float",
         "keep-wide-factors-in-float",

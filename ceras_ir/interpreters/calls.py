@@ -15,6 +15,7 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import PACKED_ALIGNMENT
+from ceras_ir.interpreters.remembered_calls import RememberedCalls
 
 Array = NDArray[np.generic]
 
@@ -43,14 +44,22 @@ def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.i
 class CallFunctions(InterpreterFunctions):
     """Who listens sees a loop and not its steps, which are no layers of the network."""
 
+    def __init__(self) -> None:
+        self.remembered = RememberedCalls()
+
     @impl(graph.LoopOp)
     def loop(self, interpreter: Interpreter, op: graph.LoopOp, args: PythonValues):
+        return (self.remembered.get(op, args, lambda: self._loop(interpreter, op, args)),)
+
+    def _loop(
+        self, interpreter: Interpreter, op: graph.LoopOp, args: PythonValues
+    ) -> NDArray[np.int8]:
         values = list(args)
         going = values.pop(0) if op.going is not None else None
         carried = tuple(values[: len(op.carried)])
         scanned = values[len(carried) : len(carried) + len(op.scanned)]
         captured = tuple(values[len(carried) + len(scanned) :])
-        name, kinds, steps = op.body.string_value(), op.packed_types, op.step_count
+        (body,), kinds, steps = op.functions, op.packed_types, op.step_count
         backwards = op.backwards.get_values()
         stacked = [
             np.empty(k.get_shape(), graph.numpy_dtype(k.element_type))
@@ -66,7 +75,7 @@ class CallFunctions(InterpreterFunctions):
                     for v, back in zip(scanned, backwards, strict=False)
                 )
                 number = np.array(step, np.int64)
-                results = interpreter.call_op(name, (number, *carried, *elements, *captured))
+                results = interpreter.call_op(body, (number, *carried, *elements, *captured))
                 if going is not None:
                     going, *results = results
                 carried = tuple(results[: len(carried)])
@@ -76,15 +85,20 @@ class CallFunctions(InterpreterFunctions):
                 ):
                     whole[at[back]] = value
                 step += 1
-        return (_packed(op, (*carried, *stacked)),)
+        return _packed(op, (*carried, *stacked))
 
     @impl(graph.BranchOp)
     def branch(self, interpreter: Interpreter, op: graph.BranchOp, args: PythonValues):
+        return (self.remembered.get(op, args, lambda: self._branch(interpreter, op, args)),)
+
+    def _branch(
+        self, interpreter: Interpreter, op: graph.BranchOp, args: PythonValues
+    ) -> NDArray[np.int8]:
         condition, *captured = args
         name = op.taken if condition.item() else op.other
         with _unheard(interpreter):
             results = interpreter.call_op(name.string_value(), tuple(captured))
-        return (_packed(op, results),)
+        return _packed(op, results)
 
     @impl(graph.ExtractOp)
     def extract(self, interpreter: Interpreter, op: graph.ExtractOp, args: PythonValues):

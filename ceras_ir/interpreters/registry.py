@@ -69,7 +69,7 @@ def _made(meaning: Meaning) -> "InterpreterFunctions":
 
 @cache
 def _imported(meaning: str) -> "InterpreterFunctions":
-    """Made once: functions keep nothing between calls."""
+    """Made once: functions keep nothing between calls but what is the same in all."""
     from xdsl.interpreter import InterpreterFunctions
 
     module, _, name = meaning.partition(":")

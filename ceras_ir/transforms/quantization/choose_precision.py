@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -12,8 +13,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import NARROW, stays_float, widen, width
+from ceras_ir.network.precision import NARROW, widen, width
 from ceras_ir.network.quantizable import (
     computes,
     joins,
@@ -34,6 +36,13 @@ from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
     insert_copies,
 )
 from ceras_ir.transforms.quantization.set_precision import spread
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.analysis.sensitivity import (
+        Array,
+        Sample,
+        SensitivityMeter,
+    )
 
 MEASURED = 4
 """On how many samples values are measured at most; one of large networks."""
@@ -75,6 +84,8 @@ class ChoosePrecisionPass(CalibratedPass):
     outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
     Contributions are taken to add.
 
+    Values are inputs, what integers compute, and what floats compute for integers to read.
+
     Where products and others read a value, as a residual, products read a copy of it in 8 bits:
     16 bits for the others cost that copy and no product.
 
@@ -83,11 +94,13 @@ class ChoosePrecisionPass(CalibratedPass):
        Depthwise layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
     3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time.
-    4. What only floats read, as scores before a sigmoid, is taken first where 16 bits are stored:
-       it costs next to nothing, and steps of int8 are ties between scores.
+    4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
+       reads, is taken first where 16 bits are stored, besides that 1%: it costs next to nothing,
+       and steps of int8 are ties between scores.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
-    their time. A warning says so if less than 6 dB are left. Changes no value.
+    their time. If less than 6 dB are estimated to be left, all stored values are really rounded: a
+    warning says so if less than 6 dB are left then. Changes no value.
     """
 
     name = "choose-precision"
@@ -140,7 +153,9 @@ class ChoosePrecisionPass(CalibratedPass):
             candidates[value].noise -= copy.noise
         work = self._times.network(main)
         limit, spent, left, chosen = self._budget * work, 0.0, total, list[_Candidate]()
-        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v)}
+        unnoticed = CHEAP * work
+        inside = quantized_operations(main)
+        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v, inside)}
 
         def rank(candidate: _Candidate) -> tuple[bool, float]:
             return candidate.value not in ends, -candidate.noise / max(candidate.extra, 1.0)
@@ -152,9 +167,10 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate.extra = self._times.widening(candidate.value)
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
-            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, CHEAP * work)
+            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
             if matters and spent + candidate.extra <= room:
-                spent, left = spent + candidate.extra, left - candidate.noise
+                spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
+                unnoticed += candidate.extra if is_end else 0.0
                 chosen.append(candidate)
                 _widen(candidate.value)
                 if candidate.value in behind:
@@ -164,15 +180,38 @@ class ChoosePrecisionPass(CalibratedPass):
         if chosen and (share := spent / work) > CHEAP:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
         if after < DOUBTFUL:
-            for candidate in chosen:
-                candidates.pop(candidate.value, None)
-            self._doubt(list(candidates.values()), left, after)
+            kept = [*candidates.values(), *behind.values()]
+            kept = [c for c in kept if width(c.value) == NARROW]
+            measured = decibels(1.0, self._measured(op, kept))
+            if measured < DOUBTFUL:
+                self._doubt(kept, left, measured)
 
     def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
+        """Estimate the noise that each candidate makes at the ends."""
         import numpy as np
 
-        from ceras_ir.network.integer import dequantize, quantize
-        from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
+        meter, samples = self._meter(op)
+        known = {c.value: (c, _rounded(c.value)) for c in candidates}
+        for sample in samples:
+            for value, values, weights in meter.weigh(sample):
+                if value in known:
+                    candidate, rounded = known[value]
+                    real = values[value].astype(np.float32)
+                    noise = float(np.square(weights * (rounded(real) - real)).sum())
+                    candidate.noise += noise / len(samples)
+
+    def _measured(self, op: ModuleOp, candidates: Collection[_Candidate]) -> float:
+        """The noise that all of them together make at the ends, where estimates have no bound."""
+        known = {c.value: _rounded(c.value) for c in candidates}
+        meter, samples = self._meter(op)
+
+        def stored(value: SSAValue, array: Array) -> Array:
+            return known[value](array) if value in known else array
+
+        return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
+
+    def _meter(self, op: ModuleOp) -> tuple[SensitivityMeter, Sequence[Sample]]:
+        """What weighs values of a network, and the samples that it weighs them on."""
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
             LARGE,
             SensitivityMeter,
@@ -181,26 +220,25 @@ class ChoosePrecisionPass(CalibratedPass):
 
         meter = SensitivityMeter(op)
         count = 1 if multiplications(meter.main) > LARGE else MEASURED
-        known = {c.value: (c, value_storage(c.value).element) for c in candidates}
-        for sample in self.data(op, "weighing values", count):
-            for value, values, weights in meter.weigh(sample):
-                if value in known:
-                    candidate, element = known[value]
-                    real = values[value].astype(np.float32)
-                    error = dequantize(quantize(real, element), element) - real
-                    candidate.noise += float(np.square(weights * error).sum()) / count
+        return meter, list(self.data(op, "weighing values", count))
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
-        """Inputs, and what is computed or joined, that is stored in 8 bits."""
-        ops = quantized_operations(main)
+        """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
+        inside = quantized_operations(main)
         for argument, name in zip(main.body.block.args, input_names(main), strict=True):
-            if not self.narrow_border and any(use.operation in ops for use in argument.uses):
+            if not self.narrow_border and any(use.operation in inside for use in argument.uses):
                 yield from self._candidate(argument, name)
-        for op in ops:
-            uses = uses_behind_moves(op.results[0], joined=False)
+        for op in main.body.block.ops:
+            if not isinstance(op, GraphOperation) or isinstance(op, graph.ConstantOp):
+                continue
+            if op not in inside:
+                if any(use.operation in inside for use in op.output.uses):
+                    yield from self._candidate(op.output, node_name(op))
+                continue
+            uses = uses_behind_moves(op.output, joined=False)
             ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
             if (computes(op) or joins(op)) and not ends:
-                yield from self._candidate(op.results[0], node_name(op))
+                yield from self._candidate(op.output, node_name(op))
 
     def _candidate(self, value: SSAValue, name: str) -> Iterator[_Candidate]:
         readers = [use.operation for use in uses_behind_moves(value, joined=True)]
@@ -224,6 +262,17 @@ class ChoosePrecisionPass(CalibratedPass):
         )
 
 
+def _rounded(value: SSAValue) -> Callable[[Array], Array]:
+    """What rounds an array as a value is stored."""
+    import numpy as np
+
+    from ceras_ir.network.integer import dequantize, quantize
+    from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
+
+    element = value_storage(value).element
+    return lambda array: dequantize(quantize(array.astype(np.float32), element), element)
+
+
 def _noisiest(candidates: list[_Candidate], total: float) -> str:
     """The values that make most of the noise `total`, and their shares."""
     named = sorted(candidates, key=lambda c: -c.noise)
@@ -240,10 +289,9 @@ def _reads_bytes(op: Operation) -> bool:
     )
 
 
-def _only_read_in_float(value: SSAValue) -> bool:
-    """Whether the user's arithmetic reads a value, and no integers do."""
-    readers = [use.operation for use in uses_behind_moves(value, joined=False)]
-    return all(isinstance(op, ReturnOp) or stays_float(op) for op in readers)
+def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
+    """Whether the caller and floats read a value, and none of the operations in integers do."""
+    return all(use.operation not in inside for use in uses_behind_moves(value, joined=False))
 
 
 def _widen(value: SSAValue) -> None:

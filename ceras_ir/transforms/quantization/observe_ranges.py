@@ -62,8 +62,8 @@ class ObserveRangesPass(ModulePass):
     How exponents are chosen; mse: by least squared error, zero points too; minmax: clips nothing;
     average: clips above a moving average of the samples' peaks; percentile: clips one element of
     10,000; entropy: changes the distribution of magnitudes least (Kullback-Leibler); auto: mse from
-    32 samples on, and minmax below, because few samples do not say how rare an extreme is, and minmax for what a
-    softmax reads or makes, because its rare extremes decide.
+    32 samples on, and minmax below, because few samples do not say how rare an extreme is, and
+    minmax for what a softmax reads or makes, because its rare extremes decide.
     """
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
 from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatPass
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
+from ceras_ir.transforms.quantization.keep_moves_in_float import KeepMovesInFloatPass
 from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 from ceras_ir.transforms.quantization.keep_wide_factors_in_float import (
@@ -163,6 +164,7 @@ class QuantizePass(PipelinePass):
             KeepWideFactorsInFloatPass(self.int16),
             KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
+            *([KeepMovesInFloatPass()] if self.tail == "float" else []),
             SeparateCellStatePass(),
             # Scales of activations.
             FitInputsPass(*data),

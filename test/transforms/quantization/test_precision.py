@@ -1,16 +1,19 @@
 """Layers in 16 bits and in float: random networks, every operation, every target."""
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.nnet.networks import Network
 from conftest import Tool
+from numpy.typing import NDArray
 from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.backends.c.target import CTarget
@@ -31,10 +34,15 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
+from ceras_ir.transforms.quantization.analysis.before_after import stored_noise
+from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.prove_accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+
+Weighed = tuple[SSAValue, Mapping[SSAValue, NDArray[np.generic]], NDArray[np.float32]]
 
 MOVES = (
     graph.ConstantOp,
@@ -134,6 +142,24 @@ def test_the_value_that_int8_hurts_is_found(
     assert "values: noise" in text and "first (100% of the noise)" in text
 
 
+def test_an_estimate_alone_warns_of_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where gradients say far too much, as behind a long loop, rounding says what is left."""
+    weigh = SensitivityMeter.weigh
+
+    def louder(meter: SensitivityMeter, sample: Sample) -> Iterator[Weighed]:
+        for value, known, weights in weigh(meter, sample):
+            yield value, known, 1000 * weights
+
+    monkeypatch.setattr(SensitivityMeter, "weigh", louder)
+    for large, warns in ((1.0, False), (1000.0, True)):
+        module, data = chain(tmp_path, 0.015625, large)
+        CalibratePass(data, observer="minmax").apply(load_context(), module)
+        ChoosePrecisionPass(data, budget=1e-6).apply(load_context(), module)
+        assert ("hardly computes" in capfd.readouterr().err) == warns
+
+
 def test_no_more_than_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """More of it gives 16 bits to no fewer values, and none costs more than it."""
     spent: list[float] = []
@@ -215,6 +241,43 @@ def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:
     assert isinstance(second.input.owner, graph.QuantizeOp)
     element = graph.quantized_element(second.input)
     assert element is not None and element.storage.width.data == 16
+
+
+ROWS = """
+!rows = tensor<16x8xf32>
+func.func @main(%x: !rows) -> !rows {
+  %u = graph.constant dense<UNIT> : tensor<8x8xf32> : tensor<8x8xf32>
+  %w = graph.constant dense<"WEIGHTS"> : tensor<8x8xf32> : tensor<8x8xf32>
+  %s = graph.constant dense<1.0> : tensor<8xf32> : tensor<8xf32>
+  %0 = graph.matmul %x, %u : (!rows, tensor<8x8xf32>) -> !rows
+  %1 = graph.normalize %0 scale %s : tensor<8xf32> {epsilon = 1.0e-6 : f32, centred = true}
+      : !rows -> !rows
+  %2 = graph.matmul %1, %w : (!rows, tensor<8x8xf32>) -> !rows
+  func.return %2 : !rows
+}
+"""
+
+
+@pytest.mark.parametrize("centre", [0.0, 0.3])
+def test_nearly_constant_rows_are_normalized(
+    centre: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Noise there has a bound: the estimate was -17 dB where 25 dB are measured, with a warning."""
+    random = np.random.default_rng(0)
+    weights = random.normal(0, 0.4, (8, 8)).astype("<f4").tobytes().hex().upper()
+    text = ROWS.replace("UNIT", str(np.eye(8).tolist())).replace("WEIGHTS", f"0x{weights}")
+    module, samples = (
+        parse_text(load_context(), text, "rows.mlir"),
+        random.normal(0, 1, (40, 16, 8)),
+    )
+    samples[:, :4] = centre + 1e-4 * samples[:, :4]
+    save_arrays(str(tmp_path / "c.npz"), {"input0": samples[:32].astype(np.float32)})
+    quantized = module.clone()
+    QuantizePass(str(tmp_path / "c.npz"), target="c").apply(load_context(), quantized)
+    assert "warning" not in capfd.readouterr().err
+    estimate = stored_noise(main_function(quantized))
+    judged = [{"input0": sample.astype(np.float32)} for sample in samples[32:]]
+    assert estimate is not None and abs(estimate[1] - output_ratio(module, quantized, judged)) < 3
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,17 @@ def test_noise_of_one_value(name: str) -> None:
     assert all(0.5 < ratio < 2 for ratio in ratios.values())
 
 
+def test_noise_of_one_value_is_measured() -> None:
+    """What errors really make at the ends is what other code makes of them."""
+    module = made()
+    meter, main = SensitivityMeter(module), main_function(module)
+    value = next(op for op in main.body.block.ops if isinstance(op, graph.UnaryOp)).results[0]
+    sample = {"input0": np.random.default_rng(3).uniform(0, 1, (1, 8, 8, 3)).astype(np.float32)}
+    noise = meter.measure(sample, lambda v, array: rounded(array) if v is value else array)
+    assert noise == pytest.approx(measured(meter, module, [sample], value))
+    assert meter.measure(sample, lambda _, array: array) == 0
+
+
 def test_ends_are_where_integers_end() -> None:
     """What the user's arithmetic makes of them has another scale, and does not count."""
     module = made()
@@ -140,3 +151,41 @@ def test_ends_are_where_integers_end() -> None:
         assert len(owners) == 2
         assert {type(owner) for owner in owners} == {expected, graph.MatmulOp}
         KeepTailInFloatPass().apply(load_context(), module)
+
+
+LAYERS = """
+!steps = tensor<3x1x2xf32>
+func.func @main(%x: !steps, %h: tensor<1x2xf32>) -> (tensor<3x2xf32>, !steps) {
+  %w = graph.constant dense<[[0.5, -0.25], [0.75, 0.5]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %0 = graph.reshape %x : (!steps) -> tensor<3x2xf32>
+  %1 = graph.matmul %0, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %2 = graph.reshape %1 : (tensor<3x2xf32>) -> !steps
+  %3 = graph.recurrence rnn %2, %w, %h {functions = [#graph.function<tanh>]}
+      : (!steps, tensor<2x2xf32>, tensor<1x2xf32>) -> !steps
+  %4 = graph.reshape %3 : (!steps) -> tensor<3x2xf32>
+  %5 = graph.matmul %4, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  func.return %5, %3 : tensor<3x2xf32>, !steps
+}
+"""
+
+
+def test_floats_before_integers_are_no_ends() -> None:
+    """What a recurrent layer reads is no output; what it makes for the caller is one."""
+    module = parse_text(load_context(), LAYERS, "layers.mlir")
+    owners = [end.owner for end in SensitivityMeter(module).ends]
+    assert [type(owner) for owner in owners] == [graph.RecurrenceOp, graph.MatmulOp]
+
+
+def test_equal_positions_have_a_signal() -> None:
+    """Where a sample makes all positions of an end alike, noise is measured against all of it."""
+    text = """
+    func.func @main(%x: tensor<3x2xf32>) -> tensor<3x2xf32> {
+      %w = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
+      %0 = graph.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+      func.return %0 : tensor<3x2xf32>
+    }"""
+    meter = SensitivityMeter(parse_text(load_context(), text, "rows.mlir"))
+    sample = {"input0": np.full((3, 2), 0.7, np.float32)}
+    for value, known, weights in meter.weigh(sample):
+        error = rounded(known[value]) - known[value].astype(np.float32)
+        assert np.square(weights * error).sum() < 1e-3

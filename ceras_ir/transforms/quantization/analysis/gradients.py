@@ -2,11 +2,18 @@
 Gradients of a float network: how the ends of a network answer to a change of any value.
 
 One backward pass over the values of one sample gives them for all values at once, in the time of
-about two inferences. They serve to weigh noise, not to train: where an operation has no rule here,
-the power of the gradient goes on, spread evenly over its operands with random signs.
+about two inferences. They serve to weigh noise, not to train:
+
+1. Where an operation has no rule here, the power of the gradient goes on, spread evenly over its
+   operands with random signs.
+2. A normalization of a nearly constant row has gradients without bound, and results with one:
+   their mean square is at most 1. What it divides by is taken to be so large that an error like
+   that of rounding the row makes as much noise as that does: none of what its elements have in
+   common, and no more than twice that bound, as between two rows with nothing in common.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ldexp
 
 import numpy as np
 from numpy.random import default_rng
@@ -18,11 +25,16 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.normalization import normalize
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.ranges import exponent
+from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
 Array = NDArray[np.generic]
 Real = NDArray[np.float32]
 Run = Callable[[Operation, Sequence[Array]], Array]
 """Computes an operation of one result."""
+
+UNRELATED = np.float32(2**0.5)
+"""The root of the mean square of the difference of two rows with one of 1 and nothing in common."""
 
 STEP = 1 / 64
 """Of finite differences, as a share of the mean magnitude of what a function is applied to."""
@@ -94,9 +106,25 @@ def _pulled_back(
 def _normalized(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
     """By rows: what changes mean or deviation changes all of them."""
     y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
+    error = _rounding(op.input, x)
+    differing = error - error.mean(axis=-1, keepdims=True) if op.is_centred else error
+    size = _root_mean_square(error)
+    noise = np.minimum(_root_mean_square(differing) / deviation, UNRELATED)
+    deviation = np.where(size > 0, size / np.maximum(noise, np.float32(1e-6)), deviation)
     along = y * (gradient * y).mean(axis=-1, keepdims=True)
     mean = gradient.mean(axis=-1, keepdims=True) if op.is_centred else np.float32(0)
     return ((gradient - mean - along) / deviation).astype(np.float32)
+
+
+def _rounding(value: SSAValue, x: Real) -> Real:
+    """What rounding adds to a value; nothing if its steps are not known."""
+    known = exponent(source_of(value))
+    step = np.float32(1.0 if known is None else ldexp(1.0, known))
+    return np.zeros_like(x) if known is None else np.rint(x / step) * step - x
+
+
+def _root_mean_square(rows: Real) -> Real:
+    return np.sqrt(np.square(rows).mean(axis=-1, keepdims=True))
 
 
 def _through_activation(function: graph.FunctionAttr | None, result: Array, gradient: Real) -> Real:

@@ -6,7 +6,7 @@ the ends says how much noise power there a unit of noise in any element makes. E
 are taken as independent, so that their noises add.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import input_names, main_function, result_values
+from ceras_ir.network.function import main_function, result_values
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.transforms.quantization.analysis.gradients import gradients
 
@@ -26,6 +26,9 @@ Sample = Mapping[str, Array]
 
 LARGE = 1_000_000_000
 """Multiplications per inference from which many samples at once would take minutes."""
+
+SAME = 1e-4
+"""Share of an end's power below which int8 hardly shows what differs between its positions."""
 
 
 def multiplications(main: FuncOp) -> int:
@@ -43,10 +46,7 @@ class SensitivityMeter:
         self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
         self.random = np.random.default_rng(seed)
-        inside = quantized_operations(self.main)
-        ends = [op.results[0] for op in inside if any(u.operation not in inside
-                for u in op.results[0].uses)]  # fmt: skip
-        self.ends: Sequence[SSAValue] = ends or result_values(self.main)
+        self.ends: Sequence[SSAValue] = _ends(self.main) or result_values(self.main)
 
     def weigh(
         self, sample: Sample
@@ -66,18 +66,69 @@ class SensitivityMeter:
                 yield value, known, gradient
                 done = value
 
-    def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
-        names = zip(input_names(self.main), self.main.body.block.args, strict=True)
-        known: dict[SSAValue, Array] = {a: np.asarray(sample[name]) for name, a in names}
-        run(self.module, sample, lambda op, results: known.update({op.results[0]: results[0]}))
+    def measure(self, sample: Sample, rounded: Callable[[SSAValue, Array], Array]) -> float:
+        """
+        The noise over the signal, a mean over the ends, when every value is what `rounded` makes
+        of it: what `weigh` estimates for small errors, for those that there are.
+        """
+        with np.errstate(all="ignore"):
+            exact, noisy = self._forward(sample), self._forward(sample, rounded)
+            return sum(_noise(noisy[end], exact[end]) for end in self.ends) / len(self.ends)
+
+    def _forward(
+        self, sample: Sample, rounded: Callable[[SSAValue, Array], Array] | None = None
+    ) -> dict[SSAValue, Array]:
+        """Every value of the network."""
+        known: dict[SSAValue, Array] = {}
+
+        def keep(value: SSAValue, array: Array) -> None:
+            known[value] = array if rounded is None else rounded(value, array)
+
+        for argument, array in zip(
+            self.main.body.block.args, check_inputs(self.main, sample), strict=True
+        ):
+            keep(argument, array)
+        for op in self.main.body.block.ops:
+            if op.results:
+                keep(op.results[0], self._run(op, [known[v] for v in op.operands]))
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:
         return self.interpreter.run_op(op, tuple(operands))[0]
 
     def _seed(self, end: Array) -> NDArray[np.float32]:
-        """Random signs, as large as one over the end's signal: what differs between positions."""
-        rows = end.reshape(-1, end.shape[-1] if end.ndim else 1).astype(np.float64)
-        centred = rows - rows.mean(axis=0) if len(rows) > 1 else rows
-        power = max(float(np.square(centred).sum()), 1e-30) * len(self.ends)
+        """Random signs, as large as one over the end's signal."""
+        power = max(_signal(end), 1e-30) * len(self.ends)
         return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
+
+
+def _noise(noisy: Array, exact: Array) -> float:
+    """The power of an error over that of the signal; equal infinities are no error."""
+    real, other = exact.astype(np.float64), noisy.astype(np.float64)
+    error = np.where(other == real, 0.0, other - real)
+    return float(np.square(error).sum()) / max(_signal(exact), 1e-30)
+
+
+def _signal(end: Array) -> float:
+    """The power of what differs between positions; of all, where positions hardly differ."""
+    rows = end.reshape(-1, end.shape[-1] if end.ndim else 1).astype(np.float64)
+    whole = float(np.square(rows).sum())
+    differing = float(np.square(rows - rows.mean(axis=0)).sum()) if len(rows) > 1 else whole
+    return differing if differing > SAME * whole else whole
+
+
+def _ends(main: FuncOp) -> list[SSAValue]:
+    """What depends on integers, and goes to the caller, or to floats that lead to no integers."""
+    ops = [op for op in main.body.block.ops if op.results]
+    before, behind = set[Operation](quantized_operations(main)), set[Operation]()
+    for op in ops:
+        if op in before or any(value.owner in behind for value in op.operands):
+            behind.add(op)
+    for op in reversed(ops):
+        if any(use.operation in before for use in op.results[0].uses):
+            before.add(op)
+    return [
+        op.results[0]
+        for op in ops
+        if op in before & behind and any(u.operation not in before for u in op.results[0].uses)
+    ]

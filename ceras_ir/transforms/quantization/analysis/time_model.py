@@ -48,6 +48,10 @@ FLOAT, FLOAT_ALONE = 4, 32
 """What a product of floats takes on a host, with others and alone."""
 
 
+STATE, GATE = 2, 300
+"""What a product of a recurrent layer's state, in 16 bits, takes on a host, and a gate in float."""
+
+
 @dataclass(frozen=True)
 class TimeModel:
     """Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them."""
@@ -60,8 +64,12 @@ class TimeModel:
 
     def network(self, main: FuncOp) -> float:
         """A float network that will be quantized."""
-        total = 0.0
-        for op in quantized_operations(main):
+        total, inside = 0.0, quantized_operations(main)
+        for op in main.body.block.ops:
+            if isinstance(op, graph.RecurrenceOp):
+                total += self._rates.moved * _recurrence(op, STATE)
+            if op not in inside:
+                continue
             size = prod(graph.shape_of(op.results[0]))
             if isinstance(op, graph.LinearOperation):
                 total += self._layer(op) + HOST.element * size
@@ -107,6 +115,8 @@ def time_of_operation(op: Operation) -> float:
         total += op.counted_steps * time_of(op.functions[0])
     elif isinstance(op, graph.BranchOp):
         total += max(map(time_of, op.functions))
+    elif isinstance(op, graph.RecurrenceOp):
+        total += _recurrence(op, FLOAT if op.exponents is None else STATE)
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
@@ -119,6 +129,11 @@ def time_of_operation(op: Operation) -> float:
         if element is not None and element.storage.width.data == WIDE:
             total += HOST.finer_table * prod(graph.shape_of(op.result))
     return total
+
+
+def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
+    """A recurrent layer on a host, whose products take so much."""
+    return product * op.macs + GATE * prod(graph.shape_of(op.input))
 
 
 def _is_alone(op: graph.LinearOperation) -> bool:

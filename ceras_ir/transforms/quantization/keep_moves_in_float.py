@@ -1,0 +1,93 @@
+"""Keep moves in float where floats come in, and no integers need to."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import (
+    is_alias,
+    is_quantized,
+    joins,
+    quantized_operations,
+    uses_behind_moves,
+)
+from ceras_ir.network.states import states_of
+from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
+
+PART = "takes a part of a float value: only that is rounded"
+CALLER = "hands an input back to the caller as it came"
+
+
+@dataclass(frozen=True)
+class KeepMovesInFloatPass(ModulePass):
+    """
+    Keep in float two kinds of operations that only move elements, which get
+    `graph.precision = "f32"`:
+
+    1. what takes a part of a value that floats compute and no other integers read, such as the
+       last step of a recurrent layer. Only the part is rounded, in steps of its own.
+    2. what joins inputs with other values for the caller, such as a cache of keys and values that
+       comes back longer, if half of the elements or more are the inputs'. These come back as they
+       came; readers in integers round them as they would have rounded the inputs.
+
+    Neither takes more time. States of the network stay as they are stored. Changes no value.
+    """
+
+    name = "keep-moves-in-float"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        inside = quantized_operations(main)
+        kept = {state.argument for state in states_of(main)}
+        for move in inside:
+            if joins(move) and _is_returned(move) and _hands_back(move, kept):
+                keep_in_float(move, CALLER)
+            elif _is_part(move) and _is_computed_in_float(move, inside):
+                keep_in_float(move, PART)
+
+
+def _is_part(op: Operation) -> bool:
+    return is_alias(op) and _size(op.results[0]) < _size(op.operands[0])
+
+
+def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
+    """Whether floats compute what an operation moves, and no other integers read it."""
+    while is_alias(move):
+        value = move.operands[0]
+        if any(u.operation in inside and u.operation is not move for u in value.uses):
+            return False
+        if not isinstance(value.owner, Operation):
+            return False
+        move = value.owner
+    return move not in inside and not isinstance(move, graph.ConstantOp)
+
+
+def _is_returned(op: Operation) -> bool:
+    uses = uses_behind_moves(op.results[0], joined=False)
+    return any(isinstance(use.operation, ReturnOp) for use in uses)
+
+
+def _hands_back(op: Operation, kept: set[BlockArgument]) -> bool:
+    """Whether half of what an operation joins, or more, are floats of the caller's."""
+    sources = {value: source_of(value) for value in op.operands}
+    given = sum(
+        _size(value)
+        for value, source in sources.items()
+        if isinstance(source, BlockArgument) and source not in kept
+    )
+    return 2 * given >= _size(op.results[0])
+
+
+def _size(value: SSAValue) -> int:
+    return prod(graph.shape_of(value))

@@ -1,0 +1,65 @@
+"""Loops that were computed before."""
+
+import loop_networks
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters import remembered_calls
+from ceras_ir.interpreters.remembered_calls import RememberedCalls
+from ceras_ir.transforms.rebuilding import replace_constant
+
+ROWS = np.ones((5, 3), np.float32)
+
+
+def loop_of(module: ModuleOp) -> graph.LoopOp:
+    return next(op for op in module.walk() if isinstance(op, graph.LoopOp))
+
+
+class Counted(RememberedCalls):
+    """Counts what is computed."""
+
+    computed = 0
+
+    def result(self, op: graph.LoopOp, *arrays: NDArray[np.float32]) -> NDArray[np.int8]:
+        return self.get(op, arrays, self._compute)
+
+    def _compute(self) -> NDArray[np.int8]:
+        self.computed += 1
+        return np.full(8, self.computed, np.int8)
+
+
+def test_the_same_loop_is_computed_once() -> None:
+    """Of a copy of the network too, as another pass or level has it."""
+    module, calls = import_model(loop_networks.recurrent()), Counted()
+    first = calls.result(loop_of(module), ROWS, ROWS)
+    assert calls.result(loop_of(module.clone()), ROWS.copy(), ROWS) is first
+    assert calls.computed == 1 and not first.flags.writeable
+
+
+def test_other_values_and_other_bodies_are_computed() -> None:
+    module, calls = import_model(loop_networks.recurrent()), Counted()
+    calls.result(loop_of(module), ROWS, ROWS)
+    calls.result(loop_of(module), ROWS, 2 * ROWS)
+    calls.result(loop_of(module), ROWS.reshape(3, 5), ROWS)
+    assert calls.computed == 3
+    calls.result(loop_of(import_model(loop_networks.counted())), ROWS, ROWS)
+    assert calls.computed == 4
+    product = next(op for op in module.walk() if isinstance(op, graph.MatmulOp))
+    replace_constant(product, product.weights, np.zeros((3, 3), np.float32))
+    calls.result(loop_of(module), ROWS, ROWS)
+    assert calls.computed == 5
+
+
+def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered_calls, "LIMIT", 16)
+    monkeypatch.setattr(remembered_calls, "BODIES", 1)
+    loop, calls = loop_of(import_model(loop_networks.recurrent())), Counted()
+    for factor in (1, 2, 3, 3, 1):
+        calls.result(loop, ROWS, np.float32(factor) * ROWS)
+    assert (calls.computed, calls.size) == (4, 16)
+    calls.result(loop_of(import_model(loop_networks.counted())), ROWS)
+    assert (calls.computed, calls.size, len(calls.bodies)) == (5, 8, 1)

@@ -1,0 +1,97 @@
+// RUN: ceras-opt %s --keep-moves-in-float --split-input-file | filecheck %s
+// RUN: ceras-opt %s --quantize=recipe=none --split-input-file 2>/dev/null | filecheck %s --check-prefix=STORED
+// RUN: ceras-opt %s --quantize="recipe=none tail=int8" --split-input-file 2>/dev/null | filecheck %s --check-prefix=INT8
+
+// Only the last step of a recurrent layer becomes integers, which alone reads it. The caller reads
+// all steps, as floats.
+!steps = tensor<3x1x2xf32>
+// CHECK-LABEL: func.func @main(
+// STORED-LABEL: func.func @main(
+func.func @main(%x: !steps, %h: tensor<1x2xf32>) -> (tensor<1x2xf32>, !steps) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (!steps, tensor<2x2xf32>, tensor<1x2xf32>) -> !steps
+  // CHECK: graph.slice {{.*}}graph.precision = "f32", graph.float_reason = "takes a part of a float value: only that is rounded"
+  // STORED: graph.slice {{.*}} -> tensor<1x1x2xf32>
+  // STORED-NEXT: graph.quantize {{.*}}tensor<1x1x2x
+  %s = graph.slice %y {starts = array<i64: 2, 0, 0>, strides = array<i64: 1, 1, 1>} : (!steps) -> tensor<1x1x2xf32>
+  %l = graph.reshape %s : (tensor<1x1x2xf32>) -> tensor<1x2xf32>
+  %m = graph.matmul %l, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %m, %y : tensor<1x2xf32>, !steps
+}
+
+// -----
+
+// Other integers read all steps: they are stored, and a part of them is.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+// STORED-LABEL: func.func @main(
+func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<1x2xf32>) -> (tensor<1x2xf32>, tensor<3x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  %r = graph.reshape %y : (tensor<3x1x2xf32>) -> tensor<3x2xf32>
+  // STORED: graph.slice {{.*}} -> tensor<1x2x!quant.uniform
+  %l = graph.slice %r {starts = array<i64: 2, 0>, strides = array<i64: 1, 1>} : (tensor<3x2xf32>) -> tensor<1x2xf32>
+  %m = graph.matmul %l, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %n = graph.matmul %r, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  func.return %m, %n : tensor<1x2xf32>, tensor<3x2xf32>
+}
+
+// -----
+
+// Parts of an input are integers: it is stored once, and a caller may hand it over so.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+// INT8-LABEL: func.func @main(
+func.func @main(%x: tensor<3x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %l = graph.slice %x {starts = array<i64: 2, 0>, strides = array<i64: 1, 1>} : (tensor<3x2xf32>) -> tensor<1x2xf32>
+  %m = graph.matmul %l, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %m : tensor<1x2xf32>
+}
+
+// -----
+
+// A cache comes back one row longer. What was there comes back as it came, and products read it in
+// 8 bits. Where the caller has integers the cache has them too.
+// CHECK-LABEL: func.func @main(
+// STORED-LABEL: func.func @main(
+// INT8-LABEL: func.func @main(
+func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x4xf32>, tensor<4x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %k = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "hands an input back to the caller as it came"
+  // STORED: [[CACHE:%.+]] = graph.concat %past, {{.*}} -> tensor<4x2xf32>
+  // STORED: graph.quantize [[CACHE]]
+  // STORED: func.return {{.*}}, [[CACHE]] :
+  // INT8: graph.concat {{.*}} -> tensor<4x2x!quant.uniform
+  %p = graph.concat %past, %k {axis = 0 : i64} : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<4x2xf32>
+  %s = graph.matmul %x, %p : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
+  func.return %s, %p : tensor<1x4xf32>, tensor<4x2xf32>
+}
+
+// -----
+
+// A state of the network is stored as integers, and so is what joins it.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32> {graph.name = "past", graph.state = "next"}) -> (tensor<1x4xf32>, tensor<3x2xf32> {graph.name = "next"}) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %k = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %p = graph.concat %past, %k {axis = 0 : i64} : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<4x2xf32>
+  %n = graph.slice %p {starts = array<i64: 1, 0>, strides = array<i64: 1, 1>} : (tensor<4x2xf32>) -> tensor<3x2xf32>
+  %s = graph.matmul %x, %p : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
+  func.return %s, %n : tensor<1x4xf32>, tensor<3x2xf32>
+}
+
+// -----
+
+// Most of it is new: rounding all of it once more would take time.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+func.func @main(%x: tensor<3x2xf32>, %past: tensor<1x2xf32>) -> (tensor<3x4xf32>, tensor<4x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %k = graph.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %p = graph.concat %past, %k {axis = 0 : i64} : (tensor<1x2xf32>, tensor<3x2xf32>) -> tensor<4x2xf32>
+  %s = graph.matmul %x, %p : (tensor<3x2xf32>, tensor<4x2xf32>) -> tensor<3x4xf32>
+  func.return %s, %p : tensor<3x4xf32>, tensor<4x2xf32>
+}
