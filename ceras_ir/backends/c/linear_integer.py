@@ -45,6 +45,8 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
     padded = nest.padded_outputs if nest else geometry.groups * geometry.n
+    if nest is not None:
+        geometry = geometry.together(nest.together)
     of = IntegerLayer.of(layer, op, geometry, sums, padded)
     if planes is not None:
         sparse_integer(of, planes)
