@@ -65,6 +65,12 @@ DEPTHWISE = [
     # More positions than a small map has; rows of results in pairs, of which the last overlap.
     ((1, 17, 18, 36), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((2, 5, 8, 34), (2, 4), (1, 1), (0, 2, 1, 1), (1, 1)),
+    # Windows of more than four rows, of one column of a map, and of one row, which is taken for it.
+    ((1, 9, 10, 36), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
+    ((1, 11, 9, 17), (7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
+    ((1, 18, 3, 32), (9, 2), (1, 1), (4, 0, 4, 1), (2, 1)),
+    ((2, 1, 40, 48), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1)),
+    ((1, 1, 23, 33), (1, 6), (1, 2), (0, 3, 0, 0), (1, 3)),
 ]
 
 GROUPED = [
