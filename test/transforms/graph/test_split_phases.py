@@ -1,15 +1,19 @@
 """`split-phases`: a transposed convolution without the zeros between its elements."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx_models import run_onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import relative_difference
+from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
@@ -219,3 +223,52 @@ def test_quantized_weights_keep_their_integers():
     assert all(op.is_quantized for op in convolutions)
     (found,) = run(module, x).values()
     assert np.allclose(found, expected, atol=0.051)  # one step
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_results_are_those_of_onnx_runtime(data: st.DataObject):
+    """Dilated windows too, which stay as they are."""
+    size, kernel, strides = (data.draw(sides) for _ in range(3))
+    dilations = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    pads = [data.draw(st.integers(0, min(k - 1, 2))) for k in kernel * 2]
+    extra = [data.draw(st.integers(0, s - 1)) for s in strides]
+    left = [
+        (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[i + 2]
+        for i, (n, s, k, d, e) in enumerate(
+            zip(size, strides, kernel, dilations, extra, strict=True)
+        )
+    ]
+    if min(left) < 1:
+        return
+    groups = data.draw(st.sampled_from((1, 2, 4)))
+    model = transposed(
+        size, kernel, strides, (pads[0], pads[1], pads[2], pads[3]), (extra[0], extra[1]), 4,
+        inputs=4, groups=groups, dilations=dilations, has_residual=data.draw(st.booleans()),
+    )  # fmt: skip
+    x = inputs_of(model)
+    expected = run_onnxruntime(model, x)
+    module = import_model(model)
+    FusePass().apply(load_context(), module)
+    verify_module(module)
+    for name, found in run(module, x).items():
+        assert found.shape == expected[name].shape
+        assert np.allclose(found, expected[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outputs", "groups", "has_residual"),
+    [(16, 1, True), (16, 16, False), (32, 4, False), (32, 8, True), (8, 1, False)],
+)
+def test_integers_are_the_same_everywhere(
+    tmp_path: Path, outputs: int, groups: int, has_residual: bool
+):
+    """At every level of every target."""
+    model = transposed(
+        (5, 6), (3, 4), (2, 2), (0, 1, 0, 1), (1, 0), outputs,
+        inputs=16, groups=groups, has_residual=has_residual,
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert verify([str(path), "--targets", "c,nnet,vta", "--quantize", "int8"]) == 0
