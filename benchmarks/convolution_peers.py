@@ -59,7 +59,7 @@ class Layer:
             (n - 1) * self.stride + k - size - p
             for n, k, size, p in zip(whole, dilated, self.size, before, strict=True)
         ]
-        pads = {"pads": [*before, *(max(p, 0) for p in after)]}
+        pads = [*before, *(max(p, 0) for p in after)]
         node = helper.make_node(
             "ConvTranspose" if self.is_transposed else "Conv",
             names,
@@ -67,7 +67,8 @@ class Layer:
             strides=[self.stride] * len(self.kernel),
             dilations=[self.dilation] * len(self.kernel),
             group=self.groups,
-            **({"auto_pad": "SAME_UPPER"} if self.is_transposed else pads),
+            auto_pad="SAME_UPPER" if self.is_transposed else None,
+            pads=None if self.is_transposed else pads,
         )
         values = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, channels, *sizes])
