@@ -128,6 +128,15 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
             axis=axis,
         )
 
+    def repeated(self, times: int, axis: int) -> "UniformType":
+        """The same integers where the channels come so often one after the other, in `axis`."""
+        return UniformType(
+            [scale.data for scale in self.scales] * times,
+            [point.data for point in self.zero_points] * times,
+            storage=self.storage,
+            axis=axis,
+        )
+
     def verify(self) -> None:
         if self.storage.width.data not in _WIDTHS:
             raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")

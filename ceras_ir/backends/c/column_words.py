@@ -1,16 +1,17 @@
 """
 Vectors of words that hold a column of a window: one byte, or 16 bits, from each of its rows.
 
-Bytes go four to a word, numbers of 16 bits two, so that one instruction adds up a column of a
-channel. The weights are [column][channel][4] bytes for both, in the order of channels.
+Bytes go four to a word, numbers of 16 bits two, so that one instruction adds up as many rows of a
+channel. The weights are [column][rows / 4][channel][4] bytes for both, in the order of channels.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceras_ir.backends.c.epilogue import Epilogue
 
 STEP = 4
-"""Rows that words hold at most: bytes of a word of weights."""
+"""Rows that a word holds at most: bytes of a word of weights."""
 
 WIDE_BLOCK = 32
 """Channels of a block of 512 bits."""
@@ -50,8 +51,8 @@ class Words:
 
     @property
     def groups(self) -> int:
-        """Words of a column: of bytes there is one, of numbers of 16 bits up to two."""
-        return -(-self.seen // 2) if self.are_pairs else 1
+        """Words of a column."""
+        return -(-self.seen // (2 if self.are_pairs else STEP))
 
     @property
     def vectors(self) -> range:
@@ -83,19 +84,23 @@ class Words:
             for j, text in zip(self.vectors, texts, strict=True)
         ]
 
-    def weights(self, name: str, at: str) -> list[str]:
-        """Statements that load the weights of a column; those of a lower window are `NAMEbelow`."""
-        lines = self.loads(f"{name}_", at) if self.are_pairs else self.loads(name, at)
-        raw = f"{name}_" if self.are_pairs else name
+    def weights(self, name: str, places: Sequence[str]) -> list[str]:
+        """
+        Statements that load the weights of a column, four rows from each of the places; those of a
+        lower window are `NAMEbelow`.
+        """
+        lines: list[str] = []
+        for i, at in enumerate(places):
+            lines += self.loads(f"{name}_{i}_", at)
         for q in range(self.taken):
             ending = "below" * q
             for g, j in ((g, j) for g in range(self.groups) for j in self.vectors):
-                text = self.call("slli_epi32", f"{raw}{j}", 8 * q) if q else f"{raw}{j}"
+                text = f"{name}_{g // 2 if self.are_pairs else g}_{j}"
+                # A window of which there is a lower one has all its rows in one word.
+                text = self.call("slli_epi32", text, 8 * q) if q else text
                 if self.are_pairs:
-                    half = "UPPER_I8" if g else "LOWER_I8"
+                    half = "UPPER_I8" if g % 2 else "LOWER_I8"
                     text = f"{half}{'_512' if self.bits == 512 else ''}({text})"
-                elif not q:
-                    continue
                 part = self.parts[g * len(self.vectors) + j]
                 lines.append(f"const model_{self.bits} {name}{part}{ending} = {text};")
         return lines
@@ -171,30 +176,36 @@ def _function(name: str, title: str, stored: str, words: Words, body: list[str])
 
 
 def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
-    """Words of four bytes of 32 channels."""
+    """Words of four bytes of 32 channels; what stands for a missing row meets weights of zero."""
     rows = words.seen
     name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
     flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"
     lines = [
         f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)
     ]
-    # What stands for a missing row meets weights of zero.
-    a = [f"a{min(k, rows - 1)}" for k in range(STEP)]
-    if words.bits == 512:
-        pairs = (
-            f"JOINED({a[k]}, {a[k + 1]})" if k + 1 < rows else f"ALONE({a[k]})" for k in (0, 2)
-        )
-        lines += [f"  const model_512 {n} = {pair};" for n, pair in zip("ab", pairs, strict=True)]
-        lines.append("  *v0 = WORDS_512(a, b, 0), *v1 = WORDS_512(a, b, 1);")
-    else:
-        lines += [
-            f"  const model_256 l0 = _mm256_unpacklo_epi8({a[0]}, {a[1]}), "
-            f"h0 = _mm256_unpackhi_epi8({a[0]}, {a[1]});",
-            f"  const model_256 l1 = _mm256_unpacklo_epi8({a[2]}, {a[3]}), "
-            f"h1 = _mm256_unpackhi_epi8({a[2]}, {a[3]});",
-            "  *v0 = _mm256_unpacklo_epi16(l0, l1), *v1 = _mm256_unpackhi_epi16(l0, l1);",
-            "  *v2 = _mm256_unpacklo_epi16(h0, h1), *v3 = _mm256_unpackhi_epi16(h0, h1);",
-        ]
+    for g in range(words.groups):
+        first, last = STEP * g, min(STEP * (g + 1), rows) - 1
+        a = [f"a{min(first + k, last)}" for k in range(STEP)]
+        v = words.parts[g * len(words.vectors) :]
+        if words.bits == 512:
+            pairs = (
+                f"JOINED({a[k]}, {a[k + 1]})" if first + k < last else f"ALONE({a[k]})"
+                for k in (0, 2)
+            )
+            names = [f"b{first + k}" for k in (0, 2)]
+            lines += [
+                f"  const model_512 {n} = {pair};" for n, pair in zip(names, pairs, strict=True)
+            ]
+            both = ", ".join(names)
+            lines.append(f"  *v{v[0]} = WORDS_512({both}, 0), *v{v[1]} = WORDS_512({both}, 1);")
+            continue
+        for k in (0, 2):
+            lower, upper = (f"_mm256_unpack{n}_epi8({a[k]}, {a[k + 1]})" for n in ("lo", "hi"))
+            lines.append(f"  const model_256 l{first + k} = {lower}, h{first + k} = {upper};")
+        for half, (low, high) in zip("lh", ((v[0], v[1]), (v[2], v[3])), strict=True):
+            both = f"{half}{first}, {half}{first + 2}"
+            lower, upper = (f"_mm256_unpack{n}_epi16({both})" for n in ("lo", "hi"))
+            lines.append(f"  *v{low} = {lower}, *v{high} = {upper};")
     title = f"Words of a byte from each of {rows} rows{', moved by 128' if is_moved else ''}."
     return _function(name, title, stored, words, lines)
 

@@ -1,6 +1,6 @@
 """
-Depthwise convolution of floats: a vector of channels of one window after the other, the weights in
-registers. Windows that reach into the padding loop over the taps inside.
+Depthwise convolution of floats: a vector of channels of several windows of a row at once, or, where
+windows reach into the padding on either side, several vectors of one.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,11 @@ from ceras_ir.dialects.graph import Conv2dOp, shape_of
 Epilogue = Callable[[str, str], list[str]]
 """Statements that finish the elements from the first to before the second index."""
 
-MOST_TAPS = 49
-"""Products of a window that are written out; more are left to loops."""
+MOST_TAPS = 9
+"""Weights of a channel that stay in registers from window to window."""
+
+MOST_POSITIONS = 8
+"""Windows at once: their sums fit into registers, and each weight is loaded once for all."""
 
 
 def print_depthwise(
@@ -29,7 +32,7 @@ def print_depthwise(
 ) -> None:
     """The layer's function; names of input, result, weights [taps, channels] and bias."""
     channels = geometry.groups
-    if not layer.options.vectors or op.ordered is not None or geometry.k > MOST_TAPS:
+    if not layer.options.vectors or op.ordered is not None:
         _print_portable(layer, op, geometry, names, epilogue)
         return
     with layer.variants(f"{FLOAT_VECTORS} && {FLOAT_LANES} <= {channels}") as otherwise:
@@ -79,45 +82,117 @@ def _print_vectors(
     top, left = op.padding.get_values()[:2]
     down = _inside(height, rows, kernel_h, stride_h, top, dilation_h)
     along = _inside(width, columns, kernel_w, stride_w, left, dilation_w)
-    has_edges = len(down) < rows or len(along) < columns
-    # Compilers refuse a window that nobody reads.
-    place = window(layer, op) if has_edges else ""
-    edge = layer.kernels.use("depthwise_edge_f32")
-    inside = layer.kernels.add(*_windows(kernel_h, kernel_w), FLOAT_VECTORS)
     if bias is None:
         bias = layer.array("bias", np.zeros(channels, np.float32), "float")
     size, line = columns * channels, width * channels
-    image = f"n / {rows} * {height * line} + " if images > 1 else ""
     row = f"n % {rows}" if images > 1 else "n"
-    taken = (along.start * stride_w - left) * channels - top * line
+    first = f"{row} * {stride_h} - {top}" if top else f"{row} * {stride_h}"
+    image = f"n / {rows} * {height} + " if images > 1 else ""
+    lines = [f"const int32_t first = {first};"]
+    count, above = str(kernel_h), ""
+    if len(down) < rows:
+        layer.kernels.use("window")
+        # Rows of a window that are outside are left out.
+        lines += [
+            f"const int32_t above = first_tap(first, {dilation_h});",
+            f"const int32_t below = end_tap(first, {dilation_h}, {height}, {kernel_h});",
+        ]
+        count, above = "below - above", " + above"
+    source = f"({image}first{f'{above} * {dilation_h}' if above else ''}) * {line}"
+    weights = f"{w}{f'{above} * {kernel_w * channels}' if above else ''}"
+    lines.append(f"const float *from = {x} + {source}, *taps = {weights};")
+    layer.kernels.use("vectors_f32")
 
-    def edges(start: int, count: int) -> list[str]:
-        at = f"n * {columns} + {start}" if start else f"n * {columns}"
-        return [f"{edge}({y}, {x}, {w}, {bias}, {place}, {at}, {count});"] if count else []
+    def edges(begin: int, end: int) -> list[str]:
+        if begin == end:
+            return []
+        edge = layer.kernels.use("depthwise_edge_f32")
+        return [
+            f"{edge}({y} + n * {size}, from, taps, {bias}, {begin}, {end}, {stride_w}, {left}, "
+            f"{width},",
+            f"  {count}, {dilation_h * line}, {kernel_w}, {dilation_w}, {channels});",
+        ]
 
-    ends = edges(0, columns)
-    whole = [
-        f"{inside}({y} + n * {size} + {along.start * channels},",
-        f"  {x} + ({image}{row} * {stride_h * line} + {taken}), {w}, {bias}, {len(along)},",
-        f"  {stride_w * channels}, {dilation_h * line}, {dilation_w * channels}, {channels});",
-        *edges(0, along.start),
-        *edges(along.stop, columns - along.stop),
-    ]
-    if not along or not down:
-        body = ends
-    elif len(down) == rows:
-        body = whole
+    def inside(*, is_whole: bool) -> list[str]:
+        """Windows without columns outside; `is_whole` if they have no rows outside either."""
+        if not along:
+            return []
+        at = (along.start * stride_w - left) * channels
+        start = f" + {along.start * channels}" if along.start else ""
+        way, sizes = _few_taps(kernel_h, kernel_w), ""
+        if not is_whole or kernel_h * kernel_w > MOST_TAPS:
+            way, sizes = _windows(_positions(len(along))), f"{count}, {kernel_w}, "
+        return [
+            f"{layer.kernels.add(*way, FLOAT_VECTORS)}({y} + n * {size}{start}, from + {at}, taps,",
+            f"  {bias}, {len(along)}, {stride_w * channels}, {sizes}{dilation_h * line}, "
+            f"{dilation_w * channels}, {channels});",
+        ]
+
+    if along and above and kernel_h * kernel_w <= MOST_TAPS:
+        lines += [
+            f"if ({count} == {kernel_h}) {{",
+            *(f"  {text}" for text in inside(is_whole=True)),
+            "} else {",
+            *(f"  {text}" for text in inside(is_whole=False)),
+            "}",
+        ]
     else:
-        limits = [f"{row} >= {down.start}"] if down.start else []
-        limits += [f"{row} < {down.stop}"] if down.stop < rows else []
-        body = [f"if ({' && '.join(limits)}) {{", *(f"  {line}" for line in whole), "} else {"]
-        body += [*(f"  {line}" for line in ends), "}"]
+        lines += inside(is_whole=not above)
+    lines += [*edges(0, along.start), *edges(along.stop, columns)]
     if op.macs >= LEAST_SHARED:
         layer.line("MODEL_THREADS(1)")
-    layer.loop("n", images * rows, [*body, *epilogue(f"n * {size}", f"(n + 1) * {size}")])
+    layer.loop("n", images * rows, [*lines, *epilogue(f"n * {size}", f"(n + 1) * {size}")])
 
 
-def _windows(rows: int, columns: int) -> tuple[str, str]:
+def _positions(count: int) -> int:
+    """How many windows of so many are computed at once: the last may be computed twice."""
+    few = range(1, min(count, MOST_POSITIONS) + 1)
+    # Each tap of a tile loads a weight and an element for each window.
+    return min(few, key=lambda size: (-(-count // size) * (size + 1), -size))
+
+
+def _windows(positions: int) -> tuple[str, str]:
+    """A function that computes so many windows at once; name and text."""
+    name = f"depthwise_f32_{positions}"
+    each = range(positions)
+
+    def step(p: int, name: str) -> str:
+        return f" + {p} * {name}" if p > 1 else f" + {name}" if p else ""
+
+    lines = [
+        f"/* `count` windows, {positions} at once, `step` floats apart, all columns inside of",
+        " * the map. The last begin earlier, so that all are there. */",
+        f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
+        "  const float *restrict weights, const float *restrict bias, int32_t count, int32_t step,",
+        "  int32_t rows, int32_t columns, int32_t row, int32_t column, int32_t channels)",
+        "{",
+        "  for (int32_t b = 0; b < channels; b += MODEL_F32) {",
+        "    /* So does the last vector. */",
+        "    const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
+        "    const model_f32v start = LOAD_F32(bias + c);",
+        f"    for (int32_t i = 0; i < count; i += {positions}) {{",
+        f"      const int32_t at = i < count - {positions} ? i : count - {positions};",
+        "      const float *from = x + at * step + c, *w = weights + c;",
+        f"      model_f32v {', '.join(f's{p} = start' for p in each)};",
+        "      for (int32_t ky = 0; ky < rows; ++ky, from += row) {",
+        "        const float *tap = from;",
+        "        MODEL_ROLLED",
+        "        for (int32_t kx = 0; kx < columns; ++kx, tap += column, w += channels) {",
+        "          const model_f32v v = LOAD_F32(w);",
+        *(f"          s{p} = FMA(s{p}, LOAD_F32(tap{step(p, 'step')}), v);" for p in each),
+        "        }",
+        "      }",
+        "      float *const to = y + at * channels + c;",
+        *(f"      STORE_F32(to{step(p, 'channels')}, s{p});" for p in each),
+        "    }",
+        "  }",
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
+def _few_taps(rows: int, columns: int) -> tuple[str, str]:
     """A function that computes windows of so many taps side by side; name and text."""
     name = f"depthwise_f32_{rows}x{columns}"
     taps = [(i, j) for i in range(rows) for j in range(columns)]

@@ -1,6 +1,6 @@
 """
-Depthwise convolution in vectors: the rows of a window are interleaved, so that one word holds a
-column of a channel and one instruction adds up a column of 8 channels, 32 channels at a time.
+Depthwise convolution in vectors: four rows of a window are interleaved, so that one word holds
+their column of a channel and one instruction adds up those of 8 channels, 32 channels at a time.
 
 Elements of 16 bits, and bytes of fewer channels, are interleaved as pairs of 16 bits: a word holds
 two rows of a column, 16 channels at a time. The weights are the same. Vectors of 512 bits hold 32
@@ -24,11 +24,38 @@ from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
-MOST_COLUMNS = 8
-"""Columns of a window whose weights stay in registers or next to them."""
+MOST_WORDS = 16
+"""Words of four rows of a window's columns, which stay in registers or next to them."""
 
 SMALL_MAP = 256
 """Positions of a map of which a block's channels stay in the first cache from row to row."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What is along height and width; a map of one row is taken for one of one column."""
+
+    size: tuple[int, int]
+    """Of the input."""
+    result: tuple[int, int]
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    before: tuple[int, int]
+    """Padding above and to the left."""
+
+    @classmethod
+    def of(cls, op: Conv2dOp) -> "Windows":
+        pairs = [
+            (pair[0], pair[1])
+            for pair in (
+                shape_of(op.input)[1:3], shape_of(op.result)[1:3], shape_of(op.weights)[1:3],
+                op.strides.get_values(), op.dilations.get_values(), op.padding.get_values()[:2],
+            )
+        ]  # fmt: skip
+        if pairs[0][0] == pairs[1][0] == pairs[2][0] == 1:
+            pairs = [(across, down) for down, across in pairs]
+        return cls(*pairs)
 
 
 def has_columns(of: IntegerLayer) -> bool:
@@ -36,9 +63,9 @@ def has_columns(of: IntegerLayer) -> bool:
     op = of.op
     if not of.geometry.depthwise or not has_vector_products(of.layer, op, of.sums):
         return False
-    channels, rows, columns, _ = shape_of(op.weights)
-    words = Words.narrow(value_type(op.input), channels, rows)
-    if words is None or rows > STEP or columns > MOST_COLUMNS:
+    rows, columns = Windows.of(of.window).kernel
+    words = Words.narrow(value_type(op.input), shape_of(op.weights)[0], rows)
+    if words is None or -(-rows // STEP) * columns > MOST_WORDS:
         return False
     epilogue = Epilogue.of(op, of.sums, of.rescale)
     return epilogue is not None and (words.are_pairs or epilogue.residual_bits == 8)
@@ -49,11 +76,10 @@ def print_depthwise(of: IntegerLayer) -> str:
     layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
     assert epilogue is not None
-    _, height, width, channels = shape_of(op.input)
-    rows = shape_of(op.result)[1]
-    _, kernel_h, kernel_w, _ = shape_of(op.weights)
-    stored, stride_h, dilation_h = value_type(op.input), *_down(op)
-    top = op.padding.get_values()[0]
+    windows, channels, stored = Windows.of(op), shape_of(op.input)[3], value_type(op.input)
+    (height, width), (kernel_h, kernel_w) = windows.size, windows.kernel
+    rows, stride_h, dilation_h = windows.result[0], windows.strides[0], windows.dilations[0]
+    top = windows.before[0]
     narrow = Words.narrow(stored, channels, kernel_h)
     assert narrow is not None
     are_stacked = stride_h == dilation_h == 1 and rows > 1
@@ -63,16 +89,18 @@ def print_depthwise(of: IntegerLayer) -> str:
     offset = 128 if stored == "int8_t" and not narrow.are_pairs else 0
     count = -(-channels // LANES) * LANES
 
+    shape = kernel_w, -(-kernel_h // STEP), count, STEP
+
     def packed() -> Array:
-        result = np.zeros((kernel_w, count, STEP), np.int8)
-        filters = sums.centred().reshape(channels, kernel_h, kernel_w)
-        result[:, :channels, :kernel_h] = filters.transpose(2, 0, 1)
-        return result
+        filters = np.zeros((count, shape[1] * STEP, kernel_w), np.int8)
+        filters[:channels, :kernel_h] = sums.centred().reshape(channels, kernel_h, kernel_w)
+        split = filters.reshape(count, shape[1], STEP, kernel_w)
+        return np.ascontiguousarray(split.transpose(3, 1, 0, 2))
 
     def bias() -> Array:
         return padded(sums.bias - offset * sums.per_output + epilogue.extra, count)
 
-    w = layer.constant("weights", "int8_t", prod((kernel_w, count, STEP)), 1, packed)
+    w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
     b = layer.constant("bias", "int32_t", count, 4, bias, CONDITION)
     arrays = {"b": b}
     if epilogue.scale_bits:
@@ -98,11 +126,6 @@ def print_depthwise(of: IntegerLayer) -> str:
     return w
 
 
-def _down(op: Conv2dOp) -> tuple[int, int]:
-    """Stride and dilation from row to row."""
-    return op.strides.get_values()[0], op.dilations.get_values()[0]
-
-
 def _print(
     of: IntegerLayer,
     epilogue: Epilogue,
@@ -118,12 +141,11 @@ def _print(
     by the names of the vectors that hold those of a block; bytes are moved by `offset`.
     """
     layer, op, x, y = of.layer, of.window, of.x, of.y
-    images, height, width, channels = shape_of(op.input)
-    _, rows, columns, _ = shape_of(op.result)
-    kernel_w = shape_of(op.weights)[2]
-    stride_h, dilation_h = _down(op)
-    stride_w, dilation_w = op.strides.get_values()[1], op.dilations.get_values()[1]
-    top, left = op.padding.get_values()[:2]
+    images, _, _, channels = shape_of(op.input)
+    windows = Windows.of(op)
+    (height, width), (rows, columns) = windows.size, windows.result
+    (stride_h, stride_w), (dilation_h, dilation_w) = windows.strides, windows.dilations
+    (kernel_h, kernel_w), (top, left) = windows.kernel, windows.before
     stored, bits, block, parts = value_type(op.input), kind.bits, kind.block, kind.parts
     count = -(-channels // LANES) * LANES
     layer.kernels.use(f"vectors_{bits}")
@@ -155,8 +177,12 @@ def _print(
         by_blocks = _Loop(f"for (int32_t b = 0; b < {channels}; b += {block}) {{")
         by_blocks.lines.append(f"const int32_t c = b < {last} ? b : {last};")
     for k in range(kernel_w):
-        at = f"{weights} + (c + {k * count}) * {STEP}" if k else f"{weights} + c * {STEP}"
-        by_blocks.lines += kind.weights(f"w{k}", at)
+        fours = -(-kernel_h // STEP)
+        starts = ((k * fours + i) * count for i in range(fours))
+        places = [
+            f"{weights} + (c + {s}) * {STEP}" if s else f"{weights} + c * {STEP}" for s in starts
+        ]
+        by_blocks.lines += kind.weights(f"w{k}", places)
     for name, array in arrays.items():
         by_blocks.lines += kind.loads(name, f"(const int8_t *)({array} + c)")
     pointers = ", ".join(f"r{k}" for k in range(kind.seen))
@@ -168,6 +194,7 @@ def _print(
     # What the next window sees again is kept; the rest of its columns is loaded, one window ahead
     # where there are registers for it.
     is_ahead = bits == 512 and not kind.are_pairs and dilation_w == 1 and stride_w <= kernel_w <= 3
+    is_ahead = is_ahead and kind.groups == 1
     held = kernel_w + stride_w if is_ahead else kernel_w
     kept = max(held - stride_w, 0) if dilation_w == 1 else 0
     image = f"n * {rows} + " if images > 1 else ""

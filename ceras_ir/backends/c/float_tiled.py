@@ -24,10 +24,9 @@ def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: Consta
     panels, runs, steps, width, _ = shape = nest.panel_shape(1)
 
     def packed() -> Array:
-        padded = np.zeros((panels * width, runs * steps), np.float32)
-        flat = np.asarray(weights.array(), np.float32).reshape(nest.outputs, -1)
-        padded[: nest.outputs] = flat
-        return np.ascontiguousarray(padded.reshape(panels, width, -1).transpose(0, 2, 1))
+        flat = np.asarray(weights.array(), np.float32).reshape(nest.all_outputs, -1)
+        padded = nest.split(flat).reshape(panels, width, runs * steps)
+        return np.ascontiguousarray(padded.transpose(0, 2, 1))
 
     return layer.constant("weights", "float", prod(shape), 4, packed)
 
@@ -38,8 +37,7 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
     def padded() -> Array:
         result = np.zeros(nest.padded_outputs, np.float32)
         if op.bias is not None:
-            values = known_array(op.bias)
-            result[: nest.outputs] = values
+            result[: nest.all_outputs] = known_array(op.bias)
         return result
 
     return layer.constant("bias", "float", nest.padded_outputs, 4, padded)
@@ -69,7 +67,8 @@ def print_float_tiles(
     stores = nest.stores(bool(residual))
     text = float_tile(nest.walk(1), stores, has_clamp=bounds is not None)
     tile = layer.kernels.add(*text, FLOAT_LANES)
-    arguments = f"{source}, {w} + b * {nest.kernel[0] * nest.taps}, {b} + b, {y} + at"
+    first = nest.first_output("b")
+    arguments = f"{source}, {nest.panel_at(w, 1)}, {b} + {first}, {y} + at"
     if residual:
         arguments += f", {residual} + at"
     if bounds is not None:
@@ -79,7 +78,7 @@ def print_float_tiles(
     nest.print(
         layer,
         fill,
-        lambda: [f"const int32_t at = {nest.output_at()} + b;", f"{tile}({arguments});"],
+        lambda: [f"const int32_t at = {nest.output_at()} + {first};", f"{tile}({arguments});"],
     )
     activate(layer, op, nest, y)
 
@@ -88,7 +87,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     """The activation of all results where it is more than bounds."""
     if op.activation is None or op.activation.clip_range is not None:
         return
-    size = nest.images * nest.rows * nest.columns * nest.outputs
+    size = nest.images * nest.rows * nest.columns * nest.all_outputs
     result = apply(layer.kernels, op.activation, "v")
     lines = ["const float v = y[i];", f"y[i] = {result};"]
     if op.activation.values:

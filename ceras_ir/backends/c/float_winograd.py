@@ -101,9 +101,9 @@ class Winograd:
     @classmethod
     def of(cls, nest: Nest, workspace: int) -> "Winograd | None":
         """A fast way of few bytes, within so many, if it is faster than tiles."""
-        if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != 1:
+        if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != (1, 1):
             return None
-        if nest.channels % LANES or nest.outputs % LANES:
+        if nest.groups > 1 or nest.channels % LANES or nest.outputs % LANES:
             return None
         across, down = -(-nest.columns // 2), -(-nest.rows // 2)
         ways = (

@@ -49,7 +49,8 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
             otherwise()
             place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
             epilogue = epilogue_lines(layer, op, y, residual, f"first * {total}", END.format(total))
-            _rows(layer, geometry, (x, y, w, place), bias, epilogue, nest.tile.width)
+            joined = geometry.together(nest.together)
+            _rows(layer, joined, (x, y, w, place), bias, epilogue, nest.tile.width)
         return
     bias = layer.read(op.bias, "bias") if op.bias is not None else None
     # An ordered sum starts from 0: its bias comes last, with the residual.
@@ -72,7 +73,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
 
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
-    """How a layer is cut into tiles, or None where only portable loops serve."""
+    """How a layer is cut into tiles, or None where loops serve."""
     if not layer.options.vectors or geometry.depthwise or op.ordered is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
@@ -102,7 +103,7 @@ def _rows(
     epilogue: list[str],
     panel: int,
 ) -> None:
-    """Weights in panels of `panel` outputs."""
+    """Weights in panels of `panel` outputs, which those of each group fill."""
     x, y, w, place = names
     k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
     multiply = layer.kernels.use("multiply_rows")
@@ -129,7 +130,7 @@ def _rows(
         body.append(f"for (int32_t r = 0; r < count; ++r) {gather}(rows + r * {k}, {arguments});")
     to, factors = f"{y} + first * {total}", w
     if grouped:
-        to, factors = f"{to} + g * {n}", f"{w} + g * {k * n}"
+        to, factors = f"{to} + g * {n}", f"{w} + g * {k * -(-n // panel) * panel}"
     if panel < n:
         width = f"{n} - b < {panel} ? {n} - b : {panel}" if n % panel else str(panel)
         body += [

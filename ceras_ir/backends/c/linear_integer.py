@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
+from ceras_ir.backends.c.depthwise_tiled import Windows, has_columns, print_depthwise
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
@@ -31,7 +31,7 @@ from ceras_ir.backends.c.rows import (
 )
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import value_type, zero_point_of
-from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
 
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
 
@@ -45,6 +45,8 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
     padded = nest.padded_outputs if nest else geometry.groups * geometry.n
+    if nest is not None:
+        geometry = geometry.together(nest.together)
     of = IntegerLayer.of(layer, op, geometry, sums, padded)
     if planes is not None:
         sparse_integer(of, planes)
@@ -115,7 +117,7 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
     if packed_weights:
         w = layer.scratch("int8_t", "filters", size, 1)
         unpack = layer.kernels.use("unpack_columns")
-        _, rows, columns, _ = shape_of(op.weights)
+        rows, columns = Windows.of(op).kernel
         padded = -(-channels // LANES) * LANES
         layer.line(f"{unpack}({w}, {packed_weights}, {rows}, {columns}, {channels}, {padded});")
     else:

@@ -7,15 +7,15 @@ arrays of known length, which compilers turn into the processor's own.
 """
 
 from dataclasses import dataclass
-from math import prod
 
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import LANES, TILES, strip_length
-from ceras_ir.backends.c.rows import ROW_TYPES, row_type
+from ceras_ir.backends.c.rows import ROW_TYPES, row_type, window
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.backends.c.walk import lanes_of
+from ceras_ir.dialects.graph import Conv2dOp
 
 MOST_FILTERS = 64 * 1024
 """Bytes of filters taken out of a panel at a time: few enough for the second-level cache."""
@@ -36,6 +36,8 @@ class Loops:
 
     nest: Nest
     is_direct: bool
+    is_gathered: bool
+    """Whether each window is copied by itself: those of a row do not overlap as they lie."""
     count: int
     group: int
     """Windows that share a filter."""
@@ -46,8 +48,8 @@ class Loops:
 
     @classmethod
     def of(cls, nest: Nest) -> "Loops":
-        is_direct = nest.is_product and nest.images == 1
-        k = prod(nest.kernel) * nest.channels
+        is_direct = nest.is_product and nest.images == 1 and nest.groups == 1
+        k = nest.runs * nest.taps
         length = -(-k // WHOLE) * WHOLE if k > WHOLE // 2 else k
         width = nest.tile.width
         few = [n for n in range(LANES, width + 1, LANES) if width % n == 0]
@@ -56,7 +58,10 @@ class Loops:
         group = min(range(1, min(total, 8) + 1), key=lambda g: -(-total // g) * (g + 1))
         count = strip_length(total, group, MOST_POSITIONS) if is_direct else total
         stride = nest.channels if is_direct else nest.stride[1] * nest.kernel[0] * nest.channels
-        return cls(nest, is_direct, count, group, length, stride, filters)
+        is_gathered = nest.groups > 1 or nest.is_apart
+        if is_gathered:
+            stride = length
+        return cls(nest, is_direct, is_gathered, count, group, length, stride, filters)
 
     @property
     def row_elements(self) -> int:
@@ -75,26 +80,27 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     layer.scratch(row, "row", loops.row_elements, 2)
     layer.scratch("int32_t", "sums", loops.count * loops.filters, 4)
     step = lanes_of(stored).step
-    unit = step if nest.channels % step == 0 else 1
+    unit = step if nest.taken % step == 0 else 1
     unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
     if row == "model_row":
         layer.kernels.use("dots_neon")
     dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{TILES}")
-    panel = prod(nest.panel_shape(step)[1:])
-    at = f"{weights} + b * {panel // width}"
+    at = nest.panel_at(weights, step)
     if loops.filters < width:
-        at = f"{weights} + b / {width} * {panel} + b % {width} * {step}"
+        at = nest.panel_at(weights, step, f"b / {width} * {width}") + f" + b % {width} * {step}"
     here = f"{loops.filters}"
     if total % loops.filters:
         here = "here"
     layer.line(f"/* {loops.filters} filters at a time, {loops.group} windows for each. */")
+    if nest.groups > 1:
+        layer.line(f"for (int32_t g = 0; g < {nest.groups}; ++g) {{")
     layer.line(f"for (int32_t b = 0; b < {total}; b += {loops.filters}) {{")
     if here == "here":
         rest = f"{total} - b"
         layer.line(f"const int32_t here = {rest} < {loops.filters} ? {rest} : {loops.filters};", 1)
     layer.line(
-        f"{unpack}(filters, {length}, {at}, {here}, {width}, {nest.kernel[0]}, {nest.kernel[1]}, "
-        f"{nest.channels});",
+        f"{unpack}(filters, {length}, {at}, {here}, {width}, {nest.runs}, "
+        f"{nest.taps // nest.taken}, {nest.taken});",
         1,
     )
     count = str(loops.count)
@@ -112,14 +118,16 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
         start = "first"
     else:
         layer.line(f"for (int32_t r = 0; r < {nest.images * nest.rows}; ++r) {{", 1)
-        _fill(layer, loops, x, (stored, row, shift), zero_point_of(of.sums.x))
+        fill = _gather if loops.is_gathered else _fill
+        fill(layer, loops, x, (stored, row, shift), zero_point_of(of.sums.x))
         start = f"r * {nest.columns}"
-    lines = of.epilogue(f"sums[p * {here} + o - b]", f"{of.bias}[o]")
+    lines = of.epilogue(f"sums[p * {here} + o - b]", f"{of.bias}[{nest.first_output('o')}]")
+    group = f" + {nest.first_output()}" if nest.groups > 1 else ""
     layer.block(
         [
             f"{dots}({count}, {loops.stride}, row, {here}, filters, sums);",
             f"for (int32_t p = 0; p < {count}; ++p) {{",
-            f"  const int32_t at = ({start} + p) * {total};",
+            f"  const int32_t at = ({start} + p) * {nest.all_outputs}{group};",
             f"  for (int32_t o = b; o < b + {here}; ++o) {{",
             *(f"    {text}" for text in lines),
             "  }",
@@ -129,6 +137,27 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     )
     layer.line("}", 1)
     layer.line("}")
+    if nest.groups > 1:
+        layer.line("}")
+
+
+def _gather(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point: int) -> None:
+    """Lay out each window of row `r` by itself."""
+    nest, (stored, row, shift) = loops.nest, types
+    assert isinstance(layer.op, Conv2dOp)
+    gather = layer.kernels.use(
+        "gather", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
+    )
+    place = window(layer, layer.op)
+    source = f"{x} + g * {nest.taken}" if nest.groups > 1 else x
+    border = f"{point}{shift}" if shift else str(point)
+    layer.line(f"for (int32_t p = 0; p < {loops.count}; ++p) {{", 2)
+    layer.line(
+        f"{gather}(row + p * {loops.length}, {loops.length}, {source}, {place}, "
+        f"r * {nest.columns} + p, {nest.taken}, {border});",
+        3,
+    )
+    layer.line("}", 2)
 
 
 def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point: int) -> None:
@@ -145,7 +174,7 @@ def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point
     first = f"{first} - {nest.top}" if nest.top else first
     border = f"{point}{shift}" if shift else str(point)
     layer.line(
-        f"{columns}(row, {image}, {nest.kernel[0]}, {first}, {nest.dilation}, {nest.left}, "
+        f"{columns}(row, {image}, {nest.kernel[0]}, {first}, {nest.dilation[0]}, {nest.left}, "
         f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});",
         2,
     )

@@ -25,7 +25,7 @@ from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_nar
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
 from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES, lanes_of
-from ceras_ir.dialects.graph import LinearOperation, shape_of
+from ceras_ir.dialects.graph import LinearOperation
 
 MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64
 """
@@ -50,12 +50,13 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     if geometry.depthwise or not has_vector_products(layer, op, sums):
         return None
     stored = value_type(op.input)
-    whole_steps = not prod(shape_of(op.weights)[2:]) % lanes_of(stored).step
     is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE
-    in_place = whole_steps and (is_worth or stored == "int16_t")
     item = 2 if stored == "int16_t" else 1
     options = layer.options
-    return Nest.of(op, geometry, item, options.workspace, in_place=in_place, rank=options.tile_rank)
+    nest = Nest.of(op, geometry, item, options.workspace, in_place=True, rank=options.tile_rank)
+    if not nest.taps % lanes_of(stored).step and (is_worth or stored == "int16_t"):
+        return nest
+    return Nest.of(op, geometry, item, options.workspace, rank=options.tile_rank)
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,7 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
 
     def packed() -> Array:
         whole = np.zeros((panels * width, runs, steps * step), np.int8)
-        whole[: nest.outputs, :, : nest.taps] = sums.centred().reshape(
-            nest.outputs, runs, nest.taps
-        )
+        whole[:, :, : nest.taps] = nest.split(sums.centred()).reshape(panels * width, runs, -1)
         split = whole.reshape(panels, width, runs, steps, step)
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
@@ -115,7 +114,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     offset = 128 if stored == "int8_t" else 0
     epilogue = Epilogue.of(op, sums, of.rescale)
     lanes = lanes_of(stored)
-    _, runs, steps, width, step = nest.panel_shape(lanes.step)
+    width = nest.tile.width
     panels = make(of, nest, epilogue, offset)
     w, b = panels.weights, panels.bias
     fill: list[str] = []
@@ -128,13 +127,15 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     if is_moved_late(of, nest):
         lanes = MOVED_BYTES
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
-    if lanes is BYTES and nest.taps % lanes.step == 1 < steps and 1 < runs <= lanes.step:
+    is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
+    if lanes is BYTES and is_short and not nest.is_apart:
         # For half a vector of outputs alone, to gather four bytes takes longer than products.
         walk = replace(walk, joins_ends=nest.outputs > LANES // 2)
     if walk.ends_in_half:
         layer.kernels.use("half_vectors")
     add_products(layer.kernels, walk, lanes)
-    panel = f"{w} + b * {runs * steps * step}, {b} + b"
+    first = nest.first_output("b")
+    panel = f"{nest.panel_at(w, lanes.step)}, {b} + {first}"
 
     def shifted(e: Epilogue) -> list[str]:
         stores = nest.stores(bool(of.residual)).ending_in(e, has_factors=bool(of.factors))
@@ -142,9 +143,9 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         if stores.is_packed:
             layer.kernels.use("packed_stores")
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
-        factor = f"{of.factors} + b" if of.factors else str(op.residual_shifts[0])
+        factor = f"{of.factors} + {first}" if of.factors else str(op.residual_shifts[0])
         skip = f", {of.residual} + at, {factor}" if of.residual else ""
-        skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
+        skip += f", {of.multipliers} + {first}, {int_literal(e.after)}" if e.scale_bits else ""
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
         shift: int | str = e.shift
         if e.shifts:
@@ -152,11 +153,11 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
             s = layer.constant(
                 "shifts", "int32_t", count, 4, lambda: padded(e.shifts, count), TILES
             )
-            shift = f"{s} + b"
+            shift = f"{s} + {first}"
         numbers = ", ".join(map(str, [shift, *bounds]))
         part = f", {nest.outputs} - b" if stores.is_masked else ""
         return [
-            f"const int32_t at = {nest.output_at()} + b;",
+            f"const int32_t at = {nest.output_at()} + {first};",
             f"{tile}({source}, {panel}, {y} + at{skip}, {numbers}{part});",
         ]
 
@@ -170,12 +171,13 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         position = f"p / {t.columns} * {nest.columns} + {row}" if t.rows > 1 else "p"
         if t.columns == nest.columns:
             position = "p"
+        group = f" + {nest.first_output()}" if nest.groups > 1 else ""
         lines = of.epilogue(f"sums[p * {width} + o - b]")
         return [
             f"int32_t sums[{t.positions * t.width}];",
             f"{tile}({source}, {panel}, sums);",
             f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
-            f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.outputs};",
+            f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.all_outputs}{group};",
             f"  for (int32_t o = b; o < {end}; ++o) {{",
             *(f"    {text}" for text in lines),
             "  }",

@@ -29,13 +29,18 @@ def reshape(layer: Layer, op: ReshapeOp) -> None:
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
 
-LEAST_BLOCK = 4
-"""Rows and columns of a block that `transpose_words` turns in registers."""
+BLOCKS = {
+    "float": ("words", 4),
+    "int32_t": ("words", 4),
+    "int8_t": ("bytes", 16),
+    "uint8_t": ("bytes", 16),
+}
+"""What elements are called, and the rows and columns of a block that is turned in registers."""
 
 
 @prints(TransposeOp)
 def transpose(layer: Layer, op: TransposeOp) -> None:
-    """`graph.transpose`; rows and columns of words change in blocks where there are vectors."""
+    """`graph.transpose`; rows and columns change in blocks where there are vectors."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides = shape_of(op.result), row_major(shape_of(op.input))
     source = [strides[p] for p in op.permutation.get_values()]
@@ -46,12 +51,20 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
 
     extents, (to, of) = merge(shape, operands)
     rows = of.index(1) if 1 in of else -1
-    is_matrix = of[-1] > 1 and rows >= 0 and min(extents[rows], extents[-1]) >= LEAST_BLOCK
-    if not is_matrix or value_type(op.result) not in ("float", "int32_t"):
+    name, block = BLOCKS.get(value_type(op.result), ("", 0))
+    is_matrix = of[-1] > 1 and rows >= 0 and min(extents[rows], extents[-1]) >= block
+    if not is_matrix or not name:
         loops()
         return
     with layer.variants(FLOAT_VECTORS) as otherwise:
-        turn = layer.kernels.use("transpose_words")
+        turn = layer.kernels.use(
+            "transpose",
+            NAME=name,
+            ELEMENT="int32_t" if name == "words" else "int8_t",
+            BLOCK=str(block),
+            LOWER=_in_turns(range(block // 2), block),
+            UPPER=_in_turns(range(block // 2, block), block),
+        )
         others = [d for d in range(len(extents) - 1) if d != rows]
 
         def matrix(at: list[str]) -> list[str]:
@@ -66,6 +79,11 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
             layer.block(matrix([]))
         otherwise()
         loops()
+
+
+def _in_turns(lanes: range, block: int) -> str:
+    """The lanes of two vectors of a block's width, one of each after the other."""
+    return ", ".join(f"{lane}, {lane + block}" for lane in lanes)
 
 
 @prints(ConcatOp)

@@ -9,6 +9,7 @@ twice, so that every tile of a layer has one shape.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 LANES = 16
 """Outputs of one vector: 32-bit sums in 512 bits."""
@@ -75,6 +76,7 @@ def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
     return tiles * tile.step_cycles
 
 
+@cache
 def choose_tile(rows: int, columns: int, outputs: int, rank: int = 0) -> Tile:
     """
     The tile that needs the fewest cycles, or another by its rank; among equals the first, which is

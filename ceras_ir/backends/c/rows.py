@@ -1,6 +1,6 @@
 """How the left factors of a convolution become contiguous rows, and the loop over them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -41,6 +41,13 @@ class Geometry:
         )
         depthwise = taken == 1 and groups == outputs and groups > 1
         return cls(positions, k, outputs // groups, groups, taken, direct, depthwise)
+
+    def together(self, count: int) -> "Geometry":
+        """The same with so many groups as one."""
+        return replace(
+            self, k=self.k * count, n=self.n * count, groups=self.groups // count,
+            taken=self.taken * count,
+        )  # fmt: skip
 
 
 def window(layer: Layer, op: Conv2dOp | Pool2dOp) -> str:

@@ -3,10 +3,10 @@ Small register tiles of RISC-V's vector extension, by intrinsics: a few position
 in groups of four registers, whatever their length. An element of the input is a scalar factor.
 """
 
-from ceras_ir.backends.c.walk import FLOATS, Lanes
+from ceras_ir.backends.c.walk import FLOATS, Lanes, inner_loops, pieces_parameters
 
 
-def rvv_products(name: str, positions: int, lanes: Lanes) -> str:
+def rvv_products(name: str, positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """The text of the function `name`: sums of `positions` by `taken` outputs."""
     body = _float_step if lanes is FLOATS else _integer_step
     kind, number = ("f32", "float") if lanes is FLOATS else ("i32", "int32_t")
@@ -20,10 +20,11 @@ def rvv_products(name: str, positions: int, lanes: Lanes) -> str:
             f"  {vector} s0 = __riscv_vfmv_v_f_f32m4(0.0f, vl);",
             "  if (bias) s0 = __riscv_vle32_v_f32m4(bias, vl);",
         ]
+    opening, closing = inner_loops(lanes.element, has_pieces=has_pieces)
     lines = [
         f"/* {positions} positions, `column` apart, by `taken` of `width` outputs. */",
-        f"MODEL_TILE void {name}(const {lanes.element} *x, int32_t runs, int32_t steps, "
-        "int32_t pitch,",
+        f"MODEL_TILE void {name}(const {lanes.element} *x, "
+        f"{pieces_parameters(has_pieces=has_pieces)}int32_t runs, int32_t steps, int32_t pitch,",
         f"    int32_t column, const {weights} *w, int32_t width, int32_t taken,",
         f"    const {number} *bias, {number} *sums)",
         "{",
@@ -32,11 +33,11 @@ def rvv_products(name: str, positions: int, lanes: Lanes) -> str:
         *start,
         *([f"  {vector} {', '.join(f's{p} = s0' for p in each[1:])};"] if positions > 1 else []),
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
-        f"    const {lanes.element} *at = x;",
+        *opening,
         "    MODEL_ROLLED",
         f"    for (int32_t i = 0; i < steps; ++i, at += {lanes.step}, w += {step}) {{",
         *(f"      {text}" for text in body(positions, lanes)),
-        "    }",
+        *closing,
         "  }",
     ]
     for p in each:

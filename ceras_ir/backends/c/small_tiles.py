@@ -7,7 +7,7 @@ the same weights; integer sums are the same.
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import CONDITION, FLOAT_LANES, LANES, RVV
 from ceras_ir.backends.c.rvv_tiles import rvv_products
-from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk, inner_loops, pieces_parameters
 
 MOST = 6
 """
@@ -22,25 +22,27 @@ def _groups(columns: int) -> list[int]:
     return [columns // count + (i < columns % count) for i in range(count)]
 
 
-def _name(positions: int, lanes: Lanes) -> str:
-    if lanes is FLOATS:
-        return f"sums_f32_{positions}"
-    return f"sums_i32_{positions}{lanes.suffix}"
+def _name(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
+    kind = lanes.suffix + "_pieces" * has_pieces
+    return f"sums_{'f32' if lanes is FLOATS else 'i32'}_{positions}{kind}"
 
 
 def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     """Add the small tiles that a tile is made of."""
     kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
     kernels.use("taken_outputs")
+    has_pieces = walk.pieces > 1
     for positions in sorted({size for part in _parts(walk) for size in _groups(part)}):
-        name = _name(positions, lanes)
+        name = _name(positions, lanes, has_pieces=has_pieces)
         if lanes is FLOATS:
             for count in (8, 4):
-                text = _float_products(positions, LANES // count)
+                text = _float_products(positions, LANES // count, has_pieces=has_pieces)
                 kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count} && !{RVV}")
         else:
-            kernels.add(name, _products(positions, lanes), f"{CONDITION} == 8")
-        kernels.add(f"{name} of RISC-V", rvv_products(name, positions, lanes), RVV)
+            text = _products(positions, lanes, has_pieces=has_pieces)
+            kernels.add(name, text, f"{CONDITION} == 8")
+        text = rvv_products(name, positions, lanes, has_pieces=has_pieces)
+        kernels.add(f"{name} of RISC-V", text, RVV)
 
 
 def _parts(walk: Walk) -> list[int]:
@@ -58,28 +60,32 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
         f"    taken = MODEL_TAKEN({t.width} - o);",
     ]
     position = 0
+    pieces = f"{walk.pieces}, {walk.piece}, " if walk.pieces > 1 else ""
     weights = f"w + {lanes.step} * o" if lanes.step > 1 else "w + o"
     for size in (size for part in _parts(walk) for size in _groups(part)):
         offset = walk.offsets[position]
         at = f"x + {offset}" if offset else "x"
         to = f"sums + o + {position * t.width}" if position else "sums + o"
         lines += [
-            f"    {_name(size, lanes)}({at}, {walk.runs}, {walk.steps}, {walk.pitch}, {distance},",
+            f"    {_name(size, lanes, has_pieces=bool(pieces))}({at}, {pieces}{walk.runs}, "
+            f"{walk.steps}, {walk.pitch}, {distance},",
             f"        {weights}, {t.width}, taken, {bias}, {to});",
         ]
         position += size
     return [*lines, "  }"]
 
 
-def _products(positions: int, lanes: Lanes) -> str:
+def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """Sums of `positions` by 16 outputs; every distance is a parameter."""
     each = range(positions)
     load, step = f"{lanes.load_weights}_256", lanes.step
     first = ["s0_0 = LOAD_256(bias)", "s0_1 = LOAD_256(bias + 8)"]
     start = first + [f"s{p}_{b} = s0_{b}" for p in each[1:] for b in (0, 1)]
+    opening, closing = inner_loops(lanes.element, has_pieces=has_pieces)
     lines = [
         f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
-        f"MODEL_TILE void {_name(positions, lanes)}(const {lanes.element} *x, int32_t runs, "
+        f"MODEL_TILE void {_name(positions, lanes, has_pieces=has_pieces)}"
+        f"(const {lanes.element} *x, {pieces_parameters(has_pieces=has_pieces)}int32_t runs, "
         "int32_t steps, int32_t pitch,",
         "    int32_t column, const int8_t *w, int32_t width, int32_t taken,",
         "    const int32_t *bias, int32_t *sums)",
@@ -88,7 +94,7 @@ def _products(positions: int, lanes: Lanes) -> str:
         *(["  (void)column;"] if positions == 1 else []),
         f"  model_256 {', '.join(start)};",
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
-        f"    const {lanes.element} *at = x;",
+        *opening,
         "    MODEL_ROLLED",
         f"    for (int32_t i = 0; i < steps; ++i, at += {step}, w += {step} * width) {{",
         f"      const model_256 w0 = {load}(w), w1 = {load}(w + {8 * step});",
@@ -100,14 +106,14 @@ def _products(positions: int, lanes: Lanes) -> str:
             f"      v = {lanes.splat}_256({at}), s{p}_0 = {lanes.dot}_256(s{p}_0, v, w0), "
             f"s{p}_1 = {lanes.dot}_256(s{p}_1, v, w1);"
         )
-    lines += ["    }", "  }"]
+    lines += [*closing, "  }"]
     for p in each:
         to = f"sums + {p} * width" if p > 1 else "sums + width" if p else "sums"
         lines.append(f"  STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
     return "\n".join([*lines, "}", ""])
 
 
-def _float_products(positions: int, vectors: int) -> str:
+def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
     """Sums of `positions` by 16 outputs in so many vectors; without a bias they start from 0."""
     each, blocks = range(positions), range(vectors)
     lanes = LANES // vectors
@@ -118,10 +124,11 @@ def _float_products(positions: int, vectors: int) -> str:
     def times(p: int, name: str) -> str:
         return f"{p} * {name}" if p > 1 else name
 
+    opening, closing = inner_loops("float", has_pieces=has_pieces)
     lines = [
         f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
-        f"MODEL_TILE void {_name(positions, FLOATS)}(const float *x, int32_t runs, int32_t steps, "
-        "int32_t pitch,",
+        f"MODEL_TILE void {_name(positions, FLOATS, has_pieces=has_pieces)}(const float *x, "
+        f"{pieces_parameters(has_pieces=has_pieces)}int32_t runs, int32_t steps, int32_t pitch,",
         "    int32_t column, const float *w, int32_t width, int32_t taken,",
         "    const float *bias, float *sums)",
         "{",
@@ -134,7 +141,7 @@ def _float_products(positions: int, vectors: int) -> str:
     lines += [f"  model_f32v {', '.join(f's{p}_{b} = s0_{b}' for b in blocks)};" for p in each[1:]]
     lines += [
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
-        "    const float *at = x;",
+        *opening,
         "    MODEL_ROLLED",
         "    for (int32_t i = 0; i < steps; ++i, ++at, w += width) {",
         "      const model_f32v "
@@ -146,7 +153,7 @@ def _float_products(positions: int, vectors: int) -> str:
         at = f"at + {times(p, 'column')}" if p else "at"
         products = ", ".join(f"s{p}_{b} = FMA(s{p}_{b}, v, w{b})" for b in blocks)
         lines.append(f"      v = SPLAT_F32({at}), {products};")
-    lines += ["    }", "  }"]
+    lines += [*closing, "  }"]
     for p in each:
         to = f"sums + {times(p, 'width')}" if p else "sums"
         stores = (f"STORE_F32({offset(to, b)}, s{p}_{b})" for b in blocks)

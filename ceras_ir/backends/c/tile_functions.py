@@ -74,8 +74,13 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         further = f"x += {walk.pitch}" + (f", w += {vectors}" if walk.joins_ends else "")
         lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, {further}) {{")
         depth = "    "
+    start_at = "x"
+    if walk.pieces > 1:
+        each = f"int32_t piece = 0; piece < {walk.pieces}; ++piece, part += {walk.piece}"
+        lines += [f"{depth}const {lanes.element} *part = x;", f"{depth}for ({each}) {{"]
+        depth, start_at = depth + "  ", "part"
     lines += [
-        f"{depth}const {lanes.element} *at = x;",
+        f"{depth}const {lanes.element} *at = {start_at};",
         f"{depth}MODEL_ROLLED",
         f"{depth}for (int32_t i = 0; i < {steps}; ++i, at += {step}, w += {vectors}) {{",
         f"{depth}  " + defined("w", weights, "const "),
@@ -86,6 +91,9 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         ),
         f"{depth}}}",
     ]
+    if walk.pieces > 1:
+        depth = depth[2:]
+        lines.append(f"{depth}}}")
     if walk.runs > 1:
         lines.append("  }")
     if not walk.joins_ends:
@@ -114,6 +122,7 @@ def _title(walk: Walk) -> str:
     t = walk.tile
     shape = f"{t.columns}" if t.rows == 1 else f"{t.rows} x {t.columns}"
     rows = f"{walk.runs} rows of " if walk.runs > 1 else ""
+    rows += f"{walk.pieces} times " if walk.pieces > 1 else ""
     return f"/* {shape} positions by {t.width} outputs, {rows}{walk.steps} steps. */"
 
 
@@ -363,4 +372,5 @@ def _shape_name(walk: Walk) -> str:
     t = walk.tile
     shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
     kind = ("_half" if walk.ends_in_half else "") + ("_joined" if walk.joins_ends else "")
+    kind += f"_{walk.pieces}x{walk.piece}" if walk.pieces > 1 else ""
     return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{kind}"

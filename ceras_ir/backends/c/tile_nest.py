@@ -7,6 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.channel_groups import block_diagonal
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import LANES, Tile, choose_tile, step_cycles, strip_length
 from ceras_ir.backends.c.rows import Geometry
@@ -43,7 +47,7 @@ class Nest:
     outputs: int
     kernel: tuple[int, int]
     stride: tuple[int, int]
-    dilation: int
+    dilation: tuple[int, int]
     top: int
     left: int
     tile: Tile
@@ -51,6 +55,10 @@ class Nest:
     """Output rows at a time."""
     in_place: bool = False
     """Windows lie in the input itself, which no border is put around."""
+    groups: int = 1
+    """Of `outputs` each, which have neighbouring channels of the input for themselves."""
+    together: int = 1
+    """How many groups of the convolution one is."""
 
     @classmethod
     def of(
@@ -62,11 +70,16 @@ class Nest:
         *,
         in_place: bool = False,
         rank: int = 0,
-    ) -> "Nest | None":
+    ) -> "Nest":
         """
-        `item` bytes per element of a strip, of at most `most` bytes; None if not contiguous.
-        With `in_place` an input without padding is read where it lies. `rank` is the tile's.
+        `item` bytes per element of a strip, of at most `most` bytes. With `in_place` an input
+        without padding is read where it lies. `rank` is the tile's. Groups that do not fill a
+        vector are one together.
         """
+        groups = geometry.groups
+        few = range(1, min(groups, LANES // geometry.n) + 1)
+        together = max((count for count in few if groups % count == 0), default=1)
+        geometry = geometry.together(together)
         outputs = geometry.n
         if geometry.direct:
             rows = geometry.positions
@@ -76,21 +89,19 @@ class Nest:
             strip = strip_length(rows, tile.rows, share // (item * geometry.k))
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
-                (1, 1), (1, 1), 1, 0, 0, tile, max(strip, tile.rows), in_place,
+                (1, 1), (1, 1), (1, 1), 0, 0, tile, max(strip, tile.rows), in_place,
             )  # fmt: skip
         assert isinstance(op, Conv2dOp)
         dilations = op.dilations.get_values()
         images, height, width, channels = shape_of(op.input)
         _, rows, columns, _ = shape_of(op.result)
         kernel, stride = shape_of(op.weights)[1:3], op.strides.get_values()
-        if geometry.groups > 1 or (dilations[1] > 1 and kernel[1] > 1):
-            return None
         top, left = op.padding.get_values()[:2]
         tile = choose_tile(rows, columns, outputs, rank)
         nest = cls(
             images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
-            (stride[0], stride[1]), dilations[0], top, left, tile, rows,
-            in_place and not any(op.padding.get_values()),
+            (stride[0], stride[1]), (dilations[0], dilations[1]), top, left, tile, rows,
+            in_place and not any(op.padding.get_values()), geometry.groups, together,
         )  # fmt: skip
         room = most // (item * nest.padded_width * channels)
         whole = strip_length(rows, tile.rows, (room - nest.extent) // stride[0] + 1)
@@ -109,18 +120,18 @@ class Nest:
     @property
     def cycles(self) -> float:
         """Of the products of float tiles, one in a step."""
-        steps = self.images * self.kernel[0] * self.taps
+        steps = self.images * self.groups * self.runs * self.taps
         return steps * step_cycles(self.tile, self.rows, self.columns, self.outputs)
 
     @property
     def extent(self) -> int:
         """Input rows of one window."""
-        return (self.kernel[0] - 1) * self.dilation + 1
+        return (self.kernel[0] - 1) * self.dilation[0] + 1
 
     @property
     def padded_width(self) -> int:
         """Input columns that windows touch."""
-        return (self.columns - 1) * self.stride[1] + self.kernel[1]
+        return (self.columns - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
 
     @property
     def strip_rows(self) -> int:
@@ -156,9 +167,24 @@ class Nest:
         return f"{scaled} - {self.top}" if self.top else scaled
 
     @property
+    def taken(self) -> int:
+        """Input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the columns of a window are not side by side."""
+        return self.kernel[1] > 1 and (self.groups > 1 or self.dilation[1] > 1)
+
+    @property
+    def runs(self) -> int:
+        """Contiguous parts of a window: its rows, or taps."""
+        return self.kernel[0] * (self.kernel[1] if self.is_apart else 1)
+
+    @property
     def taps(self) -> int:
-        """Elements of a row of one window."""
-        return self.kernel[1] * self.channels
+        """Elements of one run of a window."""
+        return self.taken if self.is_apart else self.kernel[1] * self.taken
 
     @property
     def ends_in_half(self) -> bool:
@@ -168,33 +194,57 @@ class Nest:
     def walk(self, step: int) -> Walk:
         """What a tile reads, `step` elements at a time."""
         steps = -(-self.taps // step)
+        rows, pitch, pieces, piece = self.kernel[0], self.dilation[0] * self.pitch, 1, 0
+        if self.is_apart:
+            pieces, piece = self.kernel[1], self.dilation[1] * self.channels
+        if rows == 1 and pieces > 1:
+            rows, pitch, pieces, piece = pieces, piece, 1, 0
         return Walk(
-            self.tile, self.kernel[0], steps, self.dilation * self.pitch,
-            self.stride[0] * self.pitch, self.stride[1] * self.channels,
+            self.tile, rows, steps, pitch, self.stride[0] * self.pitch,
+            self.stride[1] * self.channels, pieces=pieces, piece=piece,
         )  # fmt: skip
 
     def stores(self, has_residual: bool) -> Stores:
         return Stores(
-            self.columns * self.outputs, self.outputs, has_residual,
+            self.columns * self.all_outputs, self.all_outputs, has_residual,
             bool(self.outputs % self.tile.width),
         )  # fmt: skip
 
     @property
-    def padded_outputs(self) -> int:
-        """Outputs of whole panels."""
+    def all_outputs(self) -> int:
+        """Of all groups."""
+        return self.groups * self.outputs
+
+    @property
+    def group_width(self) -> int:
+        """Outputs of whole panels of a group."""
         return -(-self.outputs // self.tile.width) * self.tile.width
 
+    @property
+    def padded_outputs(self) -> int:
+        """All outputs, up to the end of the last panel."""
+        return self.all_outputs - self.outputs + self.group_width
+
     def panel_shape(self, step: int) -> tuple[int, ...]:
-        """Of the packed weights: [panels, rows of a window, steps, outputs, elements of a step]."""
-        walk = self.walk(step)
-        panels = self.padded_outputs // self.tile.width
-        return panels, walk.runs, walk.steps, self.tile.width, step
+        """Of the packed weights: [panels, runs of a window, steps, outputs, elements of a step]."""
+        panels = self.groups * self.group_width // self.tile.width
+        return panels, self.runs, -(-self.taps // step), self.tile.width, step
+
+    def split(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Weights [all outputs, k] as [groups, outputs of whole panels, runs, taps]."""
+        taps = weights.reshape(len(weights), *self.kernel, self.taken // self.together)
+        wide = block_diagonal(taps, self.groups * self.together, self.together)
+        whole = np.zeros((self.groups, self.group_width, self.runs, self.taps), weights.dtype)
+        whole[:, : self.outputs] = wide.reshape(self.groups, self.outputs, self.runs, self.taps)
+        return whole
 
     def input_at(self) -> str:
-        """Where a tile starts in its strip: an expression in `r` and `c`."""
+        """Where a tile starts in its strip: an expression in `r`, `c` and `g`."""
         terms = [f"r * {self.stride[0] * self.pitch}"]
         if self.columns > 1:
             terms.append(f"c * {self.stride[1] * self.channels}")
+        if self.groups > 1:
+            terms.append(f"g * {self.taken}")
         return " + ".join(terms)
 
     def place_of(self, pointer: str) -> str:
@@ -203,13 +253,24 @@ class Nest:
         return f"{self.image_at(pointer)} + first * {rows} + {self.input_at()}"
 
     def output_at(self) -> str:
-        """Its first result, without `b`: an expression in `image`, `first`, `r` and `c`."""
+        """Where its first position is in the result: in `image`, `first`, `r` and `c`."""
         row = "first + r"
         if self.images > 1:
             row = f"image * {self.rows} + {row}"
         if self.columns == 1:
-            return f"({row}) * {self.outputs}"
-        return f"(({row}) * {self.columns} + c) * {self.outputs}"
+            return f"({row}) * {self.all_outputs}"
+        return f"(({row}) * {self.columns} + c) * {self.all_outputs}"
+
+    def first_output(self, index: str = "") -> str:
+        """Output `index` of the group `g` among all."""
+        terms = [f"g * {self.outputs}"] if self.groups > 1 else []
+        return " + ".join([*terms, *([index] if index else [])]) or "0"
+
+    def panel_at(self, weights: str, step: int, output: str = "b") -> str:
+        """Where the weights of the panel that begins with an output of the group begin."""
+        size = prod(self.panel_shape(step)[1:]) // self.tile.width
+        group = f" + g * {self.group_width * size}" if self.groups > 1 else ""
+        return f"{weights}{group} + {output} * {size}"
 
     def image_at(self, pointer: str) -> str:
         """The input's image."""
@@ -217,7 +278,7 @@ class Nest:
         return f"{pointer} + image * {size}" if self.images > 1 else pointer
 
     def print(self, layer: Layer, fill: list[str], body: Callable[[], list[str]]) -> None:
-        """Loops with `fill` once per strip and `body` once per tile, given `b`, `r` and `c`."""
+        """Loops with `fill` once per strip and `body` once per tile, given `g`, `b`, `r`, `c`."""
         lines: list[tuple[int, str]] = []
         closing: list[int] = []
 
@@ -257,13 +318,15 @@ class Nest:
         lines += [(len(closing), text) for text in fill]
         # The loops over panels and rows of tiles, or over columns where there is one of each.
         shared = len(lines), len(closing)
+        if self.groups > 1:
+            enter("g", self.groups, 1)
         enter("b", self.outputs, self.tile.width)
         if self.has_rest:
             # Of which the last strip has at least one.
             enter("r", self.rows, self.tile.rows, "count")
         else:
             enter("r", self.strip, self.tile.rows)
-        depth = len(closing) - shared[1]
+        depth = len(closing) - shared[1] if self.groups == 1 else 1
         if self.columns > 1:
             enter("c", self.columns, self.tile.columns)
         if isinstance(layer.op, LinearOperation) and layer.op.macs >= LEAST_SHARED:

@@ -23,6 +23,10 @@ class Walk:
     """From one output position to the next."""
     ends_in_half: bool = False
     """Whether the lower half of the last vector holds all outputs that are left for it."""
+    pieces: int = 1
+    """Of a row of a window, each contiguous; the steps are those of one."""
+    piece: int = 0
+    """From one of them to the next."""
     joins_ends: bool = False
     """Whether rows end in a step of one byte, and the ends of all, at most four, are one step."""
 
@@ -129,3 +133,19 @@ FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "F
 def lanes_of(stored: str) -> Lanes:
     """How elements of a stored type are multiplied by bytes."""
     return WORDS if stored == "int16_t" else BYTES
+
+
+def inner_loops(element: str, *, has_pieces: bool) -> tuple[list[str], list[str]]:
+    """What opens and closes the loops over the pieces and steps of a row, but for the last line."""
+    if not has_pieces:
+        return [f"    const {element} *at = x;"], ["    }"]
+    return [
+        f"    const {element} *part = x;",
+        "    for (int32_t p = 0; p < pieces; ++p, part += piece) {",
+        f"    const {element} *at = part;",
+    ], ["    }", "    }"]
+
+
+def pieces_parameters(*, has_pieces: bool) -> str:
+    """The parameters for the pieces of a row, which end with a comma."""
+    return "int32_t pieces, int32_t piece, " if has_pieces else ""

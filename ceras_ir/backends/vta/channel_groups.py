@@ -8,6 +8,7 @@ together become one group of blocks, whose weights are zero between channels of 
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.channel_groups import block_diagonal
 from ceras_ir.dialects import graph
 
 
@@ -41,11 +42,4 @@ def block_groups(op: graph.LinearOperation, block: int) -> int:
 
 def widened(op: graph.Conv2dOp, weights: NDArray[np.generic], block: int) -> NDArray[np.generic]:
     """Weights [O, KH, KW, C/groups] for all channels of a group of blocks, zeros between groups."""
-    if (together := groups_together(op, block)) == 1:
-        return weights
-    outputs, kh, kw, channels = weights.shape
-    per_group = outputs // op.group_count
-    wide = np.zeros((outputs, kh, kw, together, channels), weights.dtype)
-    for o in range(outputs):
-        wide[o, :, :, o // per_group % together] = weights[o]
-    return wide.reshape(outputs, kh, kw, together * channels)
+    return block_diagonal(weights, op.group_count, groups_together(op, block))

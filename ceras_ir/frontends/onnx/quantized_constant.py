@@ -65,19 +65,35 @@ class QuantizedConstant(Constant):
         target = tuple(shape)
         element = self.element
         if isinstance(element.axis, IntAttr):
-            axis = _same_axis(self.shape, target, element.axis.data)
-            if axis is None:  # Channels are no dimension any more.
+            found = _channel_axis(self.shape, target, element.axis.data)
+            if found is None:  # Channels are no dimension any more.
                 return super().reshaped(shape)
-            element = element.rescaled(1.0, axis)
+            element = element.repeated(*found)
         stored = self.stored
         made = self.make(self.name, target, lambda: stored().reshape(target), element)
         return replace(made, key=self._key("reshape", target))
 
+    def reversed(self, axes: Sequence[int]) -> Constant:
+        along = tuple(axes)
+        element = self.element
+        if isinstance(element.axis, IntAttr) and element.axis.data in along:
+            return super().reversed(axes)
+        stored = self.stored
+        made = self.make(self.name, self.shape, lambda: np.flip(stored(), along), element)
+        return replace(made, key=self._key("reverse", along))
 
-def _same_axis(source: tuple[int, ...], target: tuple[int, ...], axis: int) -> int | None:
-    """The dimension of `target` that numbers the same slices as `axis` of `source`."""
+
+def _channel_axis(
+    source: tuple[int, ...], target: tuple[int, ...], axis: int
+) -> tuple[int, int] | None:
+    """
+    How often the slices of `axis` of `source` come one after the other in a dimension of `target`,
+    and which that is: with groups in front of it, they come once for each.
+    """
     before = prod(source[:axis])
+    found: list[tuple[int, int]] = []
     for i, extent in enumerate(target):
-        if prod(target[:i]) == before and extent == source[axis]:
-            return i
-    return None
+        outer = prod(target[:i])
+        if outer * extent == before * source[axis] and before % outer == 0:
+            found.append((before // outer, i))
+    return min(found, default=None)

@@ -76,6 +76,17 @@ class Constant:
             self._key("reshape", target),
         )
 
+    def reversed(self, axes: Sequence[int]) -> Constant:
+        """The same elements in reverse order along dimensions."""
+        along = tuple(axes)
+        return Constant(
+            self.name,
+            self.shape,
+            self.dtype,
+            lambda: np.flip(self.load(), along),
+            self._key("reverse", along),
+        )
+
     def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
         return None if self.key is None else (*self.key, step)
 

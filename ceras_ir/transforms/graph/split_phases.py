@@ -1,16 +1,17 @@
 """Compute a transposed convolution by what each of its output positions really multiplies."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
+from ceras_ir.transforms.graph.phases import Axis, Part
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -19,78 +20,10 @@ LEAST_OUTPUTS = 16
 fewer, vectors of several phases together are full."""
 
 
-@dataclass(frozen=True)
-class _Phases:
-    """Neighbouring phases of one axis that one convolution computes."""
-
-    first: int
-    count: int
-    taps: int
-    """Weights of each."""
-    padding: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """
-    One axis of a convolution over an input with zeros between its elements: `stride` is how far
-    they are apart, `before` what the border adds in front of them.
-
-    Output o meets input i by weight `stride * i + before - o`. All outputs of one phase
-    `stride * q + before - o` meet the weights of that phase, from input q on.
-    """
-
-    size: int
-    stride: int
-    before: int
-    kernel: int
-    outputs: int
-
-    @property
-    def taps(self) -> int:
-        """Weights of the longest phases."""
-        return -(-self.kernel // self.stride)
-
-    @property
-    def padding(self) -> tuple[int, int]:
-        """What the convolution of phases needs around the input."""
-        last = -((self.before - self.outputs + 1) // self.stride)
-        return self.before // self.stride, max(last + self.taps - self.size, 0)
-
-    def parts(self, outputs: int) -> list[_Phases]:
-        """
-        All phases in the order of outputs, those of as many weights together. Phases of few
-        `outputs` stay together, as do those of which some have no weights: they get zeros.
-        """
-        longer, (before, after) = self.kernel % self.stride, self.padding
-        if not longer or self.kernel < self.stride or not after or outputs < LEAST_OUTPUTS:
-            return [_Phases(0, self.stride, self.taps, self.padding)]
-        shorter = self.stride - longer
-        return [
-            _Phases(0, shorter, self.taps - 1, (before, after - 1)),
-            _Phases(shorter, longer, self.taps, self.padding),
-        ]
-
-    @property
-    def start(self) -> int:
-        """The first output among all positions of all phases."""
-        return self.stride - 1 - self.before % self.stride
-
-    def phases(self, weights: NDArray[np.generic], axis: int) -> NDArray[np.generic]:
-        """`weights` with this axis as two, [phase, tap], in the order of outputs."""
-        missing = self.taps * self.stride - self.kernel
-        edges = [(0, missing if i == axis else 0) for i in range(weights.ndim)]
-        split = list(weights.shape)
-        split[axis : axis + 1] = self.taps, self.stride
-        parts = np.pad(weights, edges).reshape(split)
-        return np.flip(parts.swapaxes(axis, axis + 1), axis)
-
-
 class SplitPhases(RewritePattern):
     """
     A convolution of stride 1 over `graph.pad` with s - 1 zeros between elements becomes some over
-    the elements themselves, with the outputs of s phases as channels, which are then put beside
-    each other. See `SplitPhasesPass`.
+    the elements themselves, whose outputs are then put beside each other. See `SplitPhasesPass`.
     """
 
     @op_type_rewrite_pattern
@@ -98,137 +31,180 @@ class SplitPhases(RewritePattern):
         zeros = ZeroPadding.of(op)
         if zeros is None or not any(zeros.between) or not _is_plain(op):
             return
+        strides = [count + 1 for count in zeros.between]
+        outputs = graph.shape_of(op.result)[1:3]
+        # The residual of a phase is every stride-th row and column, as many for each phase.
+        if op.residual is not None and any(n % s for n, s in zip(outputs, strides, strict=True)):
+            return
         source = zeros.insert_source(rewriter)
         sizes, borders = graph.shape_of(source)[1:3], op.padding.get_values()
-        kernel, outputs = graph.shape_of(op.weights)[1:3], graph.shape_of(op.result)[1:3]
+        kernel = graph.shape_of(op.weights)[1:3]
         axes = [
-            _Axis(sizes[i], zeros.between[i] + 1, zeros.low[i] + borders[i], kernel[i], outputs[i])
+            Axis(sizes[i], strides[i], zeros.low[i] + borders[i], kernel[i], outputs[i])
             for i in (0, 1)
         ]
         made = _phases(op, source, axes)
         for each in made:
             each.location = op.location
+        dequantize = op.weights.owner
         rewriter.replace(op, made, [made[-1].results[0]])
+        if isinstance(dequantize, graph.DequantizeOp) and dequantize.result.first_use is None:
+            rewriter.erase(dequantize)
         zeros.erase_unused(rewriter)
 
 
 def _phases(
-    op: graph.Conv2dOp, source: SSAValue, axes: Sequence[_Axis]
+    op: graph.Conv2dOp, source: SSAValue, axes: Sequence[Axis]
 ) -> list[graph.GraphOperation]:
     """What computes the result of `op` from the elements in `source`."""
-    rows, columns = axes
+    down, along = axes
     wanted = graph.shape_of(op.result)
-    array = rows.phases(columns.phases(graph.known_array(op.weights), 2), 1)
-    # [phases, phases, outputs, taps, taps, inputs]
-    array = array.transpose(1, 3, 0, 2, 4, 5)
+    columns = _parts(op, along, wanted[3])
+    rows = _parts(op, down, wanted[3] * len(columns[0].taps))
     made: list[graph.GraphOperation] = []
-    runs = rows.parts(wanted[3])
-    lines: list[SSAValue] = []
-    for down in runs:
-        parts: list[SSAValue] = []
-        for along in columns.parts(wanted[3]):
-            made += _convolution(op, source, array, down, along)
-            parts.append(made[-1].results[0])
-        made += _side_by_side(parts, down.count)
-        lines.append(made[-1].results[0])
-    n, h = graph.shape_of(lines[0])[:2]
-    if len(runs) > 1:
-        shaped = [
-            _reshaped(line, (n, h, down.count, -1)) for line, down in zip(lines, runs, strict=True)
-        ]
-        made += shaped
-        made.append(graph.ConcatOp([each.result for each in shaped], 2))
-    made.append(_reshaped(made[-1].results[0], (n, h * rows.stride, -1, wanted[3])))
+    results: list[SSAValue] = []
+    for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):
+        made += _convolution(op, source, (row, column), (i, j), [a.stride for a in axes])
+        results.append(made[-1].results[0])
+    if len(results) > 1:
+        made.append(graph.ConcatOp(results, 0))
+    n, h, w, _ = graph.shape_of(results[0])
+    together = len(rows[0].taps)
+    made += _side_by_side(
+        made[-1].results[0],
+        [len(rows), len(columns), n * h, w, together, len(columns[0].taps) * wanted[3]],
+    )
+    made.append(_reshaped(made[-1].results[0], (n, h * down.stride, w * along.stride, wanted[3])))
     if graph.shape_of(made[-1].results[0]) != wanted:
-        starts = (0, rows.start, columns.start, 0)
-        made.append(graph.SliceOp(made[-1].results[0], starts, wanted))
+        starts = [
+            axis.start if len(parts) < axis.stride else 0
+            for axis, parts in ((down, rows), (along, columns))
+        ]
+        made.append(graph.SliceOp(made[-1].results[0], (0, *starts, 0), wanted))
     return made
+
+
+def _parts(op: graph.Conv2dOp, axis: Axis, outputs: int) -> list[Part]:
+    """
+    The convolutions that compute an axis: all phases together where they have as many weights or
+    too few `outputs`. Phases as channels need weights and a bias of their own for each.
+    """
+    has_constants = all(
+        value is None or isinstance(value.owner, graph.ConstantOp)
+        for value in (op.weights, op.bias)
+    )
+    is_free = has_constants and op.group_count == 1 and op.residual is None and not op.is_quantized
+    are_alike = not axis.kernel % axis.stride or axis.kernel < axis.stride
+    if is_free and (are_alike or outputs < LEAST_OUTPUTS):
+        return [axis.together()]
+    return axis.apart()
 
 
 def _convolution(
     op: graph.Conv2dOp,
     source: SSAValue,
-    array: NDArray[np.generic],
-    down: _Phases,
-    along: _Phases,
+    parts: tuple[Part, Part],
+    phase: tuple[int, int],
+    strides: Sequence[int],
 ) -> list[graph.GraphOperation]:
-    """The phases `down` by `along`, as channels [down, along, O]; `array` has all weights."""
-    own = array[down.first :, along.first :, :, : down.taps, : along.taps]
-    own = own[: down.count, : along.count]
-    shape = (-1, *own.shape[3:])
-    weights = graph.ConstantOp.from_array(np.ascontiguousarray(own).reshape(shape))
-    made: list[graph.GraphOperation] = [weights]
-    bias = None
-    if op.bias is not None:
-        repeats = down.count * along.count
-        repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(op.bias), repeats))
+    """The phases of two parts, as channels [down, along, O]; `phase` is the first of both."""
+    down, along = parts
+    made = _weights(op, down, along)
+    weights, bias, residual = made[-1].results[0], op.bias, op.residual
+    repeats = len(down.taps) * len(along.taps)
+    if bias is not None and repeats > 1:
+        repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(bias), repeats))
         made.append(repeated)
         bias = repeated.result
+    padding = [part.padding[side] for side in (0, 1) for part in parts]
+    if residual is not None:
+        n, h, w, outputs = graph.shape_of(op.result)
+        sizes = (n, h // strides[0], w // strides[1], outputs)
+        own = graph.SliceOp(residual, (0, *phase, 0), sizes, (1, *strides, 1))
+        made.append(own)
+        residual = own.result
     new = graph.Conv2dOp(
-        source,
-        weights.result,
-        bias,
-        result_element=graph.element_of(op.result),
-        padding=[part.padding[side] for side in (0, 1) for part in (down, along)],
-        activation=op.activation,
-    )
+        source, weights, bias, residual, result_element=graph.element_of(op.result),
+        padding=padding,
+    )  # fmt: skip
+    new.properties |= op.properties | {"padding": new.padding}
     new.attributes |= op.attributes
     return [*made, new]
 
 
+def _weights(op: graph.Conv2dOp, down: Part, along: Part) -> list[graph.GraphOperation]:
+    """The weights of phases, [down, along, O] by their taps; the last has them as its result."""
+    dequantize = op.weights.owner if isinstance(op.weights.owner, graph.DequantizeOp) else None
+    stored = op.weights if dequantize is None else dequantize.input
+    element, array = graph.element_of(stored), graph.known_array(stored)
+    quantized = graph.quantized_element(stored)
+    points = 0 if quantized is None else [z.data for z in quantized.zero_points]
+    zeros = np.broadcast_to(np.array(points, array.dtype), len(array)).reshape(-1, 1, 1, 1)
+    outputs, kernel_h, kernel_w, inputs = array.shape
+    padded = np.empty((outputs, kernel_h + 1, kernel_w + 1, inputs), array.dtype)
+    padded[:] = zeros
+    padded[:, :-1, :-1] = array
+    # [O, down, taps, along, taps, inputs]
+    own = padded[:, np.array(down.taps)][:, :, :, np.array(along.taps)]
+    own = own.transpose(1, 3, 0, 2, 4, 5)
+    chosen: NDArray[np.generic] = np.ascontiguousarray(own).reshape(-1, *own.shape[3:])
+    constant = graph.ConstantOp.from_array(chosen, element)
+    if dequantize is None:
+        return [constant]
+    return [constant, graph.DequantizeOp(constant.result)]
+
+
 def _is_plain(op: graph.Conv2dOp) -> bool:
-    """Whether a convolution may have other weights: of floats in any order, for no residual."""
+    """Whether a convolution may have other weights: of floats in any order."""
+    weights: Operation | object = op.weights.owner
+    if isinstance(weights, graph.DequantizeOp):
+        weights = weights.input.owner
     steps = (*op.strides.get_values(), *op.dilations.get_values())
-    constants = (op.weights, *([] if op.bias is None else [op.bias]))
     return (
-        all(isinstance(value.owner, graph.ConstantOp) for value in constants)
-        and op.group_count == 1
+        isinstance(weights, graph.ConstantOp)
+        and weights.encoded is None
         and steps == (1, 1, 1, 1)
-        and op.residual is None
         and op.ordered is None
-        and not op.is_quantized
         and MASK not in op.attributes
     )
 
 
-def _side_by_side(parts: Sequence[SSAValue], down: int) -> list[graph.GraphOperation]:
+def _side_by_side(value: SSAValue, extents: Sequence[int]) -> list[graph.GraphOperation]:
     """
-    `parts` [N, H, W, down * C] as one, row by row, with the channels of all: [N, H, down, W, C],
-    or [N, H, W, C] if `down` is 1. Empty if there is nothing to do.
+    `value` of extents [rows, columns, H, W, down, along], where `rows` or `down` and `columns` or
+    `along` are phases, in the order of outputs: [H, rows, down, W, columns, along]. Empty if it is.
     """
-    made: list[graph.GraphOperation] = []
-    n, h, w, _ = graph.shape_of(parts[0])
-    if down > 1:
-        made += [_reshaped(part, (n, h, w, down, -1)) for part in parts]
-        parts = [each.results[0] for each in made]
-    if len(parts) > 1:
-        made.append(graph.ConcatOp(parts, len(graph.shape_of(parts[0])) - 1))
-        parts = made[-1].results
-    if down > 1:
-        made.append(graph.TransposeOp(parts[0], (0, 1, 3, 2, 4)))
-    return made
+    order = [d for d in (2, 0, 4, 3, 1, 5) if extents[d] > 1]
+    source = sorted(order)
+    if order == source:
+        return []
+    apart = _reshaped(value, [extents[d] for d in source])
+    return [apart, graph.TransposeOp(apart.result, [source.index(d) for d in order])]
 
 
 def _reshaped(value: SSAValue, shape: Sequence[int]) -> graph.ReshapeOp:
-    """`value` in `shape`, of which one extent is -1: what is left."""
-    left = prod(graph.shape_of(value)) // -prod(shape)
-    return graph.ReshapeOp(value, [left if extent < 0 else extent for extent in shape])
+    assert prod(graph.shape_of(value)) == prod(shape)
+    return graph.ReshapeOp(value, shape)
 
 
 class SplitPhasesPass(PatternPass):
     """
-    Make a transposed convolution of stride s convolutions with s * s times the channels, which
-    multiply no zeros between elements.
+    Make a transposed convolution of stride s convolutions of its s * s phases, which multiply no
+    zeros between elements.
 
-    Each group of channels is a phase of the outputs. A filter of 4x4 at stride 2 multiplies 4
-    elements for an output, not 16; one of 2x2 becomes a matrix product. Channels then move beside
-    each other. Phases of as many weights are one convolution: a filter of 3x3 at stride 2 becomes
-    four, of 1, 2, 2 and 4 weights. With fewer than 16 channels they stay together, and zeros take
-    the place of weights that some phases lack; so do those of phases without any. Groups,
-    residuals, pruned layers and computed weights stay as they are.
+    A phase is every s-th row and column of the outputs. A filter of 4x4 at stride 2 multiplies 4
+    elements for an output, not 16; one of 2x2 becomes a matrix product. Outputs then move beside
+    each other.
 
-    Sums of floats have another order. Shi et al., Is the deconvolution layer the same as a
-    convolutional layer? (2016).
+    1. Phases of as many weights are groups of channels of one convolution. So are those of a filter
+       with fewer than 16 channels, where zeros take the place of weights that some phases lack.
+    2. Others are a convolution each: a filter of 3x3 at stride 2 becomes four, of 1, 2, 2 and 4
+       weights. So are all phases of layers with groups, with a residual, of which each takes its
+       rows and columns, or with quantized weights, which keep their integers and scales.
+
+    Pruned layers, ordered sums and computed weights stay as they are. Integers stay the same; sums
+    of floats have another order. Shi et al., Is the deconvolution layer the same as a convolutional
+    layer? (2016).
     """
 
     name = "split-phases"

@@ -57,5 +57,14 @@ class KeepTailInFloatPass(ModulePass):
             if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not ends:
                 continue
             tail.add(inner)
-            if not is_alias(inner) and not is_named(node_names(inner), self.besides):
+            moves = is_alias(inner) or _joins_phases(inner)
+            if not moves and not is_named(node_names(inner), self.besides):
                 keep_in_float(inner, REASON)
+
+
+def _joins_phases(op: Operation) -> bool:
+    """Whether an operation only joins what `split-phases` made of one layer: moving bytes."""
+    return isinstance(op, graph.ConcatOp) and all(
+        isinstance(value.owner, graph.Conv2dOp) and value.owner.location == op.location
+        for value in op.inputs
+    )

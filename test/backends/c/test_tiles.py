@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     Signedness,
     TensorType,
+    f32,
     i8,
     i32,
 )
@@ -64,6 +65,29 @@ DEPTHWISE = [
     # More positions than a small map has; rows of results in pairs, of which the last overlap.
     ((1, 17, 18, 36), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((2, 5, 8, 34), (2, 4), (1, 1), (0, 2, 1, 1), (1, 1)),
+    # Windows of more than four rows, of one column of a map, and of one row, which is taken for it.
+    ((1, 9, 10, 36), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
+    ((1, 11, 9, 17), (7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
+    ((1, 18, 3, 32), (9, 2), (1, 1), (4, 0, 4, 1), (2, 1)),
+    ((2, 1, 40, 48), (1, 31), (1, 1), (0, 15, 0, 15), (1, 1)),
+    ((1, 1, 23, 33), (1, 6), (1, 2), (0, 3, 0, 0), (1, 3)),
+]
+
+GROUPED = [
+    # input, outputs, kernel, strides, padding, dilations, groups
+    # Groups that are one vector of outputs, several of one, and one of several.
+    ((1, 9, 7, 32), 32, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 2),
+    ((2, 8, 9, 32), 32, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 8),
+    ((1, 7, 8, 24), 80, (2, 3), (1, 2), (0, 2, 1, 0), (1, 1), 2),
+    # All groups in one vector, and groups that share none; few inputs or outputs of each.
+    ((1, 6, 7, 12), 12, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 4),
+    ((1, 6, 6, 21), 77, (3, 2), (1, 1), (0, 0, 0, 0), (1, 1), 7),
+    ((1, 5, 9, 10), 30, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 5),
+    ((1, 9, 4, 6), 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 6),
+    # Windows dilated along a row, of one row and of several, and groups of such.
+    ((1, 1, 40, 8), 24, (1, 3), (1, 1), (0, 4, 0, 4), (1, 4), 1),
+    ((2, 9, 11, 5), 16, (3, 3), (1, 2), (2, 2, 2, 2), (2, 2), 1),
+    ((1, 8, 12, 16), 48, (2, 3), (1, 1), (1, 3, 0, 3), (1, 3), 4),
 ]
 
 
@@ -200,6 +224,62 @@ def test_packed_stores(outputs: int, parts: set[str]):
 
     text = source(make_network([(element, (1, 14, 14, 16))], build), "model_kernels.h")
     assert set(re.findall(r"^  STORE_(QUARTER|HALF)\(", text, re.MULTILINE)) == parts
+
+
+@pytest.mark.parametrize(
+    ("build", "storage", "workspace"),
+    [
+        *product(("tiles", "loops"), (i8, u8, i16), (0, 1 << 17)),
+        *(("avx2", i8, 0), ("avx2", i16, 1 << 17), ("256", u8, 0), ("256", i8, 1 << 17)),
+    ],
+)
+def test_groups_and_dilated_rows(build: str, storage: IntegerType, workspace: int):
+    element = UniformType(1.0, 3 if storage == i8 else 77, storage=storage)
+
+    def layers(*inputs: SSAValue) -> Values:
+        return [
+            layer(seed, x, element, *way[1:])
+            for i, (x, way) in enumerate(zip(inputs, GROUPED, strict=True))
+            for seed in (i, 4 + 10 * i, (6, 9, 13, 19)[i % 4])
+        ]
+
+    module = make_network([(element, way[0]) for way in GROUPED], layers)
+    assert not re.search(r"static void (dense|gather|dot)_", source(module, "model_kernels.h"))
+    check(module, options=COptions(workspace=workspace), flags=BUILDS[build])
+
+
+@pytest.mark.parametrize("build", ["tiles", "avx2 and fma", "openmp", "no vectors"])
+@pytest.mark.parametrize("workspace", [0, 1 << 17])
+def test_floats_of_groups_and_dilated_rows(build: str, workspace: int):
+    flags = {
+        "tiles": FLAGS,
+        "avx2 and fma": (*BUILDS["avx2"], "-mfma") if X86 else FLAGS,
+        "openmp": (*FLAGS, "-fopenmp"),
+        "no vectors": (*FLAGS, "-DMODEL_F32=0"),
+    }[build]
+
+    def layers(*inputs: SSAValue) -> Values:
+        rng = np.random.default_rng(5)
+        results: list[SSAValue] = []
+        for x, (_, o, kernel, strides, padding, dilations, groups) in zip(
+            inputs, GROUPED, strict=True
+        ):
+            shape = (o, *kernel, graph.shape_of(x)[3] // groups)
+            scale = 1 / np.sqrt(np.prod(shape[1:]))
+            weights = constant(rng.normal(0, scale, shape).astype(np.float32))
+            bias = constant(rng.normal(size=o).astype(np.float32))
+            residual = None
+            for activation in (None, graph.FunctionAttr(graph.Function.CLIP, (-0.5, 0.75))):
+                residual = graph.Conv2dOp(
+                    x, weights, bias, residual, result_element=f32, strides=strides,
+                    padding=padding, dilations=dilations, groups=groups, activation=activation,
+                ).result  # fmt: skip
+                results.append(residual)
+        return results
+
+    module = make_network([(f32, way[0]) for way in GROUPED], layers)
+    assert len(re.findall(r"^  +tile_f32_", source(module), re.MULTILINE)) >= 2 * len(GROUPED)
+    check(module, tolerance=1e-5, options=COptions(workspace=workspace), flags=flags)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Transposes of words in blocks against the interpreter, bit for bit, and where there are none."""
+"""Transposes of words and bytes in blocks against the interpreter, bit for bit, and in loops."""
 
 from pathlib import Path
 
@@ -6,35 +6,47 @@ import pytest
 from c_harness import check, check_elsewhere, make_network, needs_aarch64
 from c_tiles import FLAGS, SANITIZED, X86, source
 from cross import AARCH64
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import TransposeOp
+from ceras_ir.dialects.quant import UniformType
+
+BYTE, WORD = UniformType(1.0), UniformType(1.0, storage=IntegerType(16))
 
 CASES = [
-    # shape, permutation, whether in blocks
-    ((1, 6, 9, 16), (0, 3, 1, 2), True),
-    ((1, 16, 9, 6), (0, 2, 3, 1), True),
-    ((3, 5, 7, 9), (0, 3, 1, 2), True),
-    ((2, 70, 3, 67), (2, 3, 0, 1), True),
-    ((4, 130), (1, 0), True),
-    ((130, 4), (1, 0), True),
-    ((5, 4, 6), (2, 1, 0), True),
-    ((4, 4, 5, 4), (3, 0, 2, 1), True),
-    ((3, 40), (1, 0), False),
-    ((40, 3), (1, 0), False),
-    ((5, 6, 7), (1, 0, 2), False),
+    # shape, permutation, element, in blocks of what
+    ((1, 6, 9, 16), (0, 3, 1, 2), f32, "words"),
+    ((1, 16, 9, 6), (0, 2, 3, 1), f32, "words"),
+    ((3, 5, 7, 9), (0, 3, 1, 2), f32, "words"),
+    ((2, 70, 3, 67), (2, 3, 0, 1), f32, "words"),
+    ((4, 130), (1, 0), f32, "words"),
+    ((130, 4), (1, 0), f32, "words"),
+    ((5, 4, 6), (2, 1, 0), f32, "words"),
+    ((4, 4, 5, 4), (3, 0, 2, 1), f32, "words"),
+    ((3, 40), (1, 0), f32, ""),
+    ((40, 3), (1, 0), f32, ""),
+    ((5, 6, 7), (1, 0, 2), f32, ""),
+    ((1, 17, 9, 20), (0, 3, 1, 2), BYTE, "bytes"),
+    ((2, 16, 5, 16), (0, 3, 1, 2), BYTE, "bytes"),
+    ((16, 200), (1, 0), BYTE, "bytes"),
+    ((130, 35), (1, 0), BYTE, "bytes"),
+    ((15, 64), (1, 0), BYTE, ""),
+    ((20, 30), (1, 0), WORD, ""),
 ]
-"""Whole blocks and not, strips of more than one, and loops around; too narrow; whole runs."""
+"""
+Whole blocks and not, strips of more than one, and loops around; too narrow; whole runs; elements of
+16 bits.
+"""
 
 
 def network() -> ModuleOp:
     def build(*inputs: SSAValue) -> list[SSAValue]:
         return [
-            TransposeOp(x, order).result for x, (_, order, _) in zip(inputs, CASES, strict=True)
+            TransposeOp(x, order).result for x, (_, order, *_) in zip(inputs, CASES, strict=True)
         ]
 
-    return make_network([(f32, shape) for shape, _, _ in CASES], build)
+    return make_network([(element, shape) for shape, _, element, _ in CASES], build)
 
 
 BUILDS = {
@@ -47,8 +59,9 @@ BUILDS = {
 @pytest.mark.parametrize("name", BUILDS)
 def test_results(name: str):
     module = network()
-    calls = source(module).count(" transpose_words(x")
-    assert calls == sum(in_blocks for _, _, in_blocks in CASES)
+    for name_of_elements in ("words", "bytes"):
+        calls = source(module).count(f" transpose_{name_of_elements}(x")
+        assert calls == sum(blocks == name_of_elements for *_, blocks in CASES)
     check(module, flags=BUILDS[name])
 
 

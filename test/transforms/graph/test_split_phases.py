@@ -1,20 +1,26 @@
 """`split-phases`: a transposed convolution without the zeros between its elements."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx_models import run_onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import relative_difference
+from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.split_phases import LEAST_OUTPUTS, SplitPhasesPass
+from ceras_ir.transforms.graph.split_phases import LEAST_OUTPUTS
+from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 Pair = tuple[int, int]
 
@@ -29,11 +35,23 @@ def transposed(
     pads: tuple[int, int, int, int],
     extra: Pair = (0, 0),
     outputs: int = FEW,
-) -> ModuleOp:
-    """Two channels become some, with a bias and a relu."""
+    *,
+    inputs: int = 2,
+    groups: int = 1,
+    dilations: Pair = (1, 1),
+    images: int = 1,
+    has_residual: bool = False,
+) -> ModelProto:
+    """Some channels become others, with a bias, perhaps a residual, and a relu."""
     random = np.random.default_rng(0)
-    weights = random.normal(size=(2, outputs, *kernel)).astype(np.float32)
+    weights = random.normal(size=(inputs, outputs // groups, *kernel)).astype(np.float32)
     bias = random.normal(size=outputs).astype(np.float32)
+    whole = [
+        (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[i + 2]
+        for i, (n, s, k, d, e) in enumerate(
+            zip(size, strides, kernel, dilations, extra, strict=True)
+        )
+    ]
     nodes = [
         helper.make_node(
             "ConvTranspose",
@@ -42,31 +60,52 @@ def transposed(
             strides=strides,
             pads=pads,
             output_padding=extra,
+            group=groups,
+            dilations=dilations,
         ),
-        helper.make_node("Relu", ["z"], ["y"]),
+        *([helper.make_node("Add", ["z", "r"], ["sum"])] if has_residual else []),
+        helper.make_node("Relu", ["sum" if has_residual else "z"], ["y"]),
     ]
+    arguments = {"x": [images, inputs, *size], "r": [images, outputs, *whole]}
     body = helper.make_graph(
         nodes,
         "transposed",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, *size])],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in arguments.items()
+            if has_residual or name == "x"
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")],
     )
-    return import_model(helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)]))
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def inputs_of(model: ModelProto) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(1)
+    return {
+        value.name: random.normal(size=[d.dim_value for d in value.type.tensor_type.shape.dim])
+        .astype(np.float32)
+        for value in model.graph.input
+    }  # fmt: skip
 
 
 def products(module: ModuleOp) -> int:
     return sum(op.macs for op in module.walk() if isinstance(op, graph.LinearOperation))
 
 
-def judge(module: ModuleOp, size: Pair) -> None:
+def is_spread(module: ModuleOp) -> bool:
+    """Whether there are zeros between elements."""
+    pads = (op for op in module.walk() if isinstance(op, graph.PadOp))
+    return any(any(op.interior.get_values()) for op in pads)
+
+
+def judge(module: ModuleOp, x: dict[str, NDArray[np.float32]]) -> None:
     """The same numbers but for the order of sums, and no zeros between elements."""
-    x = {"x": np.random.default_rng(1).normal(size=(1, 2, *size)).astype(np.float32)}
     (expected,) = run(module, x).values()
-    SplitPhasesPass().apply(load_context(), module)
+    FusePass().apply(load_context(), module)
     verify_module(module)
-    assert not any(isinstance(op, graph.PadOp) and any(op.interior.get_values())
-                   for op in module.walk())  # fmt: skip
+    assert not is_spread(module)
     (found,) = run(module, x).values()
     assert relative_difference(found, expected) < 1e-5
 
@@ -88,17 +127,26 @@ def test_every_output_is_the_same(data: st.DataObject):
     if min(left) < 1 or min(k - 1 - p for k, p in zip(kernel * 2, pads, strict=True)) < 0:
         return
     top, left_pad, bottom, right = pads
-    module = transposed(
+    inputs, outputs, groups = data.draw(
+        st.sampled_from(((2, FEW, 1), (2, MANY, 1), (3, 3, 3), (4, 6, 2), (2, 6, 2)))
+    )
+    model = transposed(
         size,
         kernel,
         strides,
         (top, left_pad, bottom, right),
         (extra[0], extra[1]),
-        data.draw(st.sampled_from((FEW, MANY))),
+        outputs,
+        inputs=inputs,
+        groups=groups,
+        images=data.draw(st.integers(1, 2)),
+        has_residual=all(n % s == 0 for n, s in zip(left, strides, strict=True))
+        and data.draw(st.booleans()),
     )
+    module = import_model(model)
     if any(isinstance(op, graph.SliceOp) for op in module.walk()):
         return  # A border that cuts elements off stands between.
-    judge(module, size)
+    judge(module, inputs_of(model))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +157,8 @@ def test_every_output_is_the_same(data: st.DataObject):
         ((3, 3), (2, 2), FEW, 2, 1),
         ((3, 3), (2, 2), MANY, 3.5, 4),
         ((3, 4), (2, 2), MANY, 3.5, 2),
-        ((5, 5), (3, 3), MANY, 8, 4),
+        ((5, 5), (3, 3), MANY, 8, 9),
+        ((3, 3), (2, 2), 8, 2.5, 2),
         ((2, 2), (3, 3), MANY, 3.5, 1),
         ((1, 16), (1, 8), FEW, 6, 1),
     ],
@@ -118,9 +167,108 @@ def test_every_output_is_the_same(data: st.DataObject):
 def test_products_that_are_left(
     kernel: Pair, strides: Pair, outputs: int, share: float, convolutions: int
 ):
-    module = transposed((8, 8), kernel, strides, (0, 0, 0, 0), outputs=outputs)
+    module = import_model(transposed((8, 8), kernel, strides, (0, 0, 0, 0), outputs=outputs))
     fused = module.clone()
     FusePass().apply(load_context(), fused)
     assert products(module) >= share * products(fused)
     assert sum(isinstance(op, graph.Conv2dOp) for op in fused.walk()) == convolutions
     assert not any(isinstance(op, graph.UnaryOp) for op in fused.walk())
+
+
+def test_a_residual_of_phases_of_several_sizes_stays():
+    """Phases of 5 rows at stride 2 have 3 and 2, a convolution of each as many as the other."""
+    model = transposed((3, 2), (2, 2), (2, 2), (1, 0, 0, 0), has_residual=True)
+    module = import_model(model)
+    FusePass().apply(load_context(), module)
+    assert is_spread(module)
+
+
+def test_quantized_weights_keep_their_integers():
+    """Q/DQ with scales of each output, in groups: four integer convolutions, and no other."""
+    random = np.random.default_rng(0)
+    weights = random.integers(-128, 128, (4, 3, 4, 4)).astype(np.int8)
+    constants = {
+        "w": weights,
+        "ws": np.array([0.01, 0.02, 0.03], np.float32),
+        "wz": np.zeros(3, np.int8),
+        "s": np.float32(0.05),
+        "z": np.uint8(120),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=1),
+        helper.make_node(
+            "ConvTranspose", ["d", "dw"], ["c"], strides=(2, 2), pads=(1, 1, 1, 1), group=2
+        ),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["qy"]),
+        helper.make_node("DequantizeLinear", ["qy", "s", "z"], ["y"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "quantized",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 5, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()],
+    )
+    opset = helper.make_opsetid("", 18)
+    module = import_model(helper.make_model(body, opset_imports=[opset], ir_version=9))
+    x = {"x": random.normal(size=(1, 4, 5, 5)).astype(np.float32)}
+    (expected,) = run(module, x).values()
+    FusePass().apply(load_context(), module)
+    QuantizePass().apply(load_context(), module)
+    verify_module(module)
+    convolutions = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
+    assert len(convolutions) == 4
+    assert all(op.is_quantized for op in convolutions)
+    (found,) = run(module, x).values()
+    assert np.allclose(found, expected, atol=0.051)  # one step
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_results_are_those_of_onnx_runtime(data: st.DataObject):
+    """Dilated windows too, which stay as they are."""
+    size, kernel, strides = (data.draw(sides) for _ in range(3))
+    dilations = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    pads = [data.draw(st.integers(0, min(k - 1, 2))) for k in kernel * 2]
+    extra = [data.draw(st.integers(0, s - 1)) for s in strides]
+    left = [
+        (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[i + 2]
+        for i, (n, s, k, d, e) in enumerate(
+            zip(size, strides, kernel, dilations, extra, strict=True)
+        )
+    ]
+    if min(left) < 1:
+        return
+    groups = data.draw(st.sampled_from((1, 2, 4)))
+    model = transposed(
+        size, kernel, strides, (pads[0], pads[1], pads[2], pads[3]), (extra[0], extra[1]), 4,
+        inputs=4, groups=groups, dilations=dilations, has_residual=data.draw(st.booleans()),
+    )  # fmt: skip
+    x = inputs_of(model)
+    expected = run_onnxruntime(model, x)
+    module = import_model(model)
+    FusePass().apply(load_context(), module)
+    verify_module(module)
+    for name, found in run(module, x).items():
+        assert found.shape == expected[name].shape
+        assert np.allclose(found, expected[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outputs", "groups", "has_residual"),
+    [(16, 1, True), (16, 16, False), (32, 4, False), (32, 8, True), (8, 1, False)],
+)
+def test_integers_are_the_same_everywhere(
+    tmp_path: Path, outputs: int, groups: int, has_residual: bool
+):
+    """At every level of every target."""
+    model = transposed(
+        (5, 6), (3, 4), (2, 2), (0, 1, 0, 1), (1, 0), outputs,
+        inputs=16, groups=groups, has_residual=has_residual,
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert verify([str(path), "--targets", "c,nnet,vta", "--quantize", "int8"]) == 0

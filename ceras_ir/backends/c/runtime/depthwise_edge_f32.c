@@ -1,32 +1,49 @@
 #include "vectors_f32.c"
 #include "window.c"
-/* y = bias plus the sum over the taps inside of x[tap] * weights[tap], for `count` positions
- * from `position` on of a window with one filter per channel; MODEL_F32 channels at least. */
+/* Windows from `position` to `end` of a row, whose columns lie in the map of `width` or beside it:
+ * y = bias plus the sum over the taps inside of x[tap] * weights[tap], with one filter per channel;
+ * MODEL_F32 channels at least. */
 #if MODEL_F32 && !MODEL_RVV
 MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
                                    const float *restrict weights, const float *restrict bias,
-                                   const struct window *g, int32_t position, int32_t count)
+                                   int32_t position, int32_t end, int32_t stride, int32_t left,
+                                   int32_t width, int32_t rows, int32_t row, int32_t columns,
+                                   int32_t dilation, int32_t channels)
 {
-  const int32_t channels = g->channels;
-  for (int32_t p = position; p < position + count; ++p) {
-    const int32_t x0 = p % g->columns * g->stride_w - g->left;
-    const int32_t y0 = p / g->columns % g->rows * g->stride_h - g->top;
-    const int32_t image = p / (g->columns * g->rows) * g->height;
-    const int32_t top = first_tap(y0, g->dilation_h), left = first_tap(x0, g->dilation_w);
-    const int32_t bottom = end_tap(y0, g->dilation_h, g->height, g->kernel_h);
-    const int32_t right = end_tap(x0, g->dilation_w, g->width, g->kernel_w);
-    for (int32_t b = 0; b < channels; b += MODEL_F32) {
-      /* The last vector begins earlier, so that it is whole. */
-      const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;
-      model_f32v s = LOAD_F32(bias + c);
-      for (int32_t ky = top; ky < bottom; ++ky) {
-        const int32_t row = (image + y0 + ky * g->dilation_h) * g->width + x0;
-        for (int32_t kx = left; kx < right; ++kx) {
-          const float *tap = x + (row + kx * g->dilation_w) * channels + c;
-          s = FMA(s, LOAD_F32(tap), LOAD_F32(weights + (ky * g->kernel_w + kx) * channels + c));
+  enum { BLOCK = 4 * MODEL_F32 };
+  for (int32_t p = position; p < end; ++p) {
+    const int32_t x0 = p * stride - left, first = first_tap(x0, dilation);
+    const int32_t last = end_tap(x0, dilation, width, columns);
+    const float *from = x + x0 * channels, *const w = weights;
+    float *const to = y + p * channels;
+    int32_t c = 0;
+    /* Four vectors of channels at once: each sum waits for the one before. */
+    for (; c + BLOCK <= channels; c += BLOCK) {
+      const float *const b = bias + c;
+      model_f32v s0 = LOAD_F32(b), s1 = LOAD_F32(b + MODEL_F32);
+      model_f32v s2 = LOAD_F32(b + 2 * MODEL_F32), s3 = LOAD_F32(b + 3 * MODEL_F32);
+      for (int32_t ky = 0; ky < rows; ++ky) {
+        for (int32_t kx = first; kx < last; ++kx) {
+          const float *const tap = from + ky * row + kx * dilation * channels + c;
+          const float *const v = w + (ky * columns + kx) * channels + c;
+          s0 = FMA(s0, LOAD_F32(tap), LOAD_F32(v));
+          s1 = FMA(s1, LOAD_F32(tap + MODEL_F32), LOAD_F32(v + MODEL_F32));
+          s2 = FMA(s2, LOAD_F32(tap + 2 * MODEL_F32), LOAD_F32(v + 2 * MODEL_F32));
+          s3 = FMA(s3, LOAD_F32(tap + 3 * MODEL_F32), LOAD_F32(v + 3 * MODEL_F32));
         }
       }
-      STORE_F32(y + p * channels + c, s);
+      STORE_F32(to + c, s0), STORE_F32(to + c + MODEL_F32, s1);
+      STORE_F32(to + c + 2 * MODEL_F32, s2), STORE_F32(to + c + 3 * MODEL_F32, s3);
+    }
+    for (; c < channels; c += MODEL_F32) {
+      /* The last vector begins earlier, so that it is whole. */
+      const int32_t at = c < channels - MODEL_F32 ? c : channels - MODEL_F32;
+      model_f32v s = LOAD_F32(bias + at);
+      for (int32_t ky = 0; ky < rows; ++ky)
+        for (int32_t kx = first; kx < last; ++kx)
+          s = FMA(s, LOAD_F32(from + ky * row + kx * dilation * channels + at),
+                  LOAD_F32(w + (ky * columns + kx) * channels + at));
+      STORE_F32(to + at, s);
     }
   }
 }

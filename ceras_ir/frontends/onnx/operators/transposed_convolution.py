@@ -5,13 +5,12 @@ The border and the zeros are one `graph.pad`; the filter is turned round in ever
 input and output channels change places. Nothing is approximated.
 """
 
-import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_extent
 from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
@@ -61,9 +60,11 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     one, none = (1,) * lift, (0,) * lift
     spread = _spread(emitter, (*none, *low), (*none, *high), (*none, *(s - 1 for s in strides)))
     taken = shape[1] // groups
-    full = emitter.floats(1).reshape(groups, taken, weights[1], *one, *kernel)
-    turned = np.ascontiguousarray(full[..., ::-1, ::-1].transpose(0, 2, 3, 4, 1))
-    packed = Constant.of(f"{node.name}/weights", turned.reshape(outputs, *one, *kernel, taken))
+    given = emitter.value(1)
+    if not isinstance(given, Constant) or not emitter.is_float(given):
+        raise node.wrong(f"operand 1 must be float32, got {dtype_of_value(given)}")
+    full = given.reshaped((groups, taken, weights[1], *one, *kernel)).reversed((3, 4))
+    packed = full.transposed((0, 2, 3, 4, 1)).reshaped((outputs, *one, *kernel, taken))
     result = Conv2dOp(
         spread,
         emitter.materialize(packed),
