@@ -77,3 +77,21 @@ func.func @main(%x: tensor<4xf32> {graph.exponent = -7 : i64}) -> tensor<4xf32> 
   %0 = graph.unary <sigmoid> %x {graph.exponent = -7 : i64} : tensor<4xf32>
   func.return %0 : tensor<4xf32>
 }
+
+// -----
+
+// Phases of one transposed convolution: joining and interleaving them moves bytes. Their like from
+// several layers is joined in float.
+// CHECK-LABEL: func.func @main(
+// CHECK: graph.concat %1, %2 {graph.exponent = -5 : i64, axis = 0 : i64}
+// CHECK: graph.concat %1, %3 {{.*}}graph.precision = "f32"
+!i = tensor<1x4x4x1xf32>
+func.func @main(%x: !i {graph.exponent = -7 : i64}) -> (tensor<2x4x4x1xf32>, tensor<2x4x4x1xf32>) {
+  %0 = graph.constant dense<1.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
+  %1 = graph.conv2d %x, %0 {graph.exponent = -5 : i64} : (!i, tensor<1x1x1x1xf32>) -> !i loc("up")
+  %2 = graph.conv2d %x, %0 {graph.exponent = -5 : i64} : (!i, tensor<1x1x1x1xf32>) -> !i loc("up")
+  %3 = graph.conv2d %x, %0 {graph.exponent = -5 : i64} : (!i, tensor<1x1x1x1xf32>) -> !i loc("other")
+  %4 = graph.concat %1, %2 {axis = 0 : i64, graph.exponent = -5 : i64} : (!i, !i) -> tensor<2x4x4x1xf32> loc("up")
+  %5 = graph.concat %1, %3 {axis = 0 : i64, graph.exponent = -5 : i64} : (!i, !i) -> tensor<2x4x4x1xf32> loc("up")
+  func.return %4, %5 : tensor<2x4x4x1xf32>, tensor<2x4x4x1xf32>
+}
