@@ -140,6 +140,7 @@ MODELS: dict[str, Build] = {
     "matmul batch": lambda: matmul((2, 3, 5, 4), (4, 6)),
     "matmul unit batch": lambda: matmul((2, 5, 4), (1, 4, 6)),
     "matmul more rank": lambda: matmul((5, 4), (1, 1, 4, 6)),
+    "matmul large batch": lambda: matmul((3, 400, 2, 3), (400, 3, 2)),
     "matmul vector": lambda: matmul((4,), (4, 3)),
     "matmul by vector": lambda: matmul((2, 5, 4), (4,)),
     "matmul dot": lambda: matmul((4,), (4,)),
@@ -310,12 +311,18 @@ EQUATIONS: dict[str, tuple[tuple[int, ...], ...]] = {
     "ab,ab->": ((3, 4), (3, 4)),
     "ij->ji": ((3, 4),),
     "i->": ((3,),),
+    "bi,bj->bij": ((2, 3), (2, 4)),
+    "nld,ndv,nl->nlv": ((1, 3, 4), (1, 4, 5), (1, 3)),
+    "a,ab,b": ((3,), (3, 4), (4,)),
+    "...ij,...jk->...ik": ((2, 1, 3, 4), (1, 5, 4, 2)),
+    "...i,i...": ((2, 3), (3, 2)),
+    "i...->...": ((3, 2, 4),),
 }
 
 
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einstein_sums(equation: str) -> None:
-    names: list[str] = ["x", "z"][: len(EQUATIONS[equation])]
+    names: list[str] = ["x", "z", "w"][: len(EQUATIONS[equation])]
     inputs = dict(zip(names, EQUATIONS[equation], strict=True))
     einsum = node("Einsum", " ".join(names), "y", equation=equation)
     agree(model([einsum], inputs, ["y"]))

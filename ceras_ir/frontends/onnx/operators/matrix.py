@@ -7,7 +7,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, MatmulOp
+from ceras_ir.dialects.graph import Binary, MatmulOp, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
@@ -38,7 +38,10 @@ def matmul(node: Node, emitter: Emitter) -> Value:
 
 
 MAX_BATCH = 1 << 10
-"""Products of which one `MatMul` may consist."""
+"""Products of matrices of which one `MatMul` may consist."""
+
+MAX_ELEMENTS = 1 << 22
+"""Products of numbers of which one may consist where its batch is larger."""
 
 
 def _batched(node: Node, emitter: Emitter) -> Value:
@@ -57,11 +60,13 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
     if batch is None:
         raise node.wrong(f"batches of {list(shape_a)} and {list(shape_b)} do not broadcast")
-    if prod(batch) > MAX_BATCH:
-        raise node.unsupported(
-            f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
-        )
     (m, k), n = shape_a[-2:], shape_b[-1]
+    if prod(batch) > MAX_BATCH:
+        if prod(batch) * m * k * n > MAX_ELEMENTS:
+            raise node.unsupported(
+                f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
+            )
+        return _by_elements(emitter, a, b)
     rows = emitter.reshaped(a, (prod(shape_a[:-2]), m, k))
     columns = emitter.transposed(emitter.reshaped(b, (prod(shape_b[:-2]), k, n)), (0, 2, 1))
     numbers = [
@@ -74,6 +79,19 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
         products.append(emitter.reshaped(product_of(emitter, x, w, None), (1, m, n)))
     return emitter.reshaped(compose.joined(products, 0), (*batch, m, n))
+
+
+def _by_elements(emitter: Emitter, a: Value, b: Value) -> Value:
+    """All products of numbers, then their sums: for many products of small matrices."""
+    compose = Composer(emitter)
+    (*first, m, k), (*second, _, n) = shape_of_value(a), shape_of_value(b)
+    rows = emitter.reshaped(a, (*first, m, 1, k))
+    last = len(second)
+    turned = emitter.transposed(b, (*range(last), last + 1, last))
+    columns = emitter.reshaped(turned, (*second, 1, n, k))
+    products = compose.mul(rows, columns)
+    *kept, _ = shape = shape_of_value(products)
+    return emitter.reshaped(compose.reduce(Reduce.SUM, products, [len(shape) - 1]), kept)
 
 
 def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
