@@ -26,8 +26,8 @@ RULES: dict[str, list[Rule]] = {}
 _REMEDIES = {
     "end the model before it and do the rest in the application, since data decide the size or "
     "order of its result": "NonZero Unique MaxRoiPool",
-    "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "
-    "RandomNormalLike RandomUniform RandomUniformLike",
+    "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
     "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
     "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
@@ -41,6 +41,9 @@ _REMEDIES = {
 }
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The way out for operators that users are likely to bring."""
+
+WHERE_COMPUTED = "fix the input that decides with --set, or end the model before this node"
+"""The way out for operands that decide the size of a result or the number of steps."""
 
 REMEDY = "export the model without it, or rewrite it with supported operators"
 
