@@ -73,8 +73,8 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     "computed shape": (one("Reshape", "x s", extra={"s": (2,)}), "known at compile time"),
     "computed slice": (
         one("Slice", "x s s", extra={"s": (1,)}),
-        "which elements are taken must be known at compile time; 's' is computed; export with fixed "
-        "shapes, fix the input that decides with --set, or end the model before this node",
+        "which elements are taken must be known at compile time; 's' is computed; export with "
+        "fixed shapes, fix the input that decides with --set, or end the model before this node",
     ),
     "quarter floats": (
         one("Cast", to=TensorProto.FLOAT8E4M3FN),
