@@ -43,6 +43,15 @@ def binary(
     return model([node(op, operands, "y")], {"x": x}, ["y"], {"k": floats(*shape)})
 
 
+def computed_conv(
+    weights: tuple[int, ...], *, bias: bool = True, **attributes: int | list[int]
+) -> onnx.ModelProto:
+    """Of 4 channels, with weights that are an input."""
+    inputs = {"x": (2, 4, 7, 6)[: len(weights)], "w": weights}
+    conv = node("Conv", "x w b" if bias else "x w", "y", **attributes)
+    return model([conv], inputs, ["y"], {"b": floats(weights[0])})
+
+
 def conv(rank: int, **attributes: int | str | list[int]) -> onnx.ModelProto:
     """Channels 4 -> 6 in two groups over `rank` spatial dimensions, between transposes."""
     extents = (9, 8)[:rank]
@@ -112,6 +121,12 @@ MODELS: dict[str, Build] = {
         for auto in ("SAME_UPPER", "SAME_LOWER", "VALID")
         for s, k in ((1, 2), (2, 3), (3, 2), (3, 1))
     },
+    "conv of computed weights": lambda: computed_conv(
+        (5, 4, 3, 2), strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]
+    ),
+    "conv of computed groups": lambda: computed_conv((6, 2, 2, 3), group=2),
+    "conv of computed taps": lambda: computed_conv((4, 1, 3, 3), group=4, pads=[1] * 4),
+    "conv of computed taps twice": lambda: computed_conv((8, 1, 3), group=4, bias=False),
     "conv 1-D": lambda: conv(1, strides=[2], pads=[1, 2], dilations=[2]),
     "conv 2-D": lambda: conv(2, strides=[2, 1], pads=[1, 2, 0, 1]),
     "conv 1-D same": lambda: conv(1, auto_pad="SAME_LOWER", strides=[2]),
