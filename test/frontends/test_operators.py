@@ -399,3 +399,22 @@ def test_same_padding_of_a_dilated_window() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_operator(name: str) -> None:
     agree(MODELS[name]())
+
+
+def test_nodes_need_no_order() -> None:
+    """ONNX Runtime's converter to float16 appends casts; branches read what comes behind them."""
+    branches: dict[str, onnx.GraphProto] = {}
+    for name, op in (("then", "Neg"), ("else", "Exp")):
+        result = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3])
+        branch = onnx.helper.make_graph([node(op, "first", name)], name, [], [result])
+        branches[f"{name}_branch"] = branch
+    nodes = [
+        node("Sin", "x", "first"),
+        node("Abs", "x", "a"),
+        node("Relu", "a", "b"),
+        node("If", "c", "i", **branches),
+        node("Add", "b i", "y"),
+    ]
+    proto = model(nodes, {"x": (3,)}, ["y"], {"c": np.array(True)})
+    proto.graph.node.reverse()
+    agree(proto)
