@@ -293,7 +293,7 @@ def test_names_do_not_fill_the_screen(tmp_path: Path, capsys: pytest.CaptureFixt
         file.write_bytes(proto.SerializeToString())
         assert compile_main([str(file), "-o", str(tmp_path / "out"), "--target", "c"]) == 3
         (line,) = capsys.readouterr().err.splitlines()
-        assert len(line) < 1000 and line.isprintable() and "export the model without it" in line
+        assert len(line) < 1000 and line.isprintable() and "export the model in eval mode" in line
 
 
 def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:

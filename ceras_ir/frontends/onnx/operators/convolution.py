@@ -17,6 +17,11 @@ from ceras_ir.frontends.onnx.windows import Window, read_window
 @operator("Conv")
 def conv(node: Node, emitter: Emitter) -> Value:
     """Weights [O, C/g, KH, KW] become [O, KH, KW, C/g]; computed ones make it a matrix product."""
+    return convolution(node, emitter)
+
+
+def convolution(node: Node, emitter: Emitter) -> Value:
+    """What a node with the operands and attributes of `Conv` computes."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
