@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 Shape = Sequence[int | str]
 """Dimensions; a string is a symbolic one."""
 
-Attribute = int | float | str | Sequence[int] | None
+Attribute = int | float | str | Sequence[int] | Sequence[float] | None
 
 
 def node(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import Interpreter, OpImplResult, PythonValues
 from xdsl.ir import Block, Operation, SSAValue
@@ -17,6 +18,7 @@ class LocatedInterpreter(Interpreter):
     What text may say that no verifier refuses is an error of the user's at the operation: an index
     that leaves its buffer, an operation without a meaning. Values of a function are forgotten when
     their last reader has run, so that what a network takes is that of the values alive at once.
+    What overflows or is divided by zero has the result that IEEE 754 gives it, without a warning.
     """
 
     _last_reads: dict[Block, dict[Operation, list[SSAValue]]] = field(
@@ -25,7 +27,8 @@ class LocatedInterpreter(Interpreter):
 
     def _run_op(self, op: Operation, inputs: PythonValues) -> OpImplResult:
         try:
-            result = super()._run_op(op, inputs)
+            with np.errstate(all="ignore"):
+                result = super()._run_op(op, inputs)
         except OutOfRangeError as error:
             raise InputError([Finding(node_name(op), op.name, str(error))]) from None
         except InterpretationError as error:

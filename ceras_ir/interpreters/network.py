@@ -67,6 +67,5 @@ def run(
     arrays = check_inputs(main, inputs)
     listeners = () if tracer is None else (_Trace(tracer),)
     interpreter = interpreter_of(module, listeners)
-    with np.errstate(all="ignore"):
-        results = interpreter.call_op("main", tuple(arrays))
+    results = interpreter.call_op("main", tuple(arrays))
     return dict(zip(output_names(main), results, strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_compare import agree
 from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
 from slow_cases import first_fast, slow
 
@@ -201,3 +202,13 @@ def test_an_lstm_with_computed_weights_is_refused() -> None:
     proto.graph.node[0].input[1] = "x"
     with pytest.raises(UnsupportedError, match="'x' is computed; export the LSTM in float"):
         import_model(proto)
+
+
+@pytest.mark.parametrize("storage", [np.int8, np.uint8])
+def test_rows_of_a_quantized_table(storage: type[np.integer[Any]]) -> None:
+    """An embedding: the quantizer gathers integers, and real numbers come behind that."""
+    nodes = [node("Gather", "table ids", "rows"), node("DequantizeLinear", "rows s z", "y")]
+    table = np.arange(12).reshape(4, 3).astype(storage)
+    tensors = {"table": table, "s": np.array(0.25, np.float32), "z": np.array(7, storage)}
+    proto = model(nodes, {"ids": (1, 2)}, ["y"], tensors, dtype=TensorProto.INT64)
+    agree(proto, {"ids": np.array([[3, 1]])})

@@ -43,6 +43,15 @@ def binary(
     return model([node(op, operands, "y")], {"x": x}, ["y"], {"k": floats(*shape)})
 
 
+def computed_conv(
+    weights: tuple[int, ...], *, bias: bool = True, **attributes: int | list[int]
+) -> onnx.ModelProto:
+    """Of 4 channels, with weights that are an input."""
+    inputs = {"x": (2, 4, 7, 6)[: len(weights)], "w": weights}
+    conv = node("Conv", "x w b" if bias else "x w", "y", **attributes)
+    return model([conv], inputs, ["y"], {"b": floats(weights[0])})
+
+
 def conv(rank: int, **attributes: int | str | list[int]) -> onnx.ModelProto:
     """Channels 4 -> 6 in two groups over `rank` spatial dimensions, between transposes."""
     extents = (9, 8)[:rank]
@@ -112,6 +121,12 @@ MODELS: dict[str, Build] = {
         for auto in ("SAME_UPPER", "SAME_LOWER", "VALID")
         for s, k in ((1, 2), (2, 3), (3, 2), (3, 1))
     },
+    "conv of computed weights": lambda: computed_conv(
+        (5, 4, 3, 2), strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]
+    ),
+    "conv of computed groups": lambda: computed_conv((6, 2, 2, 3), group=2),
+    "conv of computed taps": lambda: computed_conv((4, 1, 3, 3), group=4, pads=[1] * 4),
+    "conv of computed taps twice": lambda: computed_conv((8, 1, 3), group=4, bias=False),
     "conv 1-D": lambda: conv(1, strides=[2], pads=[1, 2], dilations=[2]),
     "conv 2-D": lambda: conv(2, strides=[2, 1], pads=[1, 2, 0, 1]),
     "conv 1-D same": lambda: conv(1, auto_pad="SAME_LOWER", strides=[2]),
@@ -140,6 +155,7 @@ MODELS: dict[str, Build] = {
     "matmul batch": lambda: matmul((2, 3, 5, 4), (4, 6)),
     "matmul unit batch": lambda: matmul((2, 5, 4), (1, 4, 6)),
     "matmul more rank": lambda: matmul((5, 4), (1, 1, 4, 6)),
+    "matmul large batch": lambda: matmul((3, 400, 2, 3), (400, 3, 2)),
     "matmul vector": lambda: matmul((4,), (4, 3)),
     "matmul by vector": lambda: matmul((2, 5, 4), (4,)),
     "matmul dot": lambda: matmul((4,), (4,)),
@@ -310,12 +326,18 @@ EQUATIONS: dict[str, tuple[tuple[int, ...], ...]] = {
     "ab,ab->": ((3, 4), (3, 4)),
     "ij->ji": ((3, 4),),
     "i->": ((3,),),
+    "bi,bj->bij": ((2, 3), (2, 4)),
+    "nld,ndv,nl->nlv": ((1, 3, 4), (1, 4, 5), (1, 3)),
+    "a,ab,b": ((3,), (3, 4), (4,)),
+    "...ij,...jk->...ik": ((2, 1, 3, 4), (1, 5, 4, 2)),
+    "...i,i...": ((2, 3), (3, 2)),
+    "i...->...": ((3, 2, 4),),
 }
 
 
 @pytest.mark.parametrize("equation", EQUATIONS)
 def test_einstein_sums(equation: str) -> None:
-    names: list[str] = ["x", "z"][: len(EQUATIONS[equation])]
+    names: list[str] = ["x", "z", "w"][: len(EQUATIONS[equation])]
     inputs = dict(zip(names, EQUATIONS[equation], strict=True))
     einsum = node("Einsum", " ".join(names), "y", equation=equation)
     agree(model([einsum], inputs, ["y"]))
@@ -377,3 +399,22 @@ def test_same_padding_of_a_dilated_window() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_operator(name: str) -> None:
     agree(MODELS[name]())
+
+
+def test_nodes_need_no_order() -> None:
+    """ONNX Runtime's converter to float16 appends casts; branches read what comes behind them."""
+    branches: dict[str, onnx.GraphProto] = {}
+    for name, op in (("then", "Neg"), ("else", "Exp")):
+        result = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3])
+        branch = onnx.helper.make_graph([node(op, "first", name)], name, [], [result])
+        branches[f"{name}_branch"] = branch
+    nodes = [
+        node("Sin", "x", "first"),
+        node("Abs", "x", "a"),
+        node("Relu", "a", "b"),
+        node("If", "c", "i", **branches),
+        node("Add", "b i", "y"),
+    ]
+    proto = model(nodes, {"x": (3,)}, ["y"], {"c": np.array(True)})
+    proto.graph.node.reverse()
+    agree(proto)

@@ -61,6 +61,17 @@ def test_c_is_exact():
     np.testing.assert_array_equal(got, walked(nodes, x, 4))
 
 
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
+def test_thresholds_may_be_infinite(mode: str):
+    """Boosted trees ask so whether a value is there."""
+    nodes = [Node(0, 0, mode, 0, np.inf, 0, 1, 2)]
+    nodes += [Node(0, i, weights=[(0, float(i))]) for i in (1, 2)]
+    x = np.zeros((4, FEATURES), np.float32)
+    x[:, 0] = [-np.inf, 3e38, np.inf, np.nan]
+    got = check(import_model(regressor(nodes, len(x), 1)), {"x": x})["y"]
+    np.testing.assert_array_equal(got, walked(nodes, x, 1))
+
+
 @pytest.mark.parametrize("count", [100, pytest.param(40000, marks=pytest.mark.slow)])
 def test_tables_have_the_narrowest_elements(count: int):
     # One comb: every node has a leaf of its own and the next node.
@@ -228,7 +239,8 @@ def test_text_is_not_computed_with():
         ({"nodes_truenodeids": [2, 0, 0], "nodes_nodeids": [0, 3, 2]}, "no other leads to"),
         ({"nodes_nodeids": [0, 1, 1]}, "node 1 of tree 0 is given twice"),
         ({"nodes_values": [1.0]}, "lists of its nodes are empty or differ"),
-        ({"nodes_values": [float("nan"), 0.0, 0.0]}, "thresholds must be finite"),
+        ({"nodes_values": [float("nan"), 0.0, 0.0]}, "thresholds must be numbers"),
+        ({"nodes_values": [-np.inf] * 3, "nodes_modes": ["BRANCH_LT", "LEAF", "LEAF"]}, "below"),
         ({"target_ids": [0, 9]}, "a leaf adds to result 9 of 1"),
         ({"target_ids": [0, 1 << 30], "n_targets": (1 << 30) + 1}, "numbers are too large"),
         ({"target_weights": [1.0]}, "lists of its leaves are empty or differ"),

@@ -64,7 +64,7 @@ def numbers_are_int8(op: Operation) -> str | None:
         if not isinstance(element, UniformType):
             if tabulated and value in op.results:
                 continue
-            if isinstance(op, MOVERS) and all(map(_is_made_by_a_circuit, op.operands)):
+            if isinstance(op, MOVERS) and _moves_what_circuits_made(op):
                 continue
             kind = "float" if isinstance(element, Float32Type) else element
             return f"the FPGA computes on int8, got {kind}"
@@ -74,8 +74,23 @@ def numbers_are_int8(op: Operation) -> str | None:
     return None
 
 
-def _is_made_by_a_circuit(value: SSAValue) -> bool:
-    return isinstance(value.owner, Operation) and why_not(value.owner) is None
+def _moves_what_circuits_made(op: Operation) -> bool:
+    """Whether circuits made all floats that `op` moves; others may move them in between."""
+    seen, waiting = {op}, [op]
+    while waiting:
+        for value in waiting.pop().operands:
+            if not isinstance(maker := value.owner, Operation):
+                return False
+            if maker in seen:
+                continue
+            seen.add(maker)
+            moves = isinstance(maker, MOVERS) and quantized_element(value) is None
+            rules = [rule for rule in RULES if not (moves and rule is numbers_are_int8)]
+            if any(rule(maker) is not None for rule in rules):
+                return False
+            if moves:
+                waiting.append(maker)
+    return True
 
 
 def is_int8(value: SSAValue) -> bool:

@@ -1,9 +1,10 @@
 """
-The nodes that a model's outputs need, checked to be in order, and which of their values are
-constants. Everything here is known from names alone.
+The nodes that a model's outputs need, in an order in which each reads what is computed before it,
+and which of their values are constants. Everything here is known from names alone.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 import onnx
@@ -28,20 +29,16 @@ def ordered_nodes(
     constants: set[str],
     outputs: Sequence[str],
 ) -> list[Node]:
-    """The nodes that the outputs need, known to be in order and to name what exists."""
-    produced = {name for proto in graph.node for name in proto.output}
+    """The nodes that the outputs need, in order and known to name what exists."""
+    produced = {text(name) for proto in graph.node for name in proto.output}
     nodes: list[Node] = []
-    for proto in graph.node:
-        node = Node(proto, opset, constants)
+    for node in _sorted([Node(proto, opset, constants) for proto in graph.node], known):
         _check_counts(node)
         for name in filter(None, node.inputs):
             if name in known:
                 continue
             if name in produced:
-                raise node.wrong(
-                    f"reads '{name}' before it is computed: "
-                    "the graph has a cycle or its nodes are not sorted"
-                )
+                raise node.wrong(f"reads '{name}' before it is computed: the graph has a cycle")
             raise node.wrong(f"reads '{name}', which nothing in the model computes")
         for name in filter(None, node.outputs):
             if name in known:
@@ -53,6 +50,32 @@ def ordered_nodes(
         if name not in known:
             raise InputError(f"output '{name}' is computed by no node; the file may be truncated")
     return list(_needed(nodes, outputs))
+
+
+def _sorted(nodes: Sequence[Node], known: Container[str]) -> Iterator[Node]:
+    """
+    Each node behind those whose results it reads, else as they are; last those of cycles. ONNX
+    asks for order, but ONNX Runtime's converter to float16 appends the casts that it adds.
+    """
+    makers = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
+    readers: dict[int, list[int]] = {}
+    missing = [0] * len(nodes)
+    for i, node in enumerate(nodes):
+        read = {*node.inputs, *(node.captured() - node.defined())}
+        for maker in {makers[name] for name in read if name in makers and name not in known}:
+            readers.setdefault(maker, []).append(i)
+            missing[i] += 1
+    ready = [i for i, count in enumerate(missing) if count == 0]
+    left = set(range(len(nodes)))
+    while ready:
+        i = heappop(ready)
+        left.remove(i)
+        yield nodes[i]
+        for reader in readers.get(i, ()):
+            missing[reader] -= 1
+            if missing[reader] == 0:
+                heappush(ready, reader)
+    yield from (nodes[i] for i in sorted(left))
 
 
 def _check_counts(node: Node) -> None:

@@ -112,17 +112,30 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     return emitter.emit(DequantizeOp(value))
 
 
-def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
-    """Plain integers that come from an input are numbers of type `element`, and so is the input."""
+def is_computed_integer(value: Value) -> bool:
+    """Whether plain integers do not come from an input that is read as nothing else."""
+    if not isinstance(value, SSAValue) or not isinstance(element_of(value), IntegerType):
+        return False
+    chain = _moved(value)
+    return isinstance(chain[-1].owner, Operation) or any(
+        not isinstance(use.operation, ReshapeOp | TransposeOp) for v in chain for use in v.uses
+    )
+
+
+def _moved(value: SSAValue) -> list[SSAValue]:
+    """A value, what it was reshaped or transposed from, and so on."""
     chain = [value]
     while isinstance(owner := chain[-1].owner, ReshapeOp | TransposeOp):
         chain.append(owner.input)
+    return chain
+
+
+def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
+    """Plain integers that come from an input are numbers of type `element`, and so is the input."""
+    chain = _moved(value)
     if element.is_per_axis and len(chain) > 1:
         raise emitter.node.unsupported("scales per channel of an input that was transposed")
-    others = any(
-        not isinstance(use.operation, ReshapeOp | TransposeOp) for v in chain for use in v.uses
-    )
-    if isinstance(chain[-1].owner, Operation) or others:
+    if is_computed_integer(value):
         raise emitter.node.unsupported(
             "integers that were computed are read as quantized numbers; quantize them by "
             "QuantizeLinear, or convert them by Cast"

@@ -26,8 +26,8 @@ RULES: dict[str, list[Rule]] = {}
 _REMEDIES = {
     "end the model before it and do the rest in the application, since data decide the size or "
     "order of its result": "NonZero Unique MaxRoiPool",
-    "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "
-    "RandomNormalLike RandomUniform RandomUniformLike",
+    "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
     "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
     "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
@@ -41,6 +41,12 @@ _REMEDIES = {
 }
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The way out for operators that users are likely to bring."""
+
+WHERE_COMPUTED = "fix the input that decides with --set, or end the model before this node"
+"""The way out for operands that decide the size of a result or the number of steps."""
+
+NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
+"""The way out for operators that ONNX Runtime has for itself."""
 
 REMEDY = "export the model without it, or rewrite it with supported operators"
 
@@ -100,7 +106,8 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 def refusals(node: Node) -> Sequence[Finding]:
     """Everything that can be known to be unsupported about a node without its operands' shapes."""
     if node.operator not in OPERATORS:
-        remedy = REMEDIES.get(node.operator, REMEDY)
+        own = node.operator.startswith("com.microsoft::")
+        remedy = REMEDIES.get(node.operator, NOT_OPTIMIZED if own else REMEDY)
         return [node.refusal(f"not an operator that is imported; {remedy}")]
     found: list[Finding] = []
     for check in RULES.get(node.operator, ()):

@@ -8,7 +8,7 @@ the caller adds the node.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isnan
 from typing import TypeAlias
 
 import numpy as np
@@ -193,8 +193,8 @@ def _span(leaves: Sequence[Leaf], targets: int) -> tuple[int, int]:
 
 def _at_most(threshold: float) -> np.float32:
     """The greatest float32 that is not above a threshold, which may have 64 bits."""
-    if not isfinite(threshold):
-        raise ValueError(f"thresholds must be finite, got {threshold}")
+    if isnan(threshold):
+        raise ValueError("thresholds must be numbers, got nan")
     with np.errstate(over="ignore"):
         nearest = np.float32(threshold)
     return nearest if float(nearest) <= threshold else np.nextafter(nearest, np.float32(-np.inf))
@@ -202,5 +202,7 @@ def _at_most(threshold: float) -> np.float32:
 
 def _below(threshold: float) -> np.float32:
     """The greatest float32 that is below a threshold."""
+    if threshold == -inf:
+        raise ValueError("nothing is below a threshold of -inf")
     found = _at_most(threshold)
     return found if float(found) < threshold else np.nextafter(found, np.float32(-np.inf))

@@ -1,2 +1,2 @@
 #include "exp_minus_one_f32.c"
-#define elu_f32(x, p0) x >= 0.0f ? x : p0 * exp_minus_one_f32(x)
+#define elu_f32(x, p0) (x >= 0.0f ? x : p0 * exp_minus_one_f32(x))

@@ -1,1 +1,1 @@
-#define relu_f32(x) x < 0.0f ? 0.0f : x
+#define relu_f32(x) (x < 0.0f ? 0.0f : x)

@@ -1,2 +1,2 @@
 #include "sigmoid_f32.c"
-#define swish_f32(x) x * sigmoid_f32(x)
+#define swish_f32(x) (x * sigmoid_f32(x))

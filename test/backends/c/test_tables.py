@@ -93,11 +93,21 @@ def test_shift_swish(element: UniformType) -> None:
     check(module, {"input0": x})
 
 
-def test_functions_of_scaled_channels() -> None:
+@pytest.mark.parametrize(
+    "function",
+    [
+        FunctionAttr(Function.SWISH),
+        FunctionAttr(Function.SOFTSIGN),
+        FunctionAttr(Function.LEAKY_RELU, (0.1,)),
+        FunctionAttr(Function.RELU),
+    ],
+    ids=lambda function: str(function.kind),
+)
+def test_functions_of_scaled_channels(function: FunctionAttr) -> None:
     x = np.random.default_rng(1).normal(0, 4, (50, 3)).astype(np.float32)
 
     def scaled(v: SSAValue) -> SSAValue:
-        op = graph.UnaryOp(v, FunctionAttr(Function.SWISH))
+        op = graph.UnaryOp(v, function)
         op.properties["input_exponents"] = integers((0, 5, -7))
         op.properties["result_exponents"] = integers((-3, 0, 64))
         return op.result

@@ -189,3 +189,14 @@ def test_every_rule_is_in_the_document():
     text = " ".join(DOCUMENT.read_text(encoding="utf-8").split())
     for rule in rules.RULES:
         assert f"- {' '.join((rule.__doc__ or '?').split())} " in text
+
+
+def test_floats_are_followed_once() -> None:
+    """Of a chain of 64 concatenations the last asks for what made the first, as all before do."""
+    net = Network([((2, 3), INT8)])
+    tables = function_tables(np.random.default_rng(0), 1, None)
+    made = net.add(graph.LookupOp(net.inputs[0], tables, f32))
+    moved = made
+    for _ in range(64):
+        moved = net.add(graph.ConcatOp([moved, made], 0))
+    assert rules.why_not(owner(moved)) is None

@@ -24,7 +24,7 @@ from ceras_ir.frontends.onnx.calls import Body, Branches, emit_branch, emit_loop
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
@@ -48,7 +48,7 @@ NUMBER_OF_OUTPUTS = (
     "the loop instead"
 )
 
-constant_operands({"Loop": [0]}, "the trip count must be a constant", "give it with --set")
+constant_operands({"Loop": [0]}, "the trip count must be a constant", WHERE_COMPUTED)
 
 
 @operator("If")

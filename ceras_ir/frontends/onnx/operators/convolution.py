@@ -8,6 +8,7 @@ from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, window_output
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import TO_NHWC, Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.computed_convolution import computed_convolution
 from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.frontends.onnx.windows import Window, read_window
@@ -15,7 +16,12 @@ from ceras_ir.frontends.onnx.windows import Window, read_window
 
 @operator("Conv")
 def conv(node: Node, emitter: Emitter) -> Value:
-    """Weights [O, C/g, KH, KW] become [O, KH, KW, C/g]; a bias is handed on."""
+    """Weights [O, C/g, KH, KW] become [O, KH, KW, C/g]; computed ones make it a matrix product."""
+    return convolution(node, emitter)
+
+
+def convolution(node: Node, emitter: Emitter) -> Value:
+    """What a node with the operands and attributes of `Conv` computes."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
@@ -51,12 +57,14 @@ def conv(node: Node, emitter: Emitter) -> Value:
     lifted = emitter.reshaped(emitter.value(1), (*weights[:2], *window.kernel))
     features = emitter.feature_map(emitter.value(0))
     result = _conv(emitter, features, emitter.transposed(lifted, TO_NHWC), bias, window, groups)
-    return emitter.from_feature_map(result, rank)
+    return emitter.from_feature_map(emitter.materialize(result), rank)
 
 
 def _conv(
     emitter: Emitter, x: Value, weights: Value, bias: SSAValue | None, window: Window, groups: int
-) -> SSAValue:
+) -> Value:
+    if not isinstance(weights, Constant):
+        return computed_convolution(emitter, x, weights, bias, window, groups)
     op = Conv2dOp(
         emitter.materialize(x),
         emitter.materialize(weights),

@@ -6,13 +6,13 @@ from ceras_ir.dialects.graph import Binary, SuppressOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.values import Value
 
 constant_operands(
     {"NonMaxSuppression": [2, 3, 4]},
     "the most boxes and both thresholds must be constants",
-    "make it an initializer, or fix it with --set",
+    WHERE_COMPUTED,
 )
 
 

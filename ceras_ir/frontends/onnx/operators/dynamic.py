@@ -66,11 +66,16 @@ def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None
 def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] | None:
     """Scale and zero point of a node that computes either of them, else None."""
     given = [i for i in (1, 2) if node.has_input(i)]
-    if all(node.is_constant(i) for i in given):
-        return None
+    return None if all(node.is_constant(i) for i in given) else scale_of(node, emitter)
+
+
+def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
+    """Scale and zero point of a node, as what the elements of its operand are multiplied by."""
     if node.integer("block_size", 0):
-        raise node.unsupported("computed scales of blocks; give one, or one for each channel")
-    values = [_along(node, emitter, i, len(emitter.shape(0))) for i in given]
+        raise node.unsupported(
+            "blocks with a scale each, of what is computed; give one, or one for each channel"
+        )
+    values = [_along(node, emitter, i, len(emitter.shape(0))) for i in (1, 2) if node.has_input(i)]
     return values[0], values[1] if len(values) > 1 else None
 
 

@@ -11,13 +11,13 @@ from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.values import Value
 
 MAX_WEIGHTS = 1 << 24
 """Elements of a matrix."""
 
-constant_operands({"DFT": [1, 2]}, "length and axis must be constants", "fix them with --set")
+constant_operands({"DFT": [1, 2]}, "length and axis must be constants", WHERE_COMPUTED)
 constant_operands(
     {"STFT": [1, 2, 3]}, "step, window and length of a frame must be constants", "make them so"
 )

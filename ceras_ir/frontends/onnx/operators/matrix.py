@@ -7,7 +7,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, MatmulOp
+from ceras_ir.dialects.graph import Binary, MatmulOp, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
@@ -20,17 +20,22 @@ from ceras_ir.frontends.onnx.values import Constant, Value
 @operator("MatMul")
 def matmul(node: Node, emitter: Emitter) -> Value:
     """Leading dimensions of the first operand are rows; the second one is a single matrix."""
-    left, right = emitter.shape(0), emitter.shape(1)
+    return matrix_product(emitter, emitter.value(0), emitter.value(1))
+
+
+def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
+    """The product as numpy has it, to which vectors are matrices of one row or column."""
+    node, left, right = emitter.node, shape_of_value(a), shape_of_value(b)
     if not left or not right:
         raise node.wrong(f"scalar operand: shapes {list(left)} and {list(right)}")
     columns, rows = left[-1], right[-2:][0]
     if columns != rows:
         raise node.wrong(f"{list(left)} times {list(right)}: {columns} columns, expected {rows}")
     if prod(right[:-2]) != 1:
-        return _batched(node, emitter)
+        return _batched(emitter, a, b)
     outputs = right[-1] if len(right) > 1 else 1
-    weights = emitter.transposed(emitter.reshaped(emitter.value(1), (rows, outputs)), (1, 0))
-    flat = emitter.reshaped(emitter.value(0), (prod(left[:-1]), columns))
+    weights = emitter.transposed(emitter.reshaped(b, (rows, outputs)), (1, 0))
+    flat = emitter.reshaped(a, (prod(left[:-1]), columns))
     product = product_of(emitter, flat, weights, None)
     ones = right[:-2] if len(right) > len(left) else ()
     shape = (*ones[: len(right) - len(left)], *left[:-1], *right[-1:][: len(right) - 1])
@@ -38,14 +43,17 @@ def matmul(node: Node, emitter: Emitter) -> Value:
 
 
 MAX_BATCH = 1 << 10
-"""Products of which one `MatMul` may consist."""
+"""Products of matrices of which one `MatMul` may consist."""
+
+MAX_ELEMENTS = 1 << 22
+"""Products of numbers of which one may consist where its batch is larger."""
 
 
-def _batched(node: Node, emitter: Emitter) -> Value:
+def _batched(emitter: Emitter, a: Value, b: Value) -> Value:
     """Products of matrices, of which the first may be a vector: a matrix of one row."""
-    left = emitter.shape(0)
-    a = emitter.reshaped(emitter.value(0), (1, *left) if len(left) == 1 else left)
-    product = batched_product(emitter, a, emitter.value(1))
+    left = shape_of_value(a)
+    rows = emitter.reshaped(a, (1, *left) if len(left) == 1 else left)
+    product = batched_product(emitter, rows, b)
     *batch, _, n = shape_of_value(product)
     return product if len(left) > 1 else emitter.reshaped(product, (*batch, n))
 
@@ -57,11 +65,13 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
     if batch is None:
         raise node.wrong(f"batches of {list(shape_a)} and {list(shape_b)} do not broadcast")
-    if prod(batch) > MAX_BATCH:
-        raise node.unsupported(
-            f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
-        )
     (m, k), n = shape_a[-2:], shape_b[-1]
+    if prod(batch) > MAX_BATCH:
+        if prod(batch) * m * k * n > MAX_ELEMENTS:
+            raise node.unsupported(
+                f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
+            )
+        return _by_elements(emitter, a, b)
     rows = emitter.reshaped(a, (prod(shape_a[:-2]), m, k))
     columns = emitter.transposed(emitter.reshaped(b, (prod(shape_b[:-2]), k, n)), (0, 2, 1))
     numbers = [
@@ -74,6 +84,19 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
         products.append(emitter.reshaped(product_of(emitter, x, w, None), (1, m, n)))
     return emitter.reshaped(compose.joined(products, 0), (*batch, m, n))
+
+
+def _by_elements(emitter: Emitter, a: Value, b: Value) -> Value:
+    """All products of numbers, then their sums: for many products of small matrices."""
+    compose = Composer(emitter)
+    (*first, m, k), (*second, _, n) = shape_of_value(a), shape_of_value(b)
+    rows = emitter.reshaped(a, (*first, m, 1, k))
+    last = len(second)
+    turned = emitter.transposed(b, (*range(last), last + 1, last))
+    columns = emitter.reshaped(turned, (*second, 1, n, k))
+    products = compose.mul(rows, columns)
+    *kept, _ = shape = shape_of_value(products)
+    return emitter.reshaped(compose.reduce(Reduce.SUM, products, [len(shape) - 1]), kept)
 
 
 def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
@@ -120,6 +143,11 @@ MAX_DETERMINANT = 3
 @operator("Gemm")
 def gemm(node: Node, emitter: Emitter) -> Value:
     """`alpha * A' * B' + beta * C`; factors go into constants where they meet one."""
+    return general_product(node, emitter)
+
+
+def general_product(node: Node, emitter: Emitter) -> Value:
+    """What a node with the operands and attributes of `Gemm` computes."""
     node.ignore(*("broadcast",) * (node.opset < 7))
     a, b = emitter.value(0), emitter.value(1)
     for value in (a, b):
@@ -131,10 +159,10 @@ def gemm(node: Node, emitter: Emitter) -> Value:
     if k != wk:
         raise node.wrong(f"[{m}, {k}] times [{wk}, {n}]: {k} columns, expected {wk}")
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    weights = _scaled(emitter, weights, alpha, "weights")
+    weights = scaled(emitter, weights, alpha, "weights")
     if not node.has_input(2) or beta == 0.0:
         return product_of(emitter, a, weights, None)
-    c = _scaled(emitter, emitter.value(2), beta, "bias")
+    c = scaled(emitter, emitter.value(2), beta, "bias")
     shape = shape_of_value(c)
     if len(shape) > 2 or any(e not in (1, f) for e, f in zip(shape[::-1], (n, m), strict=False)):
         raise node.wrong(f"C of shape {list(shape)} does not broadcast to [{m}, {n}]")
@@ -163,7 +191,7 @@ def product_of(emitter: Emitter, rows: Value, weights: Value, bias: Value | None
     )
 
 
-def _scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
+def scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
     """`factor * value`, folded into a constant."""
     if factor == 1.0:
         return value

@@ -15,9 +15,11 @@ from ceras_ir.frontends.onnx.operators.dynamic import (
     computed_scale,
     dequantized_by,
     quantized_by,
+    scale_of,
 )
 from ceras_ir.frontends.onnx.quantization import (
     dequantized,
+    is_computed_integer,
     quantized,
     storage_of,
     stored_type,
@@ -35,12 +37,15 @@ MICROSOFT = "com.microsoft::"
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     """
     `graph.dequantize`; for a constant, a constant that remembers its integers. With a scale that is
-    computed, arithmetic on floats.
+    computed, and of integers that are, such as rows of a table, arithmetic on floats.
     """
     node.ignore("output_dtype")
+    value = emitter.value(0)
     if (computed := computed_scale(node, emitter)) is not None:
-        return dequantized_by(emitter, emitter.value(0), *computed)
-    value, scale = emitter.value(0), emitter.array(1)
+        return dequantized_by(emitter, value, *computed)
+    if is_computed_integer(value):
+        return dequantized_by(emitter, value, *scale_of(node, emitter))
+    scale = emitter.array(1)
     point = emitter.array(2) if node.has_input(2) else None
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if isinstance(value, Constant) and value.dtype in PACKED.values():

@@ -14,7 +14,7 @@ from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Value
 
 
-def _standardized(
+def standardized(
     compose: Composer, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
     """`(x - mean) / sqrt(variance + epsilon)`, the mean, and the divisor."""
@@ -48,7 +48,7 @@ def instance_normalization(node: Node, emitter: Emitter) -> Value:
     scale, offset = (_per_channel(node, emitter, i, shape[1], rank) for i in (1, 2))
     epsilon = node.number("epsilon", 1e-5)
     node.ignore("consumed_inputs")
-    normal, _, _ = _standardized(compose, emitter.value(0), range(2, rank), epsilon)
+    normal, _, _ = standardized(compose, emitter.value(0), range(2, rank), epsilon)
     return compose.add(compose.mul(normal, scale), offset)
 
 
@@ -61,7 +61,7 @@ def group_normalization(node: Node, emitter: Emitter) -> Value:
     if groups < 1 or channels % groups:
         raise node.wrong(f"attribute 'num_groups' must divide {channels} channels, got {groups}")
     split = emitter.reshaped(emitter.value(0), (shape[0], groups, prod(shape[1:]) // groups))
-    normal, _, _ = _standardized(compose, split, [2], node.number("epsilon", 1e-5))
+    normal, _, _ = standardized(compose, split, [2], node.number("epsilon", 1e-5))
     normal = emitter.reshaped(normal, shape)
     # Before opset 21 there is one scale and offset for each group.
     repeat = channels // groups if emitter.shape(1) == (groups,) != (channels,) else 1
@@ -84,7 +84,7 @@ def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore("stash_type")
     axis = node.axis(node.integer("axis", -1), len(shape))
     axes, epsilon = range(axis, len(shape)), node.number("epsilon", 1e-5)
-    result, mean, deviation = _standardized(compose, emitter.value(0), axes, epsilon)
+    result, mean, deviation = standardized(compose, emitter.value(0), axes, epsilon)
     result = compose.mul(result, emitter.value(1))
     if node.has_input(2):
         result = compose.add(result, emitter.value(2))

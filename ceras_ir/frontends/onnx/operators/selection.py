@@ -9,7 +9,7 @@ from ceras_ir.dialects.graph import Pad, PadOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
 
@@ -26,7 +26,7 @@ CONSTANT_OPERANDS = {
 constant_operands(
     CONSTANT_OPERANDS,
     "which elements are taken must be known at compile time",
-    "export with fixed shapes, or make it constant",
+    f"export with fixed shapes, {WHERE_COMPUTED}",
 )
 
 

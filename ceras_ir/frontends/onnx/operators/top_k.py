@@ -9,7 +9,7 @@ from ceras_ir.dialects.graph import ArgOp, Compare, Reduce, TakeOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.values import Value
 
 MAX_EXTENT = 1 << 10
@@ -19,9 +19,7 @@ MAX_COMPARISONS = 1 << 24
 SMALLEST_PART = 64
 """Elements of a part, where all are not ranked at once."""
 
-constant_operands(
-    {"TopK": [1]}, "k must be a constant", "make it an initializer, or fix it with --set"
-)
+constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
 
 
 @operator("TopK")

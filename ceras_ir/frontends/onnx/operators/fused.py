@@ -1,0 +1,147 @@
+"""
+What ONNX Runtime's optimizer writes in place of several operators, into models that are saved
+behind it: the same as those operators.
+"""
+
+from collections.abc import Sequence
+
+from ceras_ir.dialects.graph import Function
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.convolution import convolution
+from ceras_ir.frontends.onnx.operators.matrix import general_product, matrix_product, scaled
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.operators.scaling import standardized
+from ceras_ir.frontends.onnx.registry import NOT_OPTIMIZED, operator
+from ceras_ir.frontends.onnx.values import Value
+
+ACTIVATIONS = {
+    "Relu": Function.RELU,
+    "Tanh": Function.TANH,
+    "Sigmoid": Function.SIGMOID,
+    "LeakyRelu": Function.LEAKY_RELU,
+    "HardSigmoid": Function.HARD_SIGMOID,
+    "Clip": Function.CLIP,
+}
+
+
+@operator(f"{MICROSOFT}FusedConv")
+def fused_conv(node: Node, emitter: Emitter) -> Value:
+    """`Conv`, plus a fourth operand, then a function."""
+    result, compose = convolution(node, emitter), Composer(emitter)
+    if node.has_input(3):
+        result = compose.add(result, emitter.value(3))
+    return _activated(node, emitter, result, node.numbers("activation_params") or ())
+
+
+@operator(f"{MICROSOFT}FusedGemm")
+def fused_gemm(node: Node, emitter: Emitter) -> Value:
+    """`Gemm`, then a function."""
+    names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
+    given = [node.number(name, 0.0) for name in names if node.has_attribute(name)]
+    return _activated(node, emitter, general_product(node, emitter), given)
+
+
+def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[float]) -> Value:
+    name = node.string("activation", "")
+    if not name:
+        return x
+    if (function := ACTIVATIONS.get(name)) is None:
+        known = ", ".join(ACTIVATIONS)
+        raise node.unsupported(f"activation is one of {known}, got '{name}'; {NOT_OPTIMIZED}")
+    if len(parameters) != len(function.facts.parameters):
+        raise node.wrong(
+            f"{len(parameters)} parameters of {name}, expected {len(function.facts.parameters)}"
+        )
+    return Composer(emitter).unary(function, x, *parameters)
+
+
+@operator(f"{MICROSOFT}FusedMatMul")
+def fused_matmul(node: Node, emitter: Emitter) -> Value:
+    """`alpha * MatMul` of operands whose last two dimensions may be transposed."""
+    if node.flag("transBatchA") or node.flag("transBatchB"):
+        raise node.unsupported(f"batches that are transposed; {NOT_OPTIMIZED}")
+    operands: list[Value] = []
+    for i, name in enumerate(("transA", "transB")):
+        value, turned = emitter.value(i), node.flag(name)
+        rank = len(shape_of_value(value))
+        order = [*range(rank - 2), rank - 1, rank - 2] if turned and rank > 1 else range(rank)
+        operands.append(emitter.transposed(value, order))
+    a, b = operands
+    return matrix_product(emitter, a, scaled(emitter, b, node.number("alpha", 1.0), "factor"))
+
+
+@operator(f"{MICROSOFT}Gelu", f"{MICROSOFT}BiasGelu")
+def gelu(node: Node, emitter: Emitter) -> Value:
+    """The function `gelu`, of a sum where there are two operands."""
+    return Composer(emitter).unary(Function.GELU, _biased(node, emitter))
+
+
+@operator(f"{MICROSOFT}FastGelu")
+def fast_gelu(node: Node, emitter: Emitter) -> Value:
+    """The function `gelu_tanh`, of a sum where there are two operands."""
+    return Composer(emitter).unary(Function.GELU_TANH, _biased(node, emitter))
+
+
+def _biased(node: Node, emitter: Emitter) -> Value:
+    x = emitter.value(0)
+    return Composer(emitter).add(x, emitter.value(1)) if node.has_input(1) else x
+
+
+@operator(f"{MICROSOFT}QuickGelu")
+def quick_gelu(node: Node, emitter: Emitter) -> Value:
+    """`x * sigmoid(alpha * x)`"""
+    compose, x = Composer(emitter), emitter.value(0)
+    alpha = node.number("alpha", 1.702)
+    inner = x if alpha == 1.0 else compose.mul(x, compose.number(alpha))
+    return compose.mul(x, compose.unary(Function.SIGMOID, inner))
+
+
+@operator(f"{MICROSOFT}SkipLayerNormalization")
+def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """`LayerNormalization` of a sum, which is the fourth result."""
+    compose, total = Composer(emitter), _skipped(node, emitter, 4)
+    last, epsilon = [len(shape_of_value(total)) - 1], node.number("epsilon", 1e-12)
+    result, mean, deviation = standardized(compose, total, last, epsilon)
+    result = compose.mul(result, emitter.value(2))
+    if node.has_input(3):
+        result = compose.add(result, emitter.value(3))
+    inverse = compose.div(compose.number(1), deviation) if node.has_output(2) else deviation
+    return result, mean, inverse, total
+
+
+@operator("SimplifiedLayerNormalization")
+def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """Divided by the root of the mean square along the last dimensions, then scaled."""
+    node.ignore("stash_type")
+    x = emitter.value(0)
+    rank = len(shape_of_value(x))
+    axes = range(node.axis(node.integer("axis", -1), rank), rank)
+    return _divided_by_root(node, emitter, x, emitter.value(1), axes)
+
+
+@operator(f"{MICROSOFT}SkipSimplifiedLayerNormalization")
+def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """`SimplifiedLayerNormalization` of a sum, which is the fourth result."""
+    total = _skipped(node, emitter, 3)
+    last = [len(shape_of_value(total)) - 1]
+    result, inverse = _divided_by_root(node, emitter, total, emitter.value(2), last)
+    return result, inverse, inverse, total
+
+
+def _skipped(node: Node, emitter: Emitter, bias: int) -> Value:
+    """The sum of the first two operands, and of a bias."""
+    compose = Composer(emitter)
+    total = compose.add(emitter.value(0), emitter.value(1))
+    return compose.add(total, emitter.value(bias)) if node.has_input(bias) else total
+
+
+def _divided_by_root(
+    node: Node, emitter: Emitter, x: Value, scale: Value, axes: Sequence[int]
+) -> tuple[Value, Value]:
+    compose, epsilon = Composer(emitter), node.number("epsilon", 1e-5)
+    square = compose.mean(compose.mul(x, x), axes)
+    root = compose.unary(Function.SQRT, compose.add(square, compose.number(epsilon)))
+    inverse = compose.div(compose.number(1), root) if node.has_output(1) else root
+    return compose.mul(compose.div(x, root), scale), inverse
