@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, f32, i64
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, f32, i1, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.interpreter import Interpreter
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Conv2dOp, Function, FunctionAttr, MatmulOp, Pool2dOp
 from ceras_ir.dialects.graph.layout import Resize
+from ceras_ir.dialects.graph.logic import Compare
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.interpreters.registry import interpreter_of
@@ -259,3 +260,23 @@ def test_without_a_rule_power_is_spread() -> None:
     found = dict(gradients(main, known, {end: seed}, run))[network.rows]
     assert np.unique(np.abs(found)).size == 1
     assert np.square(found).sum() == pytest.approx(np.square(seed).sum(), rel=1e-5)
+
+
+def test_bits_are_spread_too() -> None:
+    """Masks that `and` joins are no floats that a step could move."""
+    network = Network(0)
+    masks = [
+        network.add(graph.CompareOp(Compare.LESS, network.rows, network.constant(5))) for _ in "ab"
+    ]
+    both = network.add(graph.BinaryOp(Binary.AND, *masks, result_element=i1))
+    module = network.module(network.add(graph.CastOp(both, f32)))
+    main, interpreter = main_function(module), interpreter_of(module)
+    known = evaluated(main, interpreter, {network.rows: np.zeros((3, 5), np.float32)}, {})
+
+    def run(op: Operation, operands: Sequence[Array]) -> Array:
+        return interpreter.run_op(op, tuple(operands))[0]
+
+    end = main.body.block.last_op
+    assert end is not None
+    found = dict(gradients(main, known, {end.operands[0]: np.ones((3, 5), np.float32)}, run))
+    assert all(np.isfinite(found[value]).all() for value in (both, *masks))

@@ -22,6 +22,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
 from ceras_ir.interpreters.normalization import normalize
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.quantizable import keeps_scale
@@ -75,7 +76,7 @@ def _pulled_back(
                 yield op.residual, gradient
         case graph.Pool2dOp():
             yield op.input, _pooled(op, arrays[0].astype(np.float32), result, gradient)
-        case graph.BinaryOp():
+        case graph.BinaryOp() if op.function not in BITWISE_BINARIES:
             gradient = _through_activation(op.activation, result, gradient)
             for i, value in enumerate(op.operands):
                 slope = _slope(
