@@ -189,3 +189,20 @@ def test_equal_positions_have_a_signal() -> None:
     for value, known, weights in meter.weigh(sample):
         error = rounded(known[value]) - known[value].astype(np.float32)
         assert np.square(weights * error).sum() < 1e-3
+
+
+def test_an_end_without_a_signal_says_nothing() -> None:
+    """A layer of zeros, as heads have before training: no error is relative to it."""
+    text = """
+    func.func @main(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+      %w = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
+      %z = graph.constant dense<0.0> : tensor<2x2xf32> : tensor<2x2xf32>
+      %0 = graph.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+      %1 = graph.matmul %x, %z : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+      func.return %0, %1 : tensor<3x2xf32>, tensor<3x2xf32>
+    }"""
+    meter = SensitivityMeter(parse_text(load_context(), text, "zeros.mlir"))
+    sample = {"input0": np.array([[1.0, 2.0], [-0.5, 0.25], [0.75, -1.0]], np.float32)}
+    found = {value: weights for value, _, weights in meter.weigh(sample)}
+    assert not found[meter.ends[1]].any() and found[meter.ends[0]].all()
+    assert meter.measure(sample, lambda value, array: array + (value is meter.ends[1])) == 0

@@ -97,16 +97,23 @@ class SensitivityMeter:
         return self.interpreter.run_op(op, tuple(operands))[0]
 
     def _seed(self, end: Array) -> NDArray[np.float32]:
-        """Random signs, as large as one over the end's signal."""
-        power = max(_signal(end), 1e-30) * len(self.ends)
+        """Random signs, as large as one over the end's signal; nothing is relative to silence."""
+        if (signal := _signal(end)) == 0.0:
+            return np.zeros(end.shape, np.float32)
+        power = max(signal, 1e-30) * len(self.ends)
         return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
 
 
 def _noise(noisy: Array, exact: Array) -> float:
-    """The power of an error over that of the signal; equal infinities are no error."""
+    """
+    The power of an error over that of the signal; equal infinities are no error. Where there is no
+    signal no error counts.
+    """
+    if (signal := _signal(exact)) == 0.0:
+        return 0.0
     real, other = exact.astype(np.float64), noisy.astype(np.float64)
     error = np.where(other == real, 0.0, other - real)
-    return float(np.square(error).sum()) / max(_signal(exact), 1e-30)
+    return float(np.square(error).sum()) / max(signal, 1e-30)
 
 
 def _signal(end: Array) -> float:
