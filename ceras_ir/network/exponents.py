@@ -20,6 +20,8 @@ UNUSED = -7
 """The exponent of what was always zero: steps of 2^-7, so that [-1, 1) can be stored."""
 CANDIDATES = 5
 """How many exponents are tried, downwards from the one that overflows nowhere."""
+ROWS_AT_ONCE = 1 << 20
+"""Weights that are looked at together."""
 
 
 def fitting_exponent(magnitude: float) -> int:
@@ -58,11 +60,32 @@ def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | 
     The exponent of the least squared error for each row, but none more than `spread` below the
     greatest, which rows of zeros have; None if all are zeros.
     """
-    found = [least_squares_exponent(row, WEIGHT_LOW) if row.any() else None for row in rows]
-    greatest = max((e for e in found if e is not None), default=None)
-    if greatest is None:
+    flat = rows.reshape(len(rows), -1)
+    filled = flat.any(axis=1)
+    if not filled.any():
         return None
-    return [greatest if e is None else max(e, greatest - spread) for e in found]
+    chosen = least_squares_exponents(flat)
+    greatest = int(chosen[filled].max())
+    return np.where(filled, np.maximum(chosen, greatest - spread), greatest).tolist()
+
+
+def least_squares_exponents(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """`least_squares_exponent` of each row of weights, of many at once."""
+    part = max(1, ROWS_AT_ONCE // max(rows.shape[1], 1))
+    found = [_of_rows(rows[at : at + part]) for at in range(0, len(rows), part)]
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _of_rows(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    first = np.array([fitting_exponent(float(top)) for top in np.abs(rows).max(axis=1, initial=0)])
+    tried = np.maximum(first - np.arange(CANDIDATES)[:, None], LEAST)
+    errors: list[NDArray[np.float64]] = []
+    for exponents in tried:
+        scaled = np.ldexp(rows.astype(np.float64), -exponents[:, None])
+        scaled -= np.clip(np.rint(scaled), WEIGHT_LOW, HIGH)
+        errors.append(np.ldexp(np.square(scaled, out=scaled).sum(axis=1), 2 * exponents))
+    # The first of equal ones is the coarsest.
+    return tried[np.argmin(errors, axis=0), np.arange(len(rows))]
 
 
 def least_squares_exponent(values: NDArray[np.float32], low: int = LOW, high: int = HIGH) -> int:

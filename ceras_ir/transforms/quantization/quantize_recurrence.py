@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, Function
-from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
+from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponents
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import stays_float
 from ceras_ir.network.quantizable import is_quantized
@@ -61,8 +61,8 @@ def _quantize(layer: graph.RecurrenceOp) -> None:
     if not all(f.kind in WITHIN_ONE for f in (last, *gates)):
         return
     weights = np.asarray(constant.array(), np.float32)
-    exponents = [least_squares_exponent(row, WEIGHT_LOW) for row in weights]
-    steps = np.exp2(np.array(exponents, np.float32))[:, None]
+    chosen = least_squares_exponents(weights)
+    steps = np.exp2(chosen.astype(np.float32))[:, None]
     stored = np.clip(np.rint(weights / steps), WEIGHT_LOW, -WEIGHT_LOW).astype(np.int8)
     if layer.largest_sum(stored) >= 1 << 31:
         return
@@ -75,7 +75,7 @@ def _quantize(layer: graph.RecurrenceOp) -> None:
         layer.functions.data,
         cell=layer.cell,
         bias=layer.bias,
-        exponents=(STATE_EXPONENT, exponents),
+        exponents=(STATE_EXPONENT, chosen.tolist()),
     )
     new.attributes |= layer.attributes
     new.location = layer.location

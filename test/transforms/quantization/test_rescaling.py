@@ -11,7 +11,13 @@ from xdsl.dialects.builtin import UnknownLoc
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.exponents import fitting_exponent, least_squares_exponent, squared_error
+from ceras_ir.network import exponents
+from ceras_ir.network.exponents import (
+    WEIGHT_LOW,
+    fitting_exponent,
+    least_squares_exponent,
+    squared_error,
+)
 from ceras_ir.network.integer import requantize
 from ceras_ir.network.storage import Storage
 from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver
@@ -124,6 +130,23 @@ def test_least_squares_is_the_least() -> None:
         assert squared_error(values, e) == pytest.approx(float(total), rel=1e-4)
     chosen = least_squares_exponent(values)
     assert chosen == min(exact, key=lambda e: exact[e]) == fitting_exponent(9.0) - 1
+
+
+def test_exponents_of_rows_are_those_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(4)
+    sizes = 2.0 ** random.integers(-110, 60, 300)
+    rows = (random.standard_t(2, (300, 9)) * sizes[:, None]).astype(np.float32)
+    rows[::7] = np.rint(rows[::7] / rows[::7].max()) * 0.5
+    rows[5] = 0
+    alone = [least_squares_exponent(row, WEIGHT_LOW) for row in rows]
+    monkeypatch.setattr(exponents, "ROWS_AT_ONCE", 100)
+    assert exponents.least_squares_exponents(rows).tolist() == alone
+    greatest = max(e for e, row in zip(alone, rows, strict=True) if row.any())
+    within = [
+        max(e, greatest - 8) if row.any() else greatest for e, row in zip(alone, rows, strict=True)
+    ]
+    assert exponents.row_exponents_within(rows, 8) == within
+    assert exponents.row_exponents_within(np.zeros((3, 2), np.float32), 8) is None
 
 
 def test_observer_agrees_with_all_at_once() -> None:

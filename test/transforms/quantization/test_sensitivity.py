@@ -205,4 +205,8 @@ def test_an_end_without_a_signal_says_nothing() -> None:
     sample = {"input0": np.array([[1.0, 2.0], [-0.5, 0.25], [0.75, -1.0]], np.float32)}
     found = {value: weights for value, _, weights in meter.weigh(sample)}
     assert not found[meter.ends[1]].any() and found[meter.ends[0]].all()
-    assert meter.measure(sample, lambda value, array: array + (value is meter.ends[1])) == 0
+
+    def moved(value: SSAValue, array: Array) -> Array:
+        return np.ones((3, 2), np.float32) if value is meter.ends[1] else array
+
+    assert meter.measure(sample, moved) == 0
