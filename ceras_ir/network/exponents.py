@@ -5,7 +5,7 @@ A number x is stored at exponent e as `clamp(round(x / 2**e), low, high)`. Pure 
 what the numbers belong to is the caller's business.
 """
 
-from math import frexp, inf, ldexp
+from math import frexp, ldexp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,20 +36,12 @@ def fitting_exponent(magnitude: float) -> int:
 
 
 def squared_error(
-    values: NDArray[np.float32],
-    exponent: int,
-    low: int = LOW,
-    high: int = HIGH,
-    largest: float = inf,
+    values: NDArray[np.float32], exponent: int, low: int = LOW, high: int = HIGH
 ) -> float:
-    """
-    The sum of squared differences between `values`, none above `largest` in magnitude, and what is
-    stored of them.
-    """
+    """The sum of squared differences between `values` and what is stored of them."""
     scaled = np.atleast_1d(values) * np.float32(ldexp(1.0, -exponent))
     difference = np.rint(scaled)
-    if largest * ldexp(1.0, -exponent) >= min(-low, high) + 0.5:
-        np.clip(difference, low, high, out=difference)
+    np.clip(difference, low, high, out=difference)
     difference -= scaled
     flat = difference.reshape(-1)
     return float(np.dot(flat, flat)) * ldexp(1.0, 2 * exponent)

@@ -8,6 +8,7 @@ matter, and a number that is clipped there neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from math import frexp, ldexp
@@ -26,6 +27,8 @@ BITS = 13
 HEADROOM = 1
 """By how many bits more than in the first array numbers may grow before bars are joined."""
 CENTRE = 1 << BITS - 1
+JOINED = np.rint((np.arange(1 << BITS) - CENTRE) / 2).astype(np.int64) + CENTRE
+"""Where each bar goes when bars are joined: those between two others to the even one."""
 POINTS = np.arange(LOW, HIGH + 1)
 """The zero points that int8 may have."""
 FAR = 1e100
@@ -75,14 +78,12 @@ class Distribution:
             return
         if self.width is None:
             self.width = following.width
-        other = Distribution()
-        other.width, other.counts = following.width, following.counts
-        other.off, other.squares = following.off, following.squares
-        other._widen(self.width)
-        self._widen(other.width)
+        width = max(self.width, following.width)
+        other = copy(following)  # Wider bars are new ones, so that its own stay.
+        other._widen(width)
+        self._widen(width)
         self._split(len(other.counts))
         self._count(following.total)
-        self.counts = self.counts.copy()
         self.counts[: len(other.counts)] += other.counts
         self.off, self.squares = self.off + other.off, self.squares + other.squares
 
@@ -98,7 +99,7 @@ class Distribution:
             self.counts = self.counts.astype(np.int64)
 
     def _widen(self, width: int) -> None:
-        """Join bars until they are so wide: those between two others go to the even one."""
+        """Join bars until they are so wide."""
         assert self.width is not None
         for _ in range(min(width - self.width, BITS + 1)):
             moved = int(self.counts[:, 1::2].sum())
@@ -106,9 +107,7 @@ class Distribution:
             self.squares += moved * ldexp(1.0, 2 * self.width)
             self.width += 1
             joined = np.zeros_like(self.counts)
-            numbers = np.rint((np.arange(1 << BITS) - CENTRE) / 2).astype(np.int64) + CENTRE
-            for row, counts in zip(joined, self.counts, strict=True):
-                np.add.at(row, numbers, counts)
+            np.add.at(joined.T, JOINED, self.counts.T)
             self.counts = joined
         self.width = max(self.width, width)
 
