@@ -225,9 +225,9 @@ def loop(net: Streaming) -> None:
 def chosen(net: Streaming, number: int) -> list[onnx.NodeProto]:
     """Half of a product, or a product of that, by its greatest element."""
     weights, half = net.weights(net.width, net.width), net.constant(np.array(0.2, np.float32))
-    ends = [[real(f"{name}{number}", 1, net.width)] for name in "rs"]
+    ends = [[real(f"{name}{number}", 1, net.width)] for name in "ru"]
     first = [om.node("Mul", f"p{number} {half}", f"r{number}")]
-    second = [om.node("MatMul", f"p{number} {weights}", f"s{number}")]
+    second = [om.node("MatMul", f"p{number} {weights}", f"u{number}")]
     return [
         om.node("ReduceMax", f"p{number}", f"m{number}", keepdims=0),
         om.node("Greater", f"m{number} {half}", f"c{number}"),
