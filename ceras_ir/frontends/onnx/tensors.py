@@ -118,10 +118,11 @@ def element_type(data_type: int) -> np.dtype[np.generic] | None:
     return DTYPES.get(data_type, PACKED.get(data_type))
 
 
-def unpacked(data: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-    """`count` numbers of four bits, the lower half of a byte first."""
-    halves = np.stack([data & 15, data >> 4], axis=-1)
-    return halves.reshape(-1)[:count].astype(np.uint8)
+def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:
+    """`count` numbers of `bits` bits, which divide 8; those in the low bits of a byte first."""
+    mask = (1 << bits) - 1
+    parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
+    return parts.reshape(-1)[:count].astype(np.uint8)
 
 
 def _listed_array(

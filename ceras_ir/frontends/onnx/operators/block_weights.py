@@ -1,4 +1,4 @@
-"""Products with weights of four bits in blocks, as ONNX Runtime's quantizer writes them."""
+"""Products with weights of few bits in blocks, as ONNX Runtime's quantizer writes them."""
 
 from math import prod
 
@@ -14,6 +14,9 @@ from ceras_ir.frontends.onnx.values import Constant, Value
 
 NAME = f"{MICROSOFT}MatMulNBits"
 
+WIDTHS = (2, 4, 8)
+"""Bits of a weight."""
+
 constant_operands(
     {NAME: range(1, 6)},
     "weights, scales, zero points and bias must be constants",
@@ -22,32 +25,35 @@ constant_operands(
 
 
 @rule(NAME)
-def four_bits(node: Node) -> str | None:
-    """bits must be 4, and there is no index of groups"""
-    if (bits := node.integer("bits", 4)) != 4:
+def known_width(node: Node) -> str | None:
+    """bits must be 2, 4 or 8, and there is no index of groups"""
+    if (bits := node.integer("bits", 4)) not in WIDTHS:
         return f"bits is {bits}; quantize with 4"
     return "g_idx is given; quantize without reordering" if node.has_input(4) else None
 
 
 @operator(NAME)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
-    """`graph.matmul` with weights `(q - zero point) * scale` in float, where 8 is the default."""
+    """
+    `graph.matmul` with weights `(q - zero point) * scale` in float; the default zero point is half
+    of what the bits can hold.
+    """
     node.ignore("accuracy_level", "weight_prepacked")
     k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
+    bits = node.integer("bits", 4)
     shape = emitter.shape(0)
-    if min(k, n, size) < 1 or size % 2 or shape[-1:] != (k,):
+    if min(k, n, size) < 1 or size * bits % 8 or shape[-1:] != (k,):
         raise node.wrong(f"K = {k}, N = {n}, block_size = {size} and rows of {list(shape)}")
     blocks = -(-k // size)
     packed, scales = emitter.array(1), emitter.array(2)
-    if packed.dtype != np.uint8 or packed.size != n * blocks * size // 2:
+    if packed.dtype != np.uint8 or packed.size != n * blocks * size * bits // 8:
         raise node.wrong(f"weights of shape {list(packed.shape)} and {packed.dtype}")
     if scales.size != n * blocks:
         raise node.wrong(f"scales of shape {list(scales.shape)}, expected {[n, blocks]}")
-    numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size)
+    numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size, bits)
     real = numbers.reshape(n, blocks, size).astype(np.float32)
-    real = (real - _points(node, emitter, n, blocks)) * scales.astype(np.float32).reshape(
-        n, blocks, 1
-    )
+    real -= _points(node, emitter, n, blocks, bits)
+    real *= scales.astype(np.float32).reshape(n, blocks, 1)
     weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
     bias = emitter.value(5) if node.has_input(5) else None
     rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
@@ -55,18 +61,19 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
 
 
 def _points(
-    node: Node, emitter: Emitter, n: int, blocks: int
+    node: Node, emitter: Emitter, n: int, blocks: int, bits: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """The zero point of each block: floats, or four bits in rows of whole bytes."""
+    """The zero point of each block: floats, or `bits` bits in rows of whole bytes."""
     if not node.has_input(3):
-        return np.full((n, blocks, 1), 8, np.float32)
+        return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
     points = emitter.array(3)
     if points.dtype != np.uint8:
         if points.size != n * blocks:
             raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, blocks]}")
         return points.astype(np.float32).reshape(n, blocks, 1)
-    row = -(-blocks // 2)
+    row = -(-blocks * bits // 8)
     if points.size != n * row:
         raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, row]} bytes")
-    halves = unpacked(points.reshape(-1).astype(np.uint8), n * row * 2).reshape(n, 2 * row)
-    return halves[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
+    count = row * (8 // bits)
+    whole = unpacked(points.reshape(-1).astype(np.uint8), n * count, bits).reshape(n, count)
+    return whole[:, :blocks].astype(np.float32).reshape(n, blocks, 1)

@@ -105,8 +105,8 @@ class _Blocks:
         if self.size < 1 or self.scale.shape != expected or point.shape != expected:
             raise node.wrong(f"scales of shape {list(self.scale.shape)}, expected {list(expected)}")
         scale = self.scale.astype(np.float32)
-        if not all(0.0 < s < float("inf") for s in scale.reshape(-1).tolist()):
-            raise node.wrong("the scale must be positive and finite")
+        if not np.isfinite(scale).all():
+            raise node.wrong("scales must be finite")
         indices = np.arange(shape[axis]) // self.size
         return (
             np.take(scale, indices, axis),
@@ -148,6 +148,8 @@ def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blo
 def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
     """`round(x / scale)` through 32-bit integers, then the zero points and the final clamp."""
     scale, point = blocks.spread(node, emitter.shape(0))
+    if not scale.all():
+        raise node.wrong("scales must not be zero")
     scaled = emitter.binary(Binary.DIV, emitter.value(0), emitter.constant(scale, "scales"))
     whole = emitter.emit(
         DequantizeOp(emitter.emit(QuantizeOp(scaled, UniformType(1.0, storage=i32))))
