@@ -34,14 +34,7 @@ def gather(node: Node, emitter: Emitter) -> Value:
             raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
         taken = Composer(emitter).gathered(emitter.value(0), axis, [i % extent for i in flat])
         return emitter.reshaped(taken, target)
-    rest = [i for i in range(len(shape)) if i != axis]
-    first = emitter.transposed(emitter.value(0), (axis, *rest))
-    width = prod(shape) // extent
-    taken = _taken(emitter, emitter.reshaped(first, (extent, width)), given)
-    rows = emitter.reshaped(taken, (count, *(shape[i] for i in rest)))
-    # Back to where the axis was.
-    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
-    return emitter.reshaped(emitter.transposed(rows, order), target)
+    return emitter.reshaped(taken_along(emitter, emitter.value(0), axis, given), target)
 
 
 @operator("GatherElements")
@@ -153,6 +146,18 @@ def rows_at(compose: Composer, indices: Value, extents: Sequence[int]) -> Value:
         at = along if at is None else compose.add(at, along)
     assert at is not None
     return at
+
+
+def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
+    """The parts of `x` at computed indices along `axis`, in their order."""
+    shape, count = shape_of_value(x), prod(shape_of_value(indices))
+    rest = [i for i in range(len(shape)) if i != axis]
+    first = emitter.transposed(x, (axis, *rest))
+    flat = emitter.reshaped(first, (shape[axis], prod(shape[i] for i in rest)))
+    rows = emitter.reshaped(_taken(emitter, flat, indices), (count, *(shape[i] for i in rest)))
+    # Back to where the axis was.
+    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
+    return emitter.transposed(rows, order)
 
 
 def _taken(emitter: Emitter, rows: Value, indices: Value) -> Value:

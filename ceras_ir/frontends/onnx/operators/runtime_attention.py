@@ -1,0 +1,347 @@
+"""
+Attention as ONNX Runtime has it for itself, which its optimizer and its generator of decoders
+write: products of heads, with what calls before have left of keys and values, rotated or not.
+
+Heads are [batch, heads, steps, size] throughout. What every head of the queries shares is there
+once: its queries are rows of one product.
+"""
+
+from collections.abc import Sequence
+from math import prod, sqrt
+
+import numpy as np
+from xdsl.dialects.builtin import i64
+
+from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.gathering import taken_along
+from ceras_ir.frontends.onnx.operators.matrix import matrix_product, product_of, scaled
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.registry import NOT_OPTIMIZED, operator, rule
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+ROTATED = f"{MICROSOFT}RotaryEmbedding"
+GROUPED = f"{MICROSOFT}GroupQueryAttention"
+HEADS = f"{MICROSOFT}MultiHeadAttention"
+WHOLE = f"{MICROSOFT}Attention"
+
+HIDDEN = float(np.finfo(np.float32).min)
+"""The score of a key that a query must not see."""
+
+
+@rule(GROUPED)
+def plain_softmax(node: Node) -> str | None:
+    """softmax has no sinks, and keys and values no numbers of their own"""
+    if node.integer("smooth_softmax", 0) > 0 or node.has_input(11):
+        return f"sinks are given; {NOT_OPTIMIZED}"
+    if node.has_output(3) or any(map(node.has_input, (12, 13))):
+        return f"quantized keys or the scores as an output; {NOT_OPTIMIZED}"
+    return None
+
+
+@rule(HEADS, WHOLE)
+def whole_past(node: Node) -> str | None:
+    """keys and values of the past are as long as they are, and not in a buffer"""
+    last = 6 if node.operator == WHOLE else 8
+    if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
+        return f"a length of the past is given; {NOT_OPTIMIZED}"
+    return None
+
+
+@operator(ROTATED)
+def rotary_embedding(node: Node, emitter: Emitter) -> Value:
+    """Pairs of elements turned by the sines and cosines of each position."""
+    node.ignore("scale", "is_packed_batching", "rotary_embedding_dim")
+    x, shape = emitter.value(0), emitter.shape(0)
+    if len(shape) == 3:
+        count = node.integer("num_heads", 0)
+        if not count:
+            width = node.integer("rotary_embedding_dim", 0) or 2 * emitter.shape(2)[-1]
+            count = shape[-1] // width
+        x = _heads(emitter, x, count)
+    batch, _, steps, _ = shape_of_value(x)
+    positions = emitter.value(1)
+    if shape_of_value(positions) != (batch, steps):
+        positions = _counted(emitter, emitter.reshaped(positions, (1,)), steps)
+    rows = [_rows(emitter, emitter.value(i), positions) for i in (2, 3)]
+    turned = _rotated(emitter, x, rows[0], rows[1], node.flag("interleaved"))
+    return _rows_of_heads(emitter, turned) if len(shape) == 3 else turned
+
+
+@operator(GROUPED)
+def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """
+    Every head of keys and values serves several of queries. `seqlens_k` tells where the new ones
+    go, and a query sees what is there up to its own.
+    """
+    node.ignore("rotary_embedding_dim", "no_rope", "kv_cache_bit_width")
+    node.ignore("k_quant_type", "v_quant_type", "qk_output", "smooth_softmax")
+    compose = Composer(emitter)
+    count, shared = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
+    if count < 1 or shared < 1 or count % shared:
+        raise node.wrong(f"{count} heads of queries and {shared} of keys")
+    if node.has_input(1):
+        query, key, value = (
+            _heads(emitter, emitter.value(i), n) for i, n in enumerate((count, shared, shared))
+        )
+    else:
+        whole = _heads(emitter, emitter.value(0), count + 2 * shared)
+        starts, sizes = (0, count, count + shared), (count, shared, shared)
+        query, key, value = (
+            compose.part(whole, 1, start, size) for start, size in zip(starts, sizes, strict=True)
+        )
+    batch, _, steps, size = shape_of_value(query)
+    past = emitter.shape(3)[2] if node.has_input(3) else 0
+    begin = _begin(emitter, batch, steps, past)
+    if node.flag("do_rotary"):
+        positions = emitter.value(9) if node.has_input(9) else _counted(emitter, begin, steps)
+        cosines, sines = (_rows(emitter, emitter.value(i), positions) for i in (7, 8))
+        interleaved = node.flag("rotary_interleaved")
+        query, key = (_rotated(emitter, x, cosines, sines, interleaved) for x in (query, key))
+    if past:
+        total = emitter.value(6)
+        length = int(total.load().reshape(-1)[0]) if isinstance(total, Constant) else past + steps
+        length = min(max(length, past), past + steps)
+        key, value = (
+            _with_past(emitter, emitter.value(i), new, begin, length)
+            for i, new in ((3, key), (4, value))
+        )
+    length = shape_of_value(key)[2]
+    seen = _seen(emitter, begin, steps, length, node.integer("local_window_size", -1))
+    scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
+    if cap := node.number("softcap", 0.0):
+        scores = compose.unary(Function.TANH, scaled(emitter, scores, 1 / cap, "cap"))
+        scores = scaled(emitter, scores, cap, "cap")
+    if node.has_input(10):
+        scores = compose.add(scores, emitter.value(10))
+    if seen is not None:
+        scores = compose.select(seen, scores, compose.number(HIDDEN))
+    return _weighted(emitter, scores, value), key, value
+
+
+@operator(HEADS)
+def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """Products of heads of queries, keys and values, to which a bias may be added."""
+    node.ignore("mask_filter_value")
+    compose, count = Composer(emitter), node.integer("num_heads", 0)
+    if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
+        raise node.unsupported(f"queries, keys and values as one; {NOT_OPTIMIZED}")
+    given = map(emitter.value, range(3))
+    parts = [x if len(shape_of_value(x)) == 4 else _heads(emitter, x, count) for x in given]
+    if node.has_input(3):
+        bias, start = emitter.value(3), 0
+        for i, x in enumerate(parts):
+            _, n, _, size = shape_of_value(x)
+            each = compose.part(bias, 0, start, n * size)
+            # Keys and values of an encoder have theirs already.
+            if len(emitter.shape(i)) == 3:
+                parts[i] = compose.add(x, emitter.reshaped(each, (n, 1, size)))
+            start += n * size
+    query, key, value = parts
+    if node.has_input(6):
+        key, value = (compose.joined([emitter.value(i), x], 2) for i, x in ((6, key), (7, value)))
+    return _attended(node, emitter, query, key, value, mask=4, bias=5), key, value
+
+
+@operator(WHOLE)
+def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """One product for queries, keys and values, then products of heads."""
+    node.ignore("mask_filter_value", "rotary_embedding_dim")
+    if node.flag("do_rotary"):
+        raise node.unsupported(f"positions that are turned; {NOT_OPTIMIZED}")
+    compose, count = Composer(emitter), node.integer("num_heads", 0)
+    batch, steps, width = emitter.shape(0)
+    rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
+    weights = emitter.transposed(emitter.value(1), (1, 0))
+    added = emitter.value(2) if node.has_input(2) else None
+    every = product_of(emitter, rows, weights, added)
+    widths = node.integers("qkv_hidden_sizes") or [shape_of_value(weights)[0] // 3] * 3
+    parts: list[Value] = []
+    for i in range(3):
+        each = compose.part(every, 1, sum(widths[:i]), widths[i])
+        parts.append(_heads(emitter, emitter.reshaped(each, (batch, steps, widths[i])), count))
+    query, key, value = parts
+    if node.has_input(4):
+        past = emitter.value(4)
+        whole = shape_of_value(past)[1:]
+        key, value = (
+            compose.joined([emitter.reshaped(compose.part(past, 0, i, 1), whole), x], 2)
+            for i, x in enumerate((key, value))
+        )
+    result = _attended(node, emitter, query, key, value, mask=3, bias=5)
+    if not node.has_output(1):
+        return [result]
+    present = [emitter.reshaped(x, (1, *shape_of_value(x))) for x in (key, value)]
+    return result, compose.joined(present, 0)
+
+
+def _attended(
+    node: Node, emitter: Emitter, query: Value, key: Value, value: Value, *, mask: int, bias: int
+) -> Value:
+    """The weighted values, with the operands `mask` and `bias` where they are given."""
+    compose, (batch, _, steps, size) = Composer(emitter), shape_of_value(query)
+    length = shape_of_value(key)[2]
+    scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
+    if node.has_input(bias):
+        scores = compose.add(scores, emitter.value(bias))
+    if node.has_input(mask):
+        given = emitter.value(mask)
+        shape = shape_of_value(given)
+        if shape == (batch,):
+            ends = emitter.reshaped(compose.cast(given, i64), (batch, 1, 1, 1))
+            numbers = emitter.constant(np.arange(length), "keys")
+            kept: Value = compose.compare(Compare.LESS, numbers, ends)
+        elif shape[:1] == (batch,) and shape[-1] == length and len(shape) in (2, 3):
+            rows = emitter.reshaped(given, (batch, 1, (1, *shape)[-2] if shape[2:] else 1, length))
+            kept = compose.compare(Compare.LESS, compose.number(0, rows), rows)
+        else:
+            raise node.unsupported(f"a mask of shape {list(shape)}; {NOT_OPTIMIZED}")
+        # It is added: where nothing is kept, everything is.
+        scores = compose.select(
+            kept,
+            scores,
+            compose.add(scores, compose.number(node.number("mask_filter_value", -1e4))),
+        )
+    if node.flag("unidirectional"):
+        begin = emitter.constant(np.array([length - steps]), "begin")
+        seen = _seen(emitter, begin, steps, length, -1)
+        if seen is not None:
+            scores = compose.select(seen, scores, compose.number(HIDDEN))
+    return _weighted(emitter, scores, value)
+
+
+def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> Value:
+    """Products of queries and keys, which may be for several heads, times `scale`."""
+    (batch, count, steps, size), shared = shape_of_value(query), shape_of_value(key)[1]
+    rows = emitter.reshaped(
+        scaled(emitter, query, scale, "scale"), (batch, shared, count // shared * steps, size)
+    )
+    product = matrix_product(emitter, rows, emitter.transposed(key, (0, 1, 3, 2)))
+    return emitter.reshaped(product, (batch, count, steps, shape_of_value(key)[2]))
+
+
+def _weighted(emitter: Emitter, scores: Value, value: Value) -> Value:
+    """The values weighted by the softmax of scores, heads side by side again."""
+    (batch, count, steps, length), shape = shape_of_value(scores), shape_of_value(value)
+    weights: Value = emitter.emit(SoftmaxOp(emitter.materialize(scores), 3))
+    rows = emitter.reshaped(weights, (batch, shape[1], count // shape[1] * steps, length))
+    product = matrix_product(emitter, rows, value)
+    return _rows_of_heads(emitter, emitter.reshaped(product, (batch, count, steps, shape[3])))
+
+
+def _heads(emitter: Emitter, x: Value, count: int) -> Value:
+    """Rows [batch, steps, width] as heads."""
+    shape = shape_of_value(x)
+    if len(shape) != 3 or count < 1 or shape[2] % count:
+        raise emitter.node.wrong(f"{count} heads of an operand of shape {list(shape)}")
+    batch, steps, width = shape
+    apart = emitter.reshaped(x, (batch, steps, count, width // count))
+    return emitter.transposed(apart, (0, 2, 1, 3))
+
+
+def _rows_of_heads(emitter: Emitter, x: Value) -> Value:
+    batch, count, steps, size = shape_of_value(x)
+    return emitter.reshaped(emitter.transposed(x, (0, 2, 1, 3)), (batch, steps, count * size))
+
+
+def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
+    """The position of the first query, [1]: what is there before."""
+    given = emitter.value(5)
+    if isinstance(given, Constant):
+        ends = np.unique(given.load())
+        if ends.size == 1 or not past:
+            return emitter.constant(np.array([int(ends[0]) + 1 - steps if past else 0]), "begin")
+    elif not past:
+        return emitter.constant(np.array([0]), "begin")
+    if batch != 1:
+        raise emitter.node.unsupported(
+            "sequences of several lengths; compile for one at a time, with --batch 1"
+        )
+    compose = Composer(emitter)
+    end = compose.cast(emitter.reshaped(given, (1,)), i64)
+    return compose.add(end, emitter.constant(np.array([1 - steps]), "steps"))
+
+
+def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
+    """`begin` and the numbers behind it."""
+    numbers = np.arange(steps)
+    if isinstance(begin, Constant):
+        return emitter.constant(begin.load().astype(np.int64) + numbers, "positions")
+    counted = emitter.constant(numbers.astype(dtype_of_value(begin)), "steps")
+    return Composer(emitter).add(begin, counted)
+
+
+def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
+    """Rows of a table of sines or cosines, [batch or 1, 1, steps, width]."""
+    shape = shape_of_value(positions)
+    if isinstance(positions, Constant):
+        numbers = [int(i) for i in positions.load().reshape(-1)]
+        taken = Composer(emitter).gathered(table, 0, numbers)
+    else:
+        taken = taken_along(emitter, table, 0, positions)
+    batch = shape[0] if len(shape) > 1 else 1
+    return emitter.reshaped(taken, (batch, 1, prod(shape) // batch, shape_of_value(table)[1]))
+
+
+def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleaved: bool) -> Value:
+    """The first elements of every head turned in pairs, of neighbours or of both halves."""
+    compose, (batch, count, steps, size) = Composer(emitter), shape_of_value(x)
+    half = shape_of_value(cosines)[-1]
+    if not 0 < 2 * half <= size:
+        raise emitter.node.wrong(f"{half} cosines for heads of {size}")
+    first = compose.part(x, 3, 0, 2 * half)
+    rest = compose.part(x, 3, 2 * half, size - 2 * half) if size > 2 * half else None
+    if interleaved:
+        pairs = emitter.reshaped(first, (batch, count, steps, half, 2))
+        whole = (batch, count, steps, half)
+        a, b = (emitter.reshaped(compose.part(pairs, 4, i, 1), whole) for i in (0, 1))
+    else:
+        a, b = (compose.part(first, 3, start, half) for start in (0, half))
+    turned = [
+        compose.sub(compose.mul(a, cosines), compose.mul(b, sines)),
+        compose.add(compose.mul(a, sines), compose.mul(b, cosines)),
+    ]
+    if interleaved:
+        apart = [emitter.reshaped(each, (batch, count, steps, half, 1)) for each in turned]
+        joined = emitter.reshaped(compose.joined(apart, 4), (batch, count, steps, 2 * half))
+    else:
+        joined = compose.joined(turned, 3)
+    return joined if rest is None else compose.joined([joined, rest], 3)
+
+
+def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: int) -> Value:
+    """`length` keys: of the past, with the new ones from `begin` on."""
+    compose, steps = Composer(emitter), shape_of_value(new)[2]
+    kept = shape_of_value(past)[2]
+    both = compose.joined([past, new], 2)
+    numbers = np.arange(length)
+    if isinstance(begin, Constant):
+        start = int(begin.load()[0])
+        placed = np.where((numbers >= start) & (numbers < start + steps), kept - start, 0)
+        return compose.gathered(both, 2, (numbers + placed).tolist())
+    # A key at or behind `begin` is new, unless it is behind the new ones too.
+    count = emitter.constant(numbers, "keys")
+    behind = compose.sub(count, begin)
+    is_new = compose.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), behind)
+    is_old = compose.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), behind)
+    moved = compose.add(behind, emitter.constant(np.array([kept]), "kept"))
+    places = compose.select(is_old, count, compose.select(is_new, moved, count))
+    return taken_along(emitter, both, 2, places)
+
+
+def _seen(emitter: Emitter, begin: Value, steps: int, length: int, window: int) -> Value | None:
+    """Which of `length` keys each query from `begin` on sees; None if it is all of them."""
+    queries, keys = np.arange(steps)[:, None], np.arange(length)
+    if isinstance(begin, Constant):
+        apart = keys - (queries + int(begin.load()[0]))
+        seen = (apart <= 0) & ((apart > -window) if window > 0 else True)
+        return None if seen.all() else emitter.constant(seen, "seen")
+    compose = Composer(emitter)
+    apart = compose.sub(emitter.constant(keys - queries, "apart"), begin)
+    seen = compose.compare(Compare.LESS, apart, emitter.constant(np.array([1]), "next"))
+    if window <= 0:
+        return seen
+    near = compose.compare(Compare.LESS, emitter.constant(np.array([-window]), "window"), apart)
+    return compose.select(near, seen, near)
