@@ -1,9 +1,10 @@
 """Keep masked scores in float."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Operation, SSAValue, Use
@@ -32,6 +33,9 @@ class KeepMasksInFloatPass(ModulePass):
        softmax by elementwise operations, selections and moves alone; or
     2. an input of the network that is added to what softmaxes read, and does nothing else.
 
+    Where a mask has infinities, which integers have not, every operation that reads them stays in
+    float too, whatever they lead to: the exponential of a segment of sums, a maximum, a comparison.
+
     A mask that `fuse-residual` made the residual of a product is added by an operation of its own
     again, which is exact. Changes no value.
     """
@@ -43,7 +47,12 @@ class KeepMasksInFloatPass(ModulePass):
         if is_quantized(main):
             return
         ops = list(main.body.block.ops)
-        hidden = _hidden(ops, [value for value in main.body.block.args if _is_mask(value)])
+        inputs = [value for value in main.body.block.args if _is_mask(value)]
+        hidden = _hidden(ops, inputs, lambda array: np.abs(array) >= HIDING)
+        infinite = _hidden(ops, [], np.isinf)
+        for inner in ops:
+            if not infinite.isdisjoint(inner.operands) and _may_be_infinite(inner):
+                keep_in_float(inner, REASON)
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
             if isinstance(inner, graph.SoftmaxOp) and inner.input in hidden:
@@ -60,13 +69,17 @@ class KeepMasksInFloatPass(ModulePass):
             leading.update(hidden.intersection(inner.operands))
 
 
-def _hidden(ops: Sequence[Operation], inputs: Sequence[SSAValue]) -> set[SSAValue]:
+def _hidden(
+    ops: Sequence[Operation],
+    inputs: Sequence[SSAValue],
+    hides: Callable[[NDArray[np.float32]], NDArray[np.bool_]],
+) -> set[SSAValue]:
     """Masks, those among the `inputs` too, and all values that they reach element by element."""
     found = set(inputs)
     for op in ops:
         match op:
             case graph.ConstantOp():
-                masks = _masks(op)
+                masks = graph.element_of(op.result) == f32 and bool(hides(_floats(op)).any())
             case graph.LinearOperation():
                 masks = op.residual in found
             case graph.BinaryOp() | graph.SelectOp():
@@ -101,5 +114,10 @@ def _hides(use: Use, *, added: bool) -> bool:
             return False
 
 
-def _masks(op: graph.ConstantOp) -> bool:
-    return graph.element_of(op.result) == f32 and bool((np.abs(op.array()) >= HIDING).any())
+def _may_be_infinite(op: Operation) -> bool:
+    """Whether an operation can read infinities: products are of numbers alone."""
+    return not isinstance(op, graph.LinearOperation) and bool(op.results)
+
+
+def _floats(op: graph.ConstantOp) -> NDArray[np.float32]:
+    return op.array().astype(np.float32, copy=False)

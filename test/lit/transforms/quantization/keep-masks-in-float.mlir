@@ -87,3 +87,26 @@ func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x2xf32>, %b: tensor<2x2xf32>) -
   %4 = graph.unary <relu> %x : tensor<2x2xf32>
   func.return %a, %2, %4 : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
 }
+
+// -----
+
+// Infinities stay in float wherever they lead: sums of segments to exp, parts of a set to a maximum.
+// What reads finite results is none of it, and -100 leads to no softmax.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.select %m, {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <exp> {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <relu> %{{[0-9a-z]*}} :
+// CHECK-NEXT:  graph.reduce max {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.select %m, %{{[0-9a-z]*}}, %x :
+// CHECK-NEXT:  graph.unary <exp> %{{[0-9a-z]*}} :
+func.func @main(%x: tensor<2x3xf32>, %m: tensor<2x3xi1>) -> (tensor<2x3xf32>, tensor<2x1xf32>, tensor<2x3xf32>) {
+  %i = graph.constant dense<0xFF800000> : tensor<1x1xf32> : tensor<1x1xf32>
+  %h = graph.constant dense<-100.0> : tensor<1x1xf32> : tensor<1x1xf32>
+  %0 = graph.select %m, %i, %x : (tensor<2x3xi1>, tensor<1x1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = graph.unary <exp> %0 : tensor<2x3xf32>
+  %2 = graph.unary <relu> %1 : tensor<2x3xf32>
+  %3 = graph.reduce max %0 {axes = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x1xf32>
+  %4 = graph.select %m, %h, %x : (tensor<2x3xi1>, tensor<1x1xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %5 = graph.unary <exp> %4 : tensor<2x3xf32>
+  func.return %2, %3, %5 : tensor<2x3xf32>, tensor<2x1xf32>, tensor<2x3xf32>
+}
