@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.ranges import (
     attributes_of,
     exponent,
@@ -92,6 +93,23 @@ def widen(value: SSAValue) -> None:
         set_exponent(value, known - FINER)
 
 
+def narrow_exponent(value: SSAValue, exponent: int) -> int:
+    """
+    The exponent at which 8 bits hold a value that is stored at `exponent` in 16: `FINER` above
+    that, or where alignment has already coarsened that, the one that the range seen needs.
+    """
+    from ceras_ir.network.exponents import fitting_exponent
+
+    while (seen := interval(value)) is None:
+        owner = value.owner
+        # A move has the range of its only operand.
+        if not isinstance(owner, GraphOperation) or not owner.keeps_scale or owner.operands[1:]:
+            return exponent + FINER
+        value = owner.operands[0]
+    needed = fitting_exponent(max(-seen[0], seen[1]))
+    return min(max(exponent, needed), exponent + FINER)
+
+
 def largest(value: SSAValue) -> int:
     """How far from its zero point what will be stored for a value can lie."""
     return (1 << width(value) - 1) + abs(zero_point(value))
@@ -113,6 +131,7 @@ def factor_exponents(
     if chosen is not None:
         return exponent_of(op.input), chosen
     source, weights = (
-        exponent_of(v) + (FINER if width(v) == WIDE else 0) for v in (op.input, op.weights)
+        narrow_exponent(v, exponent_of(v)) if width(v) == WIDE else exponent_of(v)
+        for v in (op.input, op.weights)
     )
     return source, weights

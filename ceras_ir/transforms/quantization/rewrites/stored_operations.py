@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.precision import FINER, NARROW, WIDE, factor_exponents, width
+from ceras_ir.network.precision import NARROW, WIDE, factor_exponents, narrow_exponent, width
 from ceras_ir.network.ranges import (
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
@@ -79,8 +79,10 @@ def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]
         case _ if op.keeps_scale:
             return [values.get_as(v, values.storage(op.output)) for v in op.operands]
         case graph.Pool2dOp() if prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW:
-            coarser = FINER if width(op.input) == WIDE else 0
-            return [values.get(op.input, values.exponent(op.input) + coarser, NARROW)]
+            exponent = values.exponent(op.input)
+            if width(op.input) == WIDE:
+                exponent = narrow_exponent(op.input, exponent)
+            return [values.get(op.input, exponent, NARROW)]
         case _:
             return [values.get(v) for v in op.operands]
 
@@ -112,7 +114,8 @@ def _argument(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
     if clips or argument.bits == NARROW or not narrow or form not in (None, Form.TABLE):
         return values.get(op.input)
     set_form(op, Form.TABLE16)
-    return values.get(op.input, argument.exponent + FINER - finer_bits(Form.TABLE16))
+    exponent = narrow_exponent(op.input, argument.exponent) - finer_bits(Form.TABLE16)
+    return values.get(op.input, max(argument.exponent, exponent))
 
 
 def _of_binary(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:

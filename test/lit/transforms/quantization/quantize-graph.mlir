@@ -110,3 +110,19 @@ func.func @main(%x: tensor<1x2xf32> {graph.exponent = -10 : i64, graph.precision
   %f = graph.matmul %m, %v {graph.precision = "f32"} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %f : tensor<1x1xf32>
 }
+
+// -----
+
+// A sum in 16 bits whose steps operands of 8 bits made coarse: a table and a product read it as it
+// is, or as its range of 7 needs in 8 bits. 7 bits off would leave nothing.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[S:.*]] = graph.binary add {{.*}} -> tensor<1x2x!quant.uniform<i16:f32, 0.0625>>
+// CHECK-NEXT:    %[[N:.*]] = graph.requantize %[[S]] {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : {{.*}} -> tensor<1x2x!quant.uniform<i8:f32, 0.0625>>
+// CHECK-NEXT:    graph.lookup %[[S]], {{.*}} : tensor<1024xi8>
+// CHECK:         graph.matmul %[[N]], %[[N]]
+func.func @main(%x: tensor<1x2xf32> {graph.exponent = -4 : i64}) -> (tensor<1x2xf32>, tensor<1x1xf32>) {
+  %a = graph.binary add %x, %x {graph.exponent = -4 : i64, graph.range = array<f32: -7.0, 7.0>, graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %t = graph.unary <tanh> %a {graph.exponent = -7 : i64} : tensor<1x2xf32>
+  %m = graph.matmul %a, %a {graph.exponent = -1 : i64} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %t, %m : tensor<1x2xf32>, tensor<1x1xf32>
+}
