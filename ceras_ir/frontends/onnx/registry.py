@@ -32,8 +32,6 @@ _REMEDIES = {
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
     "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
     "StringSplit RegexFullMatch TfIdfVectorizer ImageDecoder",
-    "train LinearSVC, another linear model or an ensemble of trees": "ai.onnx.ml::SVMClassifier "
-    "ai.onnx.ml::SVMRegressor",
     "encode text in the application, before the model": "ai.onnx.ml::CategoryMapper "
     "ai.onnx.ml::DictVectorizer",
     "compute the spectrum in the application, before the network": "MelWeightMatrix "
