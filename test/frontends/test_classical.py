@@ -146,6 +146,24 @@ def test_label_encoder(text: bool):
         assert got.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("real_keys", [False, True])
+@pytest.mark.parametrize("real_values", [False, True])
+def test_label_encoder_of_reals(real_keys: bool, real_values: bool):
+    """Isolation forests give leaves the depth of their place; keys need not rise."""
+    x = np.array([[3, 1, 2], [9, 3, -1]], np.float32 if real_keys else np.int64)
+    node = ml_node(
+        "LabelEncoder",
+        *(["x"], ["y"]),
+        **({"keys_floats": [3.0, 1.0, 2.0]} if real_keys else {"keys_int64s": [3, 1, 2]}),
+        **({"values_floats": [0.5, 2.0, 0.25]} if real_values else {"values_int64s": [4, 9, 7]}),
+        **({"default_float": 1.5} if real_values else {"default_int64": 8}),
+    )
+    kind = FLOAT if real_values else INT64
+    proto = ml_model([node], x.shape, {"y": kind}, dtype=FLOAT if real_keys else INT64)
+    got, expected = run(import_model(proto), {"x": x})["y"], run_onnxruntime(proto, {"x": x})["y"]
+    assert got.tolist() == expected.tolist()
+
+
 def test_names_are_in_the_header_and_in_the_manifest():
     x = rows()
     names = ["one", 'a "b"', "é"]

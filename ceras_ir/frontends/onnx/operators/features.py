@@ -1,10 +1,11 @@
 """Features of classical models: scaling, normalizing, choosing, joining, filling in."""
 
 from collections.abc import Sequence
-from math import isnan
+from math import isnan, prod
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32, i64
 
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, TakeOp
 from ceras_ir.frontends.onnx.compose import Composer
@@ -140,9 +141,9 @@ def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
 
 
 @rule("ai.onnx.ml::LabelEncoder")
-def from_integers(node: Node) -> str | None:
-    """keys must be integers, or the labels of a classifier"""
-    for name in ("keys_floats", "keys_tensor", "values_tensor", "default_tensor", "values_floats"):
+def from_numbers(node: Node) -> str | None:
+    """keys must be numbers, or the labels of a classifier"""
+    for name in ("keys_tensor", "values_tensor", "default_tensor"):
         if node.has_attribute(name):
             return f"got '{name}'; encode in the application"
     return None
@@ -150,29 +151,62 @@ def from_integers(node: Node) -> str | None:
 
 @operator("ai.onnx.ml::LabelEncoder")
 def label_encoder(node: Node, emitter: Emitter) -> Value:
-    """Integers or labels replaced by others; values that are text are numbers of their list."""
+    """Numbers or labels replaced by others; values that are text are numbers of their list."""
     for name in ("default_int64", "default_string", "default_float", "classes_strings"):
         node.ignore(name)
-    compose = Composer(emitter)
     value = emitter.tensor(0)
     known = emitter.labels.get(value)
-    keys = (node.strings if known else node.integers)("keys_strings" if known else "keys_int64s")
-    texts, numbers = node.strings("values_strings"), node.integers("values_int64s")
-    values = texts or numbers
+    keys = (
+        node.strings("keys_strings")
+        if known
+        else node.integers("keys_int64s") or node.numbers("keys_floats")
+    )
+    texts, reals = node.strings("values_strings"), node.numbers("values_floats")
+    values = texts or reals or node.integers("values_int64s")
     if not keys or not values or len(keys) != len(values):
-        raise node.unsupported("keys and values must be lists of integers or labels of one length")
-    default: str | int = node.string("default_string", "_Unused")
-    if not texts:
-        default = node.integer("default_int64", -1)
+        raise node.unsupported("keys and values must be lists of numbers or labels of one length")
+    default: str | int | float = node.integer("default_int64", -1)
+    if texts:
+        default = node.string("default_string", "_Unused")
+    elif reals:
+        default = node.number("default_float", -0.0)
+    table = dict(zip(keys, values, strict=True))
     if known:
-        table = dict(zip(keys, values, strict=True))
-        return labelled(emitter, value, _of_one_kind([table.get(k, default) for k in known]))
-    # The number of the key, or one more than the last.
-    index: Value = emitter.constant(np.array(len(values), np.int64), "unknown")
-    for i, key in enumerate(keys):
-        same = compose.compare(Compare.EQUAL, value, compose.number(int(key), value))
-        index = compose.select(same, emitter.constant(np.array(i, np.int64), "key"), index)
-    return labelled(emitter, index, _of_one_kind([*values, default]))
+        entries = [table.get(k, default) for k in known]
+        return _replaced(emitter, value, entries)
+    numbers = sorted(k for k in table if not isinstance(k, str))
+    if any(map(isnan, numbers)):
+        raise node.unsupported("a key that is NaN; encode in the application")
+    index = _found(emitter, value, np.array(numbers, dtype_of_value(value)))
+    # In the model's order, which is that of names.
+    places = [list(table).index(number) for number in numbers]
+    index = labelled(emitter, index, [*places, len(places)])
+    return _replaced(emitter, index, [*table.values(), default])
+
+
+def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
+    """Where each element is among keys that rise, or how many there are if it is none of them."""
+    compose, shape = Composer(emitter), shape_of_value(value)
+    each = emitter.reshaped(value, (prod(shape), 1))
+    below = compose.compare(Compare.LESS, emitter.constant(keys, "keys"), each)
+    number = compose.cast(compose.reduce(Reduce.SUM, compose.cast(below), [1]), i64)
+    column = emitter.materialize(emitter.constant(keys.reshape(-1, 1), "keys"))
+    flat = emitter.materialize(emitter.reshaped(number, (prod(shape),)))
+    same = compose.compare(Compare.EQUAL, emitter.emit(TakeOp(column, flat)), each)
+    none = emitter.constant(np.array([keys.size], np.int64), "unknown")
+    return emitter.reshaped(compose.select(same, number, none), shape)
+
+
+def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Value:
+    """The entries of a list at computed indices."""
+    texts = [e for e in entries if isinstance(e, str)]
+    numbers = [e for e in entries if isinstance(e, int)]
+    if len(texts) == len(entries) or len(numbers) == len(entries):
+        return labelled(emitter, index, texts or numbers)
+    shape, reals = shape_of_value(index), [e for e in entries if isinstance(e, float)]
+    table = emitter.constant(np.array(reals, np.float32).reshape(-1, 1), "values")
+    flat = emitter.materialize(emitter.reshaped(index, (prod(shape),)))
+    return emitter.reshaped(emitter.emit(TakeOp(emitter.materialize(table), flat)), shape)
 
 
 @operator("ai.onnx.ml::ZipMap")
@@ -180,11 +214,6 @@ def zip_map(node: Node, emitter: Emitter) -> Value:
     """The tensor of scores itself, in place of a list of dictionaries."""
     node.ignore("classlabels_int64s", "classlabels_strings")
     return emitter.value(0)
-
-
-def _of_one_kind(entries: Sequence[object]) -> Sequence[int] | Sequence[str]:
-    texts = [e for e in entries if isinstance(e, str)]
-    return texts if len(texts) == len(entries) else [e for e in entries if isinstance(e, int)]
 
 
 def _floats(emitter: Emitter, value: Value) -> Value:
