@@ -115,14 +115,15 @@ def test_reduce(data: st.DataObject, shape: list[int], op: str, keep: int, seed:
 @given(st.data(), st.integers(0, 99))
 def test_conv_transpose(data: st.DataObject, seed: int) -> None:
     groups, per_group, taken = (data.draw(st.integers(1, 3)) for _ in range(3))
+    rank = data.draw(st.integers(1, 3))
     kernel, strides, dilations = (
-        [data.draw(st.integers(1, most)) for _ in range(2)] for most in (3, 3, 2)
+        [data.draw(st.integers(1, most)) for _ in range(rank)] for most in (3, 3, 2)
     )
-    size = [data.draw(st.integers(1, 4)) for _ in range(2)]
+    size = [data.draw(st.integers(1, 4)) for _ in range(rank)]
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     extra = [data.draw(st.integers(0, s - 1)) for s in strides]
     full = [(n - 1) * s + e for n, s, e in zip(size, strides, extents, strict=True)]
-    pads = [data.draw(st.integers(0, min(2, (full[i % 2] - 1) // 2))) for i in range(4)]
+    pads = [data.draw(st.integers(0, min(2, (full[i % rank] - 1) // 2))) for i in range(2 * rank)]
     attributes: dict[str, Attribute] = {
         "group": groups, "strides": strides, "dilations": dilations, "pads": pads,
         "output_padding": extra,

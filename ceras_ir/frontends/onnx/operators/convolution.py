@@ -80,17 +80,36 @@ def _conv(
 
 def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None) -> Value:
     """A sum over the taps in depth of convolutions over height and width."""
-    (n, c, d, h, w), (o, taken, depth, kh, kw) = emitter.shape(0), emitter.shape(1)
-    compose, kernel = Composer(emitter), (depth, kh, kw)
-    deep, flat = read_window(node, kernel, (d, h, w), 0), read_window(node, kernel, (d, h, w), 1)
+    size, kernel = emitter.shape(0)[2:], emitter.shape(1)[2:]
+    deep, flat = (read_window(node, kernel, size, first) for first in (0, 1))
     x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
     front, _, back, _ = deep.padding
     if front or back:
         border = (0, front, 0, 0, 0), (0, back, 0, 0, 0)
         x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
-    stride, dilation = deep.strides[0], deep.dilations[0]
-    outputs = window_output(d, front, back, depth, stride, dilation)
     weights = emitter.transposed(emitter.value(1), (2, 0, 3, 4, 1))
+    result = sum_of_planes(
+        emitter, x, weights, bias, (deep.strides[0], deep.dilations[0]), flat, groups
+    )
+    return emitter.transposed(result, (0, 4, 1, 2, 3))
+
+
+def sum_of_planes(
+    emitter: Emitter,
+    x: Value,
+    weights: Value,
+    bias: SSAValue | None,
+    steps: tuple[int, int],
+    flat: Window,
+    groups: int,
+) -> Value:
+    """
+    The convolution of [N, D, H, W, C] by weights [KD, O, KH, KW, C/g], with stride and dilation
+    `steps` in depth, where nothing is padded, and with `flat` over height and width.
+    """
+    (n, d, h, w, c), (depth, o, kh, kw, taken) = shape_of_value(x), shape_of_value(weights)
+    compose, (stride, dilation) = Composer(emitter), steps
+    outputs = window_output(d, 0, 0, depth, stride, dilation)
     total: Value | None = None
     for k in range(depth):
         plane = compose.sliced(
@@ -106,4 +125,4 @@ def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None)
         total = part if total is None else compose.add(total, part)
     assert total is not None
     _, oh, ow, _ = shape_of_value(total)
-    return emitter.transposed(emitter.reshaped(total, (n, outputs, oh, ow, o)), (0, 4, 1, 2, 3))
+    return emitter.reshaped(total, (n, outputs, oh, ow, o))

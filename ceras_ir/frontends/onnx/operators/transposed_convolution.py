@@ -12,9 +12,10 @@ from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_exten
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.convolution import sum_of_planes
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
-from ceras_ir.frontends.onnx.windows import per_dimension
+from ceras_ir.frontends.onnx.windows import Window, per_dimension
 
 
 @rule("ConvTranspose")
@@ -27,15 +28,15 @@ def constant_weights(node: Node) -> str | None:
 
 @operator("ConvTranspose")
 def conv_transpose(node: Node, emitter: Emitter) -> Value:
-    """Weights [C, O/g, KH, KW] become those of a convolution of stride 1."""
+    """Weights [C, O/g, KH, KW], KD too, become those of a convolution of stride 1."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape) - 2
     if len(weights) != len(shape) or rank < 1:
         raise node.wrong(
             f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
         )
-    if rank > 2:
-        raise node.unsupported(f"{rank} spatial dimensions; one or two are taken")
+    if rank > 3:
+        raise node.unsupported(f"{rank} spatial dimensions; one to three are taken")
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] != weights[0] or weights[0] % groups:
         raise node.wrong(
@@ -56,18 +57,27 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         if emitter.shape(2) != (outputs,):
             raise node.wrong(f"bias of shape {list(emitter.shape(2))}, expected [{outputs}]")
         bias = emitter.tensor(2)
-    lift = 2 - rank
-    one, none = (1,) * lift, (0,) * lift
-    spread = _spread(emitter, (*none, *low), (*none, *high), (*none, *(s - 1 for s in strides)))
-    taken = shape[1] // groups
     given = emitter.value(1)
     if not isinstance(given, Constant) or not emitter.is_float(given):
         raise node.wrong(f"operand 1 must be float32, got {dtype_of_value(given)}")
-    full = given.reshaped((groups, taken, weights[1], *one, *kernel)).reversed((3, 4))
-    packed = full.transposed((0, 2, 3, 4, 1)).reshaped((outputs, *one, *kernel, taken))
+    taken = shape[1] // groups
+    spatial = range(3, 3 + rank)
+    full = given.reshaped((groups, taken, weights[1], *kernel)).reversed(spatial)
+    packed = full.transposed((0, 2, *spatial, 1)).reshaped((outputs, *kernel, taken))
+    between = tuple(s - 1 for s in strides)
+    if rank == 3:
+        x = emitter.materialize(emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1)))
+        spread = _spread(emitter, x, (*low,), (*high,), between)
+        taps = packed.transposed((1, 0, 2, 3, 4))
+        (_, *flat), (deep, *rest) = kernel, dilations
+        window = Window((flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1]), (0, 0))
+        summed = sum_of_planes(emitter, spread, taps, bias, (1, deep), window, groups)
+        return emitter.transposed(summed, (0, 4, 1, 2, 3))
+    one, none = (1,) * (2 - rank), (0,) * (2 - rank)
+    x = emitter.feature_map(emitter.value(0))
     result = Conv2dOp(
-        spread,
-        emitter.materialize(packed),
+        _spread(emitter, x, (*none, *low), (*none, *high), (*none, *between)),
+        emitter.materialize(packed.reshaped((outputs, *one, *kernel, taken))),
         bias,
         result_element=f32,
         dilations=(*one, *dilations),
@@ -77,10 +87,13 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
 
 
 def _spread(
-    emitter: Emitter, low: tuple[int, ...], high: tuple[int, ...], between: tuple[int, ...]
+    emitter: Emitter,
+    features: SSAValue,
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    between: tuple[int, ...],
 ) -> SSAValue:
-    """The feature map with zeros between and around its elements; negative borders cut them."""
-    features = emitter.feature_map(emitter.value(0))
+    """A feature map with zeros between and around its elements; negative borders cut them."""
     zeros = (0, *(max(p, 0) for p in low), 0), (0, *(max(p, 0) for p in high), 0)
     padded = features
     if any(between) or any(zeros[0]) or any(zeros[1]):
