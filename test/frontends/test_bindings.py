@@ -130,6 +130,12 @@ def test_an_unknown_dimension_is_open(shape: tuple[int | str, ...]) -> None:
     assert run(module, {"x": np.ones((1, 3, 4, 5), np.float32)})["y"].shape == (1, 3, 4, 5)
 
 
+def test_the_past_of_a_decoder_is_no_picture() -> None:
+    proto = model([node("Relu", "k", "y")], {"k": ("b", 4, "past", 16)}, ["y"], infer=False)
+    with pytest.raises(UnsupportedError, match="--shape k=1x4x16x16"):
+        import_model(proto)
+
+
 def test_inputs_without_elements_are_constants(tool: Tool, tmp_path: Path):
     """A decoder's first step: nothing is in the cache, and so it is no input."""
     nodes = [

@@ -187,10 +187,12 @@ def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
 def way_out(value: onnx.ValueInfoProto) -> str:
     """The option that fixes an input, an example in the input's own name and rank."""
     dims = value.type.tensor_type.shape.dim
-    # Square pictures are what most such inputs are.
-    usual = {0: 1, 1: 3} if len(dims) == 4 else {0: 1}
+    # Square pictures are what most such inputs are; where the third dimension alone is open, the
+    # keys of a decoder's past.
+    is_picture = len(dims) == 4 and any(dims[i].dim_value <= 0 for i in (1, 3))
+    usual = {0: 1, 1: 3} if is_picture else {0: 1}
     extents = [
-        dim.dim_value if dim.dim_value > 0 else usual.get(i, 224 if len(dims) == 4 else 16)
+        dim.dim_value if dim.dim_value > 0 else usual.get(i, 224 if is_picture else 16)
         for i, dim in enumerate(dims)
     ]
     return f"--shape {text(value.name)}={'x'.join(map(str, extents))}"
