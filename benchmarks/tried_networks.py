@@ -1,14 +1,15 @@
 """
 What becomes of networks as they are shipped, as the page docs/tried-networks.md.
 
-    python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed] [--large] [-o PAGE.md]
+    python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed]
+        [--large FOLDER|MODEL.onnx...] [-o PAGE.md]
 
 Every network is taken as it is: imported, compared with ONNX Runtime in float, quantized on 16
 samples of NAME.npz beside it, or of made-up inputs, judged on 8 others, verified against the
 interpreter, compiled and timed beside ONNX Runtime in float and in int8 (static, per channel, on
 the same samples), in process CPU time on one thread, rounds of all in turns. `--installed` adds the
-models that installed packages bring along; `--large` takes fewer samples. What is absent, refused
-or takes too long is a line with the reason.
+models that installed packages bring along; those behind `--large` take fewer samples. What is
+absent, refused or takes too long is a line with the reason.
 """
 
 import argparse
@@ -294,12 +295,13 @@ def main() -> None:
     )
     parser.add_argument("models", nargs="*")
     parser.add_argument("--installed", action="store_true")
-    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--large", nargs="*", default=[])
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
     rows: list[str] = []
-    for path in models(arguments.models, arguments.installed):
-        counts = FEW if arguments.large else (CALIBRATE, JUDGE)
+    chosen = [(path, (CALIBRATE, JUDGE)) for path in models(arguments.models, arguments.installed)]
+    chosen += [(path, FEW) for path in models(arguments.large, installed=False)]
+    for path, counts in chosen:
         rows.append(tried(path, *counts).markdown())
         print(rows[-1], end="", flush=True)
         # After each: a run of hours may end early.
