@@ -46,7 +46,10 @@ def sums_are_of_bytes(op: Operation) -> str | None:
         return f"the engine takes weights of 8 bits, got {_bits(op.weights)}"
     is_wide = _bits(op.input) == 16 and element.is_signed and not element.zero_point
     if _bits(op.input) != 8 and not is_wide:
-        return f"the engine takes an input of 8 bits, or of i16 without zero point, got {element}"
+        return (
+            f"the engine takes an input of 8 bits, or of i16 without zero point, got {element}; "
+            "quantize to 8 bits, to int16 around zero, or compile for target c"
+        )
     if op.residual is not None and _bits(op.residual) not in (8, 16):
         return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
     if len(op.residual_shifts) > 1:
@@ -71,7 +74,10 @@ def recurrent_weights_are_constant(op: Operation) -> str | None:
     if not isinstance(op, graph.RecurrenceOp):
         return None
     if not isinstance(op.weights.owner, graph.ConstantOp):
-        return "the engine takes constant weights of a recurrent layer"
+        return (
+            "the engine takes constant weights of a recurrent layer; make them initializers, or "
+            "compile for target c"
+        )
     if (count := prod(graph.shape_of(op.weights))) > MAX_STATE_WEIGHTS:
         return f"the engine takes at most {MAX_STATE_WEIGHTS} recurrent weights, got {count}"
     return None
@@ -81,7 +87,10 @@ def rows_are_replaced(op: Operation) -> str | None:
     """A put replaces rows, and combines none with what is there."""
     if not isinstance(op, graph.PutOp) or op.function is None:
         return None
-    return f"the engine puts rows in place of others, got '{op.function.value}' of both"
+    return (
+        f"the engine puts rows in place of others, got '{op.function.value}' of both; leave it to "
+        "the application, or compile for target c"
+    )
 
 
 def sizes_fit(op: Operation) -> str | None:
