@@ -117,3 +117,14 @@ def test_targets_agree(
     assert verify_main([*command, "--targets", "c,nnet,vta"]) == 0
     found = [line for line in capsys.readouterr().out.splitlines() if "quantized graph" in line]
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("target", ["nnet", "vta"])
+def test_accelerators_make_scores_of_two_bytes(folder: Path, target: str) -> None:
+    lines, _ = compiled(folder, target, "--int16", "box,score")
+    sums = [line for line in lines if "= graph.binary sub " in line]
+    assert sums and all("<i16:" in line for line in sums)
+    assert len(kinds(lines, "conv2d")) == 3 + len(sums)
+    command = [str(folder / "n.mlir"), "--calibrate", str(folder / "c.npz"), "--int16", "box,score"]
+    command += ["--inputs", str(folder / "c.npz"), "--samples", "2", "--targets", target]
+    assert verify_main(command) == 0

@@ -121,6 +121,10 @@ class Conv2dOp(LinearOperation):
     def group_count(self) -> int:
         return self.groups.value.data
 
+    @property
+    def shares_nothing(self) -> bool:
+        return shape_of(self.weights)[3] == 1
+
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 4)
         expect_rank("weights", self.weights, 4)

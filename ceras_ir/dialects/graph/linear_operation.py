@@ -130,6 +130,11 @@ class LinearOperation(GraphOperation, ABC):
         return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
     @property
+    def shares_nothing(self) -> bool:
+        """Whether every channel is computed of one other, as in depthwise convolutions."""
+        return False
+
+    @property
     def encoded_weights(self) -> Encoded | None:
         """The encoding of constant weights; None where every weight is there."""
         constant = self.weights.owner

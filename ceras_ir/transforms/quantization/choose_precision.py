@@ -90,13 +90,15 @@ class ChoosePrecisionPass(CalibratedPass):
     16 bits for the others cost that copy and no product.
 
     1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) leaves
-       layers that read or write 16 bits to the CPU, where they take 64 times as long.
-       Depthwise layers and functions are there already.
+       layers that read 16 bits to the CPU, where they take 64 times as long. Layers that make 16
+       bits of 8 it computes twice, see `split-wide-results`. Depthwise layers and functions are
+       there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
     3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time.
     4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
-       reads, is taken first where 16 bits are stored, besides that 1%: it costs next to nothing,
-       and steps of int8 are ties between scores.
+       reads, is taken first where no layer leaves its device for it: steps of int8 are ties
+       between scores. But for accelerators of 8 bits it costs next to nothing and is taken besides
+       that 1%.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
     their time. If less than 6 dB are estimated to be left, all stored values are really rounded: a
@@ -112,6 +114,10 @@ class ChoosePrecisionPass(CalibratedPass):
     """
     narrow: bool = False
     """The accelerator stores 8 bits only."""
+    residual_spread: int = 0
+    """
+    By how many bits more that accelerator may shift the residual of one channel than of another.
+    """
     narrow_border: bool = False
     """Keep inputs and outputs in 8 bits."""
 
@@ -127,7 +133,7 @@ class ChoosePrecisionPass(CalibratedPass):
 
     @property
     def _times(self) -> TimeModel:
-        return TimeModel(self.narrow)
+        return TimeModel(self.narrow, self.residual_spread)
 
     def improve(self, ctx: Context, op: ModuleOp) -> None:
         if self._budget == 0:
@@ -155,7 +161,7 @@ class ChoosePrecisionPass(CalibratedPass):
         limit, spent, left, chosen = self._budget * work, 0.0, total, list[_Candidate]()
         unnoticed = CHEAP * work
         inside = quantized_operations(main)
-        ends = {v for v in candidates if not self.narrow and _only_read_in_float(v, inside)}
+        ends = {v for v in candidates if self._is_stored(v) and _only_read_in_float(v, inside)}
 
         def rank(candidate: _Candidate) -> tuple[bool, float]:
             return candidate.value not in ends, -candidate.noise / max(candidate.extra, 1.0)
@@ -167,10 +173,11 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate.extra = self._times.widening(candidate.value)
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
-            room = limit if is_end or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
+            is_free = is_end and not self.narrow
+            room = limit if is_free or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
             if matters and spent + candidate.extra <= room:
                 spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
-                unnoticed += candidate.extra if is_end else 0.0
+                unnoticed += candidate.extra if is_free else 0.0
                 chosen.append(candidate)
                 _widen(candidate.value)
                 if candidate.value in behind:
@@ -246,6 +253,11 @@ class ChoosePrecisionPass(CalibratedPass):
             return
         if width(value) == NARROW and exponent(value) is not None:
             yield _Candidate(value, name, self._times.widening(value))
+
+    def _is_stored(self, value: SSAValue) -> bool:
+        """Whether 16 bits of a value are made where 8 would be."""
+        op = value.owner
+        return not self.narrow or (isinstance(op, graph.LinearOperation) and self._times.splits(op))
 
     def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"

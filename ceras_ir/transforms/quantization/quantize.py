@@ -37,6 +37,7 @@ from ceras_ir.transforms.quantization.keep_wide_factors_in_float import (
     KeepWideFactorsInFloatPass,
 )
 from ceras_ir.transforms.quantization.keep_wide_ranges_in_float import KeepWideRangesInFloatPass
+from ceras_ir.transforms.quantization.level_rows import LevelRowsPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
@@ -45,6 +46,7 @@ from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
 from ceras_ir.transforms.quantization.recipe import (
     OPTIONAL,
+    PRECISION,
     REMOVED_OPTIONS,
     ROWS,
     check_recipe,
@@ -57,6 +59,7 @@ from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
+from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
 from ceras_ir.transforms.quantization.strip_state_quantization import StripStateQuantizationPass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
@@ -140,13 +143,15 @@ class QuantizePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         data, optional = (self.calibration, self.samples, self.draw), self.optional
         rows, narrow = ROWS in optional, WIDE not in self._arithmetic.widths
+        spread = self._arithmetic.residual_spread
+        splits = narrow and PRECISION in optional and self.budget != 0
         everything = (
             # What comes with Q/DQ; a float network stays as it is.
             MakeSignedPass(),
             SinkDequantizePass(),
             HoistQuantizePass(),
             DropTieBreakersPass(),
-            FoldQdqPass(self._arithmetic.residual_spread),
+            FoldQdqPass(spread),
             FusePadPass(),
             FoldDequantizedConstantsPass(),
             # What is computed in integers, and by which operations.
@@ -169,7 +174,8 @@ class QuantizePass(PipelinePass):
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows, inputs=self.tail == "float"),
-            *([SplitResidualPass(self._arithmetic.residual_spread)] if rows else []),
+            *([SplitResidualPass(spread)] if rows else []),
+            *([LevelRowsPass(spread)] if rows and splits and self.tail == "float" else []),
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),
             SetPrecisionPass(self.int16, self.float),
@@ -177,10 +183,14 @@ class QuantizePass(PipelinePass):
                 not self._arithmetic.half_even, not self._arithmetic.factor_points
             ),
             ChoosePrecisionPass(
-                *data, self.budget, narrow=narrow, narrow_border=self.tail == "int8"
+                *data,
+                self.budget,
+                narrow=narrow,
+                residual_spread=spread,
+                narrow_border=self.tail == "int8",
             ),
             # Scales of weights, and scales that must agree.
-            ChooseRowExponentsPass(self._arithmetic.residual_spread),
+            ChooseRowExponentsPass(spread),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
             UnfuseResidualPass(),
@@ -189,6 +199,7 @@ class QuantizePass(PipelinePass):
             QuantizeRecurrencePass(),
             QuantizeGraphPass(),
             StripStateQuantizationPass(),
+            *([SplitWideResultsPass(spread)] if narrow else []),
             TabulatePixelsPass(),
             OrderFloatSumsPass(),
             CheckScalesPass(),

@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import row_exponents_within
 from ceras_ir.network.precision import WIDE, width
 from ceras_ir.network.quantizable import (
     computes,
@@ -21,6 +22,7 @@ from ceras_ir.network.quantizable import (
     quantized_operations,
     uses_behind_moves,
 )
+from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
 
@@ -54,9 +56,14 @@ STATE, GATE = 2, 300
 
 @dataclass(frozen=True)
 class TimeModel:
-    """Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them."""
+    """
+    Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them to its
+    host, but for results that `split-wide-results` makes of two layers.
+    """
 
     narrow: bool = False
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
 
     @property
     def _rates(self) -> Rates:
@@ -88,17 +95,27 @@ class TimeModel:
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
             more += self._rates.element * size  # Two tables of bytes instead of one.
-        touched = list(_readers(value))
-        if self.narrow and isinstance(value.owner, graph.LinearOperation):
-            touched.append(value.owner)
-        for op in touched:
+        for op in _readers(value):
             # On the host already it takes twice as long, elsewhere it comes to the host.
-            more += self._layer(op) if _is_alone(op) else self._rates.moved * op.macs
+            more += self._layer(op) if op.shares_nothing else self._rates.moved * op.macs
+        if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
+            if op.shares_nothing or self.splits(op):
+                more += self._layer(op) + self._rates.element * size
+            else:
+                more += self._rates.moved * op.macs
         return more
+
+    def splits(self, op: graph.LinearOperation) -> bool:
+        """Whether `split-wide-results` can make 16 bits of a layer that will be quantized."""
+        weights = graph.constant_array(op.weights)
+        if weights is None or op.residual is not None or width(op.input) == WIDE:
+            return False
+        rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)
+        return rows is not None and max(rows) - min(rows) <= self.residual_spread
 
     def _layer(self, op: graph.LinearOperation) -> float:
         """The products of a layer; accelerators leave those that share nothing to the host."""
-        return op.macs * self._rates.alone if _is_alone(op) else op.macs
+        return op.macs * self._rates.alone if op.shares_nothing else op.macs
 
 
 def time_of(main: FuncOp) -> float:
@@ -120,10 +137,10 @@ def time_of_operation(op: Operation) -> float:
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
-            total += op.macs * (FLOAT_ALONE if _is_alone(op) else FLOAT)
+            total += op.macs * (FLOAT_ALONE if op.shares_nothing else FLOAT)
         else:
             stored = element.storage.width.data // 8
-            total += op.macs * stored * (HOST.alone if _is_alone(op) else 1)
+            total += op.macs * stored * (HOST.alone if op.shares_nothing else 1)
     elif isinstance(op, graph.LookupOp):
         element = graph.quantized_element(op.input)
         if element is not None and element.storage.width.data == WIDE:
@@ -134,11 +151,6 @@ def time_of_operation(op: Operation) -> float:
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
     """A recurrent layer on a host, whose products take so much."""
     return product * op.macs + GATE * prod(graph.shape_of(op.input))
-
-
-def _is_alone(op: graph.LinearOperation) -> bool:
-    """Whether every channel is computed of one other, as in depthwise convolutions."""
-    return isinstance(op, graph.Conv2dOp) and graph.shape_of(op.weights)[3] == 1
 
 
 def _readers(value: SSAValue) -> Iterator[graph.LinearOperation]:

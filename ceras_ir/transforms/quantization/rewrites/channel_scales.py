@@ -31,7 +31,7 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
         if value in kept or width(value) != NARROW or not (inputs or value in behind):
             continue
         if _reaches_integers(main, value):
-            _multiply_by_ones(value)
+            multiply_by_ones(value)
 
 
 def _makes_floats(op: Operation) -> bool:
@@ -44,7 +44,8 @@ def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
     return bool(layers) and not any(map(stays_float, layers))
 
 
-def _multiply_by_ones(value: SSAValue) -> None:
+def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
+    """Have all read a value times ones, one for each channel, in float."""
     import numpy as np
 
     ones = graph.ConstantOp.from_array(np.ones(graph.shape_of(value)[-1:], np.float32))
@@ -56,6 +57,7 @@ def _multiply_by_ones(value: SSAValue) -> None:
         Rewriter.insert_op((ones, scaled), InsertPoint.after(value.owner))
     else:
         Rewriter.insert_op((ones, scaled), InsertPoint.at_start(value.owner))
+    return scaled
 
 
 def settle_channel_scales(main: FuncOp) -> None:

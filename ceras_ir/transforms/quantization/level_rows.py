@@ -1,0 +1,72 @@
+"""Give the rows of a last layer's weights one scale."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.ranges import EQUALIZED, forget
+from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
+from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
+from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply_by_ones
+from ceras_ir.transforms.rebuilding import replace_constant
+
+
+@dataclass(frozen=True)
+class LevelRowsPass(ModulePass):
+    """
+    Multiply the rows of a layer's weights, and its bias, by powers of two that bring all rows to
+    one scale, and divide its channels by them in float. This is done where only floats read the
+    layer, and its rows are more than `residual_spread` octaves apart.
+
+    An accelerator that shifts a residual by as many bits in every channel can then make 16 bits of
+    such a layer, see `split-wide-results`. Runs before ranges are observed.
+
+    Exact, because powers of two are.
+    """
+
+    name = "level-rows"
+
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def __post_init__(self) -> None:
+        check_spread(self.residual_spread)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        inside = quantized_operations(main)
+        for layer in inside:
+            if not isinstance(layer, graph.LinearOperation) or not absorbs(layer):
+                continue
+            if layer.residual is not None or layer.activation is not None:
+                continue
+            read = any(use.operation in inside for use in layer.output.uses)
+            if not read and _level(layer, self.residual_spread):
+                main.attributes[EQUALIZED] = UnitAttr()
+
+
+def _level(op: graph.LinearOperation, spread: int) -> bool:
+    import numpy as np
+
+    from ceras_ir.network.exponents import row_exponents_within
+
+    weights = graph.known_array(op.weights).astype(np.float32)
+    exponents = row_exponents_within(weights, ROW_SPREAD)
+    if exponents is None or max(exponents) - min(exponents) <= spread:
+        return False
+    factors = np.exp2(max(exponents) - np.array(exponents)).astype(np.float32)
+    scaled = multiply_by_ones(op.output)
+    replace_constant(scaled, scaled.rhs, (1 / factors).astype(np.float32))
+    replace_constant(op, op.weights, weights * factors.reshape(-1, *[1] * (weights.ndim - 1)))
+    if op.bias is not None:
+        replace_constant(op, op.bias, graph.known_array(op.bias).astype(np.float32) * factors)
+    forget(op.output)
+    return True

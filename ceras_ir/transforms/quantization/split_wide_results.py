@@ -1,0 +1,139 @@
+"""Make a result of 16 bits of two layers of 8 bits, which an accelerator of 8 bits computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.network.exponents import HIGH, LOW
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import NARROW, WIDE
+from ceras_ir.network.ranges import LAYER
+from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
+
+BYTE = WIDE - NARROW
+LEAST = LOW - (HIGH << BYTE)
+"""The least number that both parts can say."""
+
+
+@dataclass(frozen=True)
+class SplitWideResultsPass(ModulePass):
+    """
+    Compute a layer whose result has 16 bits as two with results of 8 bits, and a sum:
+
+    1. The upper byte, negated: the layer with negated weights and bias, in steps 2^8 as coarse.
+    2. The lower byte: the layer itself, to which the upper one is added as its residual.
+    3. The lower byte less 2^8 times the negated upper one, in 16 bits.
+
+    An accelerator of 8 bits takes twice the time for both layers together, where it would leave
+    one with 16 bits to its host. Layers with a residual, with 16 bits in their operands, with
+    products that share nothing, as depthwise ones, or with multipliers stay. So do those whose rows
+    of weights have scales that are more than `residual_spread` octaves apart, and those that one
+    `graph.shift_swish` alone reads, which accelerators compute on their sums.
+
+    Exact, but for numbers below -32640: they become that, the least that both parts can say.
+    """
+
+    name = "split-wide-results"
+
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def __post_init__(self) -> None:
+        check_spread(self.residual_spread)
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for linear in list(main_function(op).body.block.ops):
+            if isinstance(linear, graph.LinearOperation) and _is_wide(linear):
+                _split(linear, self.residual_spread)
+
+
+def _is_wide(op: graph.LinearOperation) -> bool:
+    """Whether a layer makes 16 bits of 8, by powers of two, and may be computed twice."""
+    types = [graph.quantized_element(v) for v in (op.input, op.weights, op.results[0])]
+    if op.residual is not None or op.table is not None or op.requant is None or None in types:
+        return False
+    if [t.storage.width.data for t in types if t] != [8, 8, WIDE] or op.shares_nothing:
+        return False
+    if all(isinstance(use.operation, graph.ShiftSwishOp) for use in op.results[0].uses):
+        return False
+    weights = graph.constant_array(op.weights)
+    if weights is None or op.encoded_weights is not None or weights.min(initial=0) < -HIGH:
+        return False
+    powers = all(m & (m - 1) == 0 for m in op.requant.multipliers)
+    return powers and op.requant.mode is Rounding.HALF_UP
+
+
+def _split(op: graph.LinearOperation, spread: int) -> None:
+    import numpy as np
+
+    requant, target = op.requant, graph.stored_element(op.results[0])
+    assert requant is not None
+    shifts = np.array(requant.net_shifts)
+    if shifts.min() < 0 or shifts.max() + BYTE > MAX_RESIDUAL_SHIFT or np.ptp(shifts) > spread:
+        return
+    weights = graph.known_array(op.weights).astype(np.int8)
+    total = np.zeros(len(weights), np.int64)
+    if op.bias is not None:
+        total += graph.known_array(op.bias).astype(np.int64)
+    # Rounds down what the lower byte, which is rounded itself, leaves at or above -128.
+    total = -total - (1 << shifts >> 1) - 1
+    if np.abs(total).max() >= 1 << 31:
+        return
+    source, kind = graph.stored_element(op.input), graph.stored_element(op.weights)
+    accumulator = UniformType(
+        [source.scale * s.data for s in kind.scales],
+        storage=i32,
+        axis=0 if kind.is_per_axis else None,
+    )
+    negated = graph.ConstantOp.from_array(-weights, kind)
+    offset = graph.ConstantOp.from_array(total.astype(np.int32), accumulator)
+    element = UniformType(target.scale)
+
+    def bytes_of(more: int) -> dict[str, Attribute | None]:
+        """The epilogue of one byte, so much coarser."""
+        multiplier = requant.multipliers if requant.is_per_channel else requant.multiplier.data
+        moved = RequantAttr(requant.shift.data + more, multiplier=multiplier)
+        return {"requant": moved, "activation": None}
+
+    upper = rebuild_linear(
+        op,
+        bytes_of(BYTE),
+        weights=negated.result,
+        bias=offset.result,
+        element=element.rescaled(2.0**BYTE),
+    )
+    moved = graph.shifts_of_channels([int(s) + BYTE for s in shifts])
+    lower = rebuild_linear(
+        op, bytes_of(0) | {"residual_shift": moved}, residual=upper.results[0], element=element
+    )
+    low = max(requant.low.data, LEAST + requant.zero_point.data)
+    joined = graph.BinaryOp(
+        graph.Binary.SUB,
+        lower.results[0],
+        upper.results[0],
+        result_element=target,
+        shifts=(0, BYTE),
+        requant=RequantAttr(0, zero_point=requant.zero_point.data, low=low, high=requant.high.data),
+    )
+    joined.attributes.update(op.attributes)
+    made = [negated, offset, upper, lower, joined]
+    for part in made:
+        part.location = op.location
+    for part in (upper, lower):
+        part.attributes.pop(LAYER, None)
+    Rewriter.insert_op(made, InsertPoint.before(op))
+    op.results[0].replace_all_uses_with(joined.result)
+    constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
+    Rewriter.erase_op(op)
+    for constant in constants:
+        erase_unused(constant)

@@ -1,0 +1,32 @@
+// RUN: ceras-opt %s --split-input-file -p 'split-wide-results{residual-spread=1}' | filecheck %s
+// RUN: ceras-opt %s --split-input-file --split-wide-results | filecheck %s --check-prefix=ALIKE
+
+// Upper byte, negated, in steps 2^8 as coarse; then the lower one, to which it is added. Rows of
+// weights at different scales need a residual that is shifted by channel.
+// CHECK-LABEL: func.func @main(
+// CHECK:         graph.constant dense<{{\[\[}}-1, 127], [-127, -127]]>
+// CHECK-NEXT:    graph.constant dense<[-102, 997]>
+// CHECK-NEXT:    %[[U:.*]] = graph.matmul {{.*}}shift = 10, {{.*}}low = -128, high = 127>} {{.*}}<i8:f32, 128.0>
+// CHECK-NEXT:    %[[L:.*]] = graph.matmul {{.*}} residual %[[U]] {{.*}}shift = 2, {{.*}}residual_shift = array<i64: 9, 10>
+// CHECK-NEXT:    graph.binary sub %[[L]], %[[U]] {rhs_shift = 8 : i64, {{.*}} zero_point = 3, low = -32637, high = 32767
+// ALIKE-LABEL: func.func @main(
+// ALIKE-NOT:     graph.binary
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i16:f32, 0.5:3>> {
+  %w = graph.constant dense<[[1, -127], [127, 127]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>
+  %b = graph.constant dense<[100, -1000]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.125}>>
+  %y = graph.matmul %x, %w bias %b : tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.125}>> {requant = #graph.requant<multiplier = [2, 1], shift = 2, rounding = half_up, zero_point = 3, low = -32768, high = 32767>} : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>) -> tensor<1x2x!quant.uniform<i16:f32, 0.5:3>>
+  func.return %y : tensor<1x2x!quant.uniform<i16:f32, 0.5:3>>
+}
+
+
+// -----
+
+// Multipliers, and a residual, stay.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:     graph.binary
+func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>) {
+  %w = graph.constant dense<5> : tensor<1x1xi8> : tensor<1x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = 3, shift = 2, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+  %z = graph.matmul %x, %w residual %x : tensor<1x1x!quant.uniform<i8:f32, 0.5>> {residual_shift = 1 : i64, requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+  func.return %y, %z : tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+}

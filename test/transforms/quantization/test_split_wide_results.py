@@ -1,0 +1,64 @@
+"""Layers of 16 bits and the two of 8 bits that replace them, number by number."""
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, TensorType, i16, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.transforms.quantization.split_wide_results import LEAST, SplitWideResultsPass
+
+ROWS, COLUMNS, LAYERS = 400, 3, 24
+
+
+def layer(seed: int) -> ModuleOp:
+    """A product of random numbers with sums around 2^15 steps, some of them beyond."""
+    rng = np.random.default_rng(seed)
+    source, outputs = UniformType(0.5, int(rng.integers(-128, 128))), int(rng.integers(1, 5))
+    shifts = rng.integers(0, 5) + rng.integers(0, 2, outputs) * (seed % 2)
+    scales = (2.0 ** -(2.0 + shifts)).tolist()
+    kind = UniformType(scales, axis=0)
+    biased = UniformType([s * source.scale for s in scales], storage=i32, axis=0)
+    target = UniformType(0.125, int(rng.integers(-9, 9)) if seed % 3 else 0, storage=i16)
+    block = Block(arg_types=[TensorType(source, [ROWS, COLUMNS])])
+    weights = graph.ConstantOp.from_array(
+        rng.integers(-127, 128, (outputs, COLUMNS)).astype(np.int8), kind
+    )
+    far = int(rng.choice([300, 40_000, 700_000]))
+    bias = graph.ConstantOp.from_array(rng.integers(-far, far, outputs).astype(np.int32), biased)
+    top = int(shifts.max())
+    low = 0 if seed % 5 == 0 else -(1 << 15)
+    product = graph.MatmulOp(
+        block.args[0],
+        weights.result,
+        bias.result if seed % 4 else None,
+        result_element=target,
+        requant=RequantAttr(
+            top,
+            multiplier=[1 << top - int(s) for s in shifts],
+            zero_point=target.zero_point,
+            low=low,
+            high=(1 << 15) - 1,
+        ),
+    )
+    block.add_ops([weights, bias, product, ReturnOp(product.result)])
+    types = [a.type for a in block.args], [product.result.type]
+    return ModuleOp([FuncOp("main", types, Region(block))])
+
+
+@pytest.mark.parametrize("seed", range(LAYERS))
+def test_both_bytes_say_what_16_bits_say(seed: int) -> None:
+    module = layer(seed)
+    x = np.random.default_rng(seed).integers(-128, 128, (ROWS, COLUMNS)).astype(np.int8)
+    (wanted,) = run(module, {"input0": x}).values()
+    SplitWideResultsPass(1).apply(load_context(), module)
+    module.verify()
+    assert str(module).count("graph.matmul") == 2
+    (found,) = run(module, {"input0": x}).values()
+    (joined,) = (op for op in module.walk() if isinstance(op, graph.BinaryOp))
+    point = graph.stored_element(joined.result).zero_point
+    np.testing.assert_array_equal(found, np.maximum(wanted, LEAST + point))
