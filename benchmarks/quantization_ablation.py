@@ -19,7 +19,6 @@ IMPROVEMENTS = {
     "scales of channels": {"equalize-channels"},
     "scales of rows": {"choose-row-exponents"},
     "rounding of weights": {"round-weights"},
-    "correction of biases": {"correct-bias"},
     "zero points": {"choose-zero-points", "fit-inputs"},
     "16 bits": {"choose-precision"},
 }

@@ -70,7 +70,6 @@ PASSES: dict[str, tuple[str, ...]] = {
         "choose-row-exponents",
         "choose-weight-exponents",
         "choose-zero-points",
-        "correct-bias",
         "drop-tie-breakers",
         "equalize-channels",
         "fit-functions",

@@ -62,9 +62,8 @@ def add_calibration(group: ArgumentContainer) -> None:
         "--observer",
         choices=get_args(ObserverName),
         default=DEFAULT_OBSERVER,
-        help="choose scales by least squared error (mse), extremes (minmax), a moving average of "
-        "them, the 99.99 percentile, or entropy; auto, the default, is mse from 32 samples on, and "
-        "minmax below",
+        help="choose scales by least squared error (mse) or extremes (minmax); auto, the default, "
+        "is mse from 16 samples on, and clips nothing below",
     )
     for name, (metavar, text) in IMAGES.items():
         group.add_argument(f"--image-{name}", metavar=metavar, help=f"for image folders: {text}")

@@ -105,8 +105,8 @@ def add_scheme(group: ArgumentContainer) -> None:
         default=[],
         metavar="PASS,...",
         help=f"run these optional passes of quantization, of {', '.join(OPTIONAL)}; or {NONE} "
-        "(default: all but correct-bias; choose-row-exponents only where the target shifts each "
-        "channel by itself)",
+        "(default: all, but choose-row-exponents only where the target shifts each channel by "
+        "itself)",
     )
     group.add_argument(
         "--silu",

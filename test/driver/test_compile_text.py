@@ -15,7 +15,7 @@ LEVELS = ("2-quantized-graph", "3-placed-graph", "4-packed-graph", "5-tile", "6-
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
-    data = ("--calibrate", str(DIGITS / "digits_calibration.npz"), "--recipe", "correct-bias")
+    data = ("--calibrate", str(DIGITS / "digits_calibration.npz"), "--recipe", "round-weights")
     target = ("--target", "vta", "--save-temps", "-o", str(folder))
     assert main([str(DIGITS / "digits.onnx"), *data, *target]) == 0
     return folder

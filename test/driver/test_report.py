@@ -51,6 +51,6 @@ def test_what_a_target_adds_to_some_layers_is_a_column() -> None:
 
 def test_requantizations_before_and_after_have_a_line() -> None:
     counts = {"requantizations_before": 3, "requantizations_after": 1}
-    chosen = {"quantization": {"recipe": ["correct-bias"], **counts}}
+    chosen = {"quantization": {"recipe": ["round-weights"], **counts}}
     out = table(content(layer("a", None)) | chosen, "c", Emission([]))
     assert "quantized: 3 requantizations at run time before scales were aligned, 1 after" in out

@@ -21,7 +21,7 @@ from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
-from ceras_ir.transforms.quantization.recipe import BIAS, OPTIONAL, PRECISION
+from ceras_ir.transforms.quantization.recipe import PRECISION
 
 SPENT = 0.5
 """Of the modelled time, what the proposal of a larger budget spends."""
@@ -94,9 +94,6 @@ def _variants(
     if PRECISION in recipe:
         budget = replace(options.precision, budget=SPENT)
         yield f"--budget {SPENT:g}", replace(options, precision=budget)
-    changed = {p for p in recipe if p != BIAS} if BIAS in recipe else {*recipe, BIAS}
-    passes = tuple(name for name in OPTIONAL if name in changed)
-    yield f"--recipe {','.join(passes)}", replace(options, recipe=passes)
     names = (pattern_of(layer.name) for layer in worst_layers(layers))
     if worst := [name for name in names if "'" not in name and "," not in name]:
         kept = replace(options.precision, in_float=(*options.precision.in_float, *worst))

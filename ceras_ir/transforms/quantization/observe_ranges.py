@@ -60,10 +60,9 @@ class ObserveRangesPass(ModulePass):
     observer: ObserverName = DEFAULT_OBSERVER
     """
     How exponents are chosen; mse: by least squared error, zero points too; minmax: clips nothing;
-    average: clips above a moving average of the samples' peaks; percentile: clips one element of
-    10,000; entropy: changes the distribution of magnitudes least (Kullback-Leibler); auto: mse from
-    32 samples on, and minmax below, because few samples do not say how rare an extreme is, and
-    minmax for what a softmax reads or makes, because its rare extremes decide.
+    auto: mse, but nothing is moved by more than half a step, behind the function that reads it, of
+    less than 16 samples, because they do not say how rare an extreme is, and of what a softmax
+    reads or makes, because its rare extremes decide.
     """
 
     def __post_init__(self) -> None:

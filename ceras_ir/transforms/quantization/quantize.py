@@ -20,7 +20,6 @@ from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPas
 from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.quantization.choose_weight_exponents import ChooseWeightExponentsPass
 from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
-from ceras_ir.transforms.quantization.correct_bias import CorrectBiasPass
 from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
 from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.fit_functions import FitFunctionsPass
@@ -103,8 +102,8 @@ class QuantizePass(PipelinePass):
     recipe: tuple[str, ...] = ()
     """
     The optional passes that run, of fit-inputs, equalize-channels, choose-zero-points,
-    choose-precision, choose-row-exponents, round-weights and correct-bias, or none; without it all
-    but correct-bias, and choose-row-exponents only if `target` shifts each channel by itself.
+    choose-precision, choose-row-exponents and round-weights, or none; without it all, but
+    choose-row-exponents only if `target` shifts each channel by itself.
     """
     silu: Silu = "auto"
     """How SiLU is computed, see `set-silu`."""
@@ -195,7 +194,6 @@ class QuantizePass(PipelinePass):
             AlignScalesPass(),
             UnfuseResidualPass(),
             RoundWeightsPass(*data),
-            CorrectBiasPass(*data),
             QuantizeRecurrencePass(),
             QuantizeGraphPass(),
             StripStateQuantizationPass(),

@@ -11,9 +11,9 @@ from ceras_ir.support.suggestions import did_you_mean
 
 INPUTS, CHANNELS, ZERO_POINTS = "fit-inputs", "equalize-channels", "choose-zero-points"
 PRECISION, ROWS = "choose-precision", "choose-row-exponents"
-ROUNDING, BIAS = "round-weights", "correct-bias"
+ROUNDING = "round-weights"
 
-OPTIONAL = (INPUTS, CHANNELS, ZERO_POINTS, PRECISION, ROWS, ROUNDING, BIAS)
+OPTIONAL = (INPUTS, CHANNELS, ZERO_POINTS, PRECISION, ROWS, ROUNDING)
 """In the order in which they run."""
 
 DEFAULT_BUDGET = 0.1
@@ -30,11 +30,16 @@ REMOVED = {
     "channels": (CHANNELS,),
     "rows": (ROWS,),
     "rounding": (ROUNDING,),
-    "bias": (BIAS,),
+    "bias": (),
     "plain": (),
 }
 """What the parts of the names that recipes had stand for."""
 
+GONE = {
+    "auto": "the target decides if {} is left out",
+    "correct-bias": "round-weights takes mean errors into biases",
+}
+"""Recipes that were, and what to do instead."""
 
 REMOVED_FLAGS = {
     "--mixed": "values in 16 bits are found by themselves, within --budget; --float names layers",
@@ -60,8 +65,8 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
     for name in recipe:
         if name in OPTIONAL or (name == NONE and len(recipe) == 1):
             continue
-        if name == "auto":
-            raise UsageError(f"{option} auto is gone: the target decides if {option} is left out")
+        if (instead := GONE.get(name)) is not None:
+            raise UsageError(f"{option} {name} is gone: {instead.format(option)}")
         parts = name.split("-")
         if all(part in REMOVED for part in parts):
             passes = [each for part in parts for each in REMOVED[part]]

@@ -34,7 +34,7 @@ DIGITS = ROOT / "examples" / "digits"
 MODELS = ROOT.parent / "shared" / "models"
 
 ASYMMETRIC = ("fit-inputs", "choose-zero-points")
-CHANNELS, ROWS = ("equalize-channels", "correct-bias"), "choose-row-exponents"
+CHANNELS, ROWS = ("equalize-channels",), "choose-row-exponents"
 
 RESIDUAL = """
 func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"}) -> (tensor<1x20xf32> {graph.name = "y"},

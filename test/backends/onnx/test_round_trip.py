@@ -27,10 +27,10 @@ from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
 
-ROWS = ("equalize-channels", "choose-row-exponents", "correct-bias")
+ROWS = ("equalize-channels", "choose-row-exponents")
 SCHEMES = {
     "plain": BuildOptions(quantize="int8", recipe=("none",)),
-    "channels": BuildOptions(quantize="int8", recipe=("equalize-channels", "correct-bias")),
+    "channels": BuildOptions(quantize="int8", recipe=("equalize-channels",)),
     "rows": BuildOptions(quantize="int8", recipe=ROWS, silu="table16"),
     "table16": BuildOptions(quantize="int8", recipe=("none",), silu="table16"),
     "hardswish": BuildOptions(quantize="int8", recipe=("none",), silu="hardswish"),

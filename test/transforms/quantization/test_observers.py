@@ -14,7 +14,6 @@ from ceras_ir.network.ranges import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.distribution import Function, identity
-from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import (
     LeastSquaresObserver,
@@ -23,7 +22,7 @@ from ceras_ir.transforms.quantization.analysis.observers import (
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 
-NAMES: tuple[ObserverName, ...] = ("mse", "minmax", "average", "percentile", "entropy")
+NAMES: tuple[ObserverName, ...] = ("mse", "minmax")
 
 
 def batches(seed: int, tail: float) -> list[NDArray[np.float32]]:
@@ -48,25 +47,9 @@ def test_each_does_what_it_says(tail: float) -> None:
     everything = np.concatenate([a.reshape(-1) for a in arrays])
     peaks = [float(np.abs(a).max()) for a in arrays]
     assert chosen("minmax", arrays) == fitting_exponent(max(peaks))
-    average = peaks[0]
-    for peak in peaks:
-        average += 0.1 * (peak - average)
-    assert chosen("average", arrays) == fitting_exponent(average)
-    kept = np.quantile(np.abs(everything), 0.9999, method="inverted_cdf")
-    assert chosen("percentile", arrays) in {
-        fitting_exponent(kept), fitting_exponent(kept * (1 + 2.0**-10) + max(peaks) * 2.0**-11)
-    }  # fmt: skip
     first = fitting_exponent(max(peaks))
     errors = {e: squared_error(everything, e) for e in range(first, first - 5, -1)}
     assert chosen("mse", arrays) == min(errors, key=lambda e: errors[e])
-
-
-def test_entropy_gives_up_an_outlier_and_nothing_else() -> None:
-    assert chosen("entropy", batches(3, 3.0)) <= chosen("minmax", batches(3, 3.0))
-    far = batches(3, 60.0)
-    assert chosen("entropy", far) < chosen("minmax", far)
-    flat = [np.linspace(-1, 1, 4001, dtype=np.float32)]
-    assert chosen("entropy", flat) == chosen("minmax", flat)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,18 +58,6 @@ def test_constants_are_exact_or_at_the_edge(name: ObserverName, value: float) ->
     array = np.full((2, 3), value, np.float32)
     exponent = chosen(name, [array, array])
     assert exponent == fitting_exponent(abs(float(array[0, 0])))
-
-
-def test_histogram_does_not_depend_on_the_order() -> None:
-    arrays = [np.array([2.0**i * 1.01, -(2.0**i)], np.float32) for i in range(-20, 12)]
-    counts: list[list[int]] = []
-    for order in (arrays, arrays[::-1]):
-        magnitudes = Magnitudes()
-        for array in order:
-            magnitudes.observe(Seen(array))
-        counts.append(magnitudes.counts.tolist())
-    assert counts[0] == counts[1]
-    assert sum(counts[0]) == 64
 
 
 def of_all(values: NDArray[np.float32], exponent: int, point: int, function: Function) -> float:
@@ -171,6 +142,19 @@ def test_the_argument_of_a_function_reaches_as_far_as_the_function_does(tmp_path
     assert step == -5 and -8 < (-128 - point) * 2.0**step < -4
 
 
+def test_where_a_function_is_flat_few_samples_may_be_clipped() -> None:
+    """Nothing is moved by more than half a step behind SiLU, which is flat below -4."""
+    x = np.random.default_rng(0).uniform(0, 6, 999).astype(np.float32)
+    x[:9] = np.linspace(-8, 9.9, 9)
+    observer = LeastSquaresObserver()
+    observer.functions = (swish,)
+    observer.observe(Seen(x))
+    step, point = observer.choice(clips=False).affine or (0, 0)
+    low, high = (-128 - point) * 2.0**step, (127 - point) * 2.0**step
+    assert step == -4 and high >= 9.9 - 2.0**-5
+    assert -8 < low < -3 and abs(swish(np.float64(low)) - swish(np.float64(-8))) <= 1.1 * 2.0**-5
+
+
 RELU = """
 func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
   %y = graph.unary <relu> %x : tensor<1x999xf32>
@@ -179,7 +163,7 @@ func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
 """
 
 
-@pytest.mark.parametrize(("count", "same_as"), [(31, "minmax"), (32, "mse")])
+@pytest.mark.parametrize(("count", "same_as"), [(15, "minmax"), (16, "mse")])
 def test_few_samples_are_not_clipped(count: int, same_as: ObserverName, tmp_path: Path) -> None:
     """The default of a file: what least squares would clip is there, and nothing of few."""
     data = np.random.default_rng(0).normal(0, 1, (count, 1, 999)).astype(np.float32)

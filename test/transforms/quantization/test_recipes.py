@@ -113,7 +113,7 @@ def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
     assert found["default"] <= found["none"] / 10
 
 
-DEFAULT = tuple(name for name in OPTIONAL if name != "correct-bias")
+DEFAULT = OPTIONAL
 
 
 def test_without_shifts_for_channels_rows_share_a_scale() -> None:
@@ -137,18 +137,18 @@ def test_the_target_decides(target: str) -> None:
 
 REFUSED = {
     "plain": "recipes are passes, write none",
-    "bias": "recipes are passes, write correct-bias",
+    "bias": "recipes are passes, write none",
     "channels": "recipes are passes, write equalize-channels",
     "rows": "recipes are passes, write choose-row-exponents",
     "rounding": "recipes are passes, write round-weights",
     "channels-rounding": "recipes are passes, write equalize-channels,round-weights",
     "asymmetric-plain": "recipes are passes, write fit-inputs,choose-zero-points",
     "asymmetric-rows-channels-rounding-bias": "recipes are passes, write fit-inputs,"
-    "equalize-channels,choose-zero-points,choose-row-exponents,round-weights,correct-bias",
+    "equalize-channels,choose-zero-points,choose-row-exponents,round-weights",
     "auto": "--recipe auto is gone: the target decides if --recipe is left out",
     "round-weigths": "is no optional pass of quantize; did you mean 'round-weights'",
     "best": "is no optional pass of quantize (passes: fit-inputs, equalize-channels, choose-zero-",
-    "fit-inputs,bias": "bias is gone: recipes are passes, write correct-bias",
+    "correct-bias": "correct-bias is gone: round-weights takes mean errors into biases",
     "none,round-weights": "'none' is no optional pass of quantize",
 }
 

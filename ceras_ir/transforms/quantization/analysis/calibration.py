@@ -19,7 +19,6 @@ from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
 from ceras_ir.network.quantizable import keeps_scale
@@ -28,16 +27,17 @@ from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
+from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
+from ceras_ir.transforms.quantization.analysis.observers import make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
 
 Array = NDArray[np.generic]
 
-FEW = 32
-"""Samples below which a network's ranges are chance."""
+FEW, UNSURE = 16, 32
+"""Samples below which nothing is clipped, and below which a network's ranges are chance."""
 
 STRIDE = 8
 """How many steps of a sequence are run for each that is looked at: speech has pauses, and a look at
@@ -70,7 +70,7 @@ class Observations:
     """What was seen of some values, in the order that they are in, of some samples."""
 
     def __init__(self, count: int, observer: ObserverName):
-        self.observers: list[Observer] = [make_observer(observer) for _ in range(count)]
+        self.observers: list[Extremes] = [make_observer(observer) for _ in range(count)]
         self.halves = [[0.0, 0.0] for _ in range(count)]
         """The peaks of every other sample, and of those between."""
         self.samples = 0
@@ -128,13 +128,10 @@ def record(
     kept = set(values) if found.samples < FEW else _of_softmax(main)
     for value, seen in zip(values, found.observers, strict=True):
         set_range(value, seen.low, seen.high)
-        if observer == "auto" and value in kept:
-            set_exponent(value, fitting_exponent(max(-seen.low, seen.high)))
-        else:
-            seen.functions = reading_of(value).functions
-            chosen = seen.choice()
-            set_exponent(value, chosen.exponent)
-            set_affine(value, chosen.affine)
+        seen.functions = reading_of(value).functions
+        chosen = seen.choice(clips=observer != "auto" or value not in kept)
+        set_exponent(value, chosen.exponent)
+        set_affine(value, chosen.affine)
         if width(value) == WIDE:
             widen(value)
     return _doubt(found.samples, found.halves)
@@ -157,9 +154,9 @@ def _has_constant(op: Operation) -> bool:
 
 def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
     """Why so many samples, with these peaks of every value in either half, say little."""
-    if count < FEW:
+    if count < UNSURE:
         samples = "sample" if count == 1 else "samples"
-        return f"only {count} calibration {samples}; {FEW} or more keep ranges from being chance"
+        return f"only {count} calibration {samples}; {UNSURE} or more keep ranges from being chance"
     apart = sum(max(pair) > 2 * min(pair) for pair in halves)
     if apart > APART * len(halves):
         return (
@@ -288,7 +285,7 @@ def _where(value: SSAValue) -> Operation | str:
     return owner if isinstance(owner, Operation) else value.name_hint or "input"
 
 
-def _observe(observer: Observer, seen: Seen, where: Operation | str) -> float:
+def _observe(observer: Extremes, seen: Seen, where: Operation | str) -> float:
     """Show an array to the observer; returns the largest magnitude of what matters in it."""
     observer.observe(seen)
     if not seen.is_finite:

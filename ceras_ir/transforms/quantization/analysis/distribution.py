@@ -120,6 +120,18 @@ class Distribution:
         none = np.zeros(len(POINTS))
         return {e: sum((kind.errors(ldexp(1.0, e)) for kind in kinds), none) for e in exponents}
 
+    def clips_nothing(
+        self, exponent: int, functions: Sequence[Function], ends: tuple[float, float]
+    ) -> NDArray[np.bool_]:
+        """
+        Of each zero point, whether steps of `2**exponent` move nothing by more than half a step,
+        behind the function of any kind; `ends` are the least and the greatest number.
+        """
+        kept = np.ones(len(POINTS), np.bool_)
+        for kind in self._kinds(functions):
+            kept &= kind.keeps(ends, ldexp(1.0, exponent))
+        return kept
+
     def _kinds(self, functions: Sequence[Function]) -> Iterator[_Kind]:
         assert self.width is not None
         width, total = ldexp(1.0, self.width), max(self.total, 1)
@@ -170,6 +182,21 @@ class _Kind:
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
         return inside[last] - inside[first] + below + above
+
+    def keeps(self, ends: tuple[float, float], step: float) -> NDArray[np.bool_]:
+        """Of each zero point, whether clipping moves no number by more than rounding may."""
+        reach = step / 2 * float(np.sqrt(self._slopes.max()))
+        # Not all that was seen was counted; the ends are known.
+        numbers = np.concatenate([[ends[0]], self.numbers, [ends[1]]])
+        kept = np.ones(len(POINTS), np.bool_)
+        for beyond, limits in ((numbers, LOW - POINTS), (-numbers[::-1], POINTS - HIGH)):
+            sign = 1 if beyond is numbers else -1
+            clipped = np.searchsorted(beyond, limits * step)
+            results, limit = self._read(sign * beyond), self._read(sign * limits * step)
+            for extreme in (np.maximum, np.minimum):
+                found = extreme.accumulate(results)[clipped - 1]
+                kept &= (clipped == 0) | (np.abs(found - limit) <= reach)
+        return kept
 
     def _clipped(self, end: Sums, moments: Sequence[Sums]) -> Sums:
         """The squared error of numbers beyond `end`, of which these are the moments."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.transforms.quantization.analysis.distribution import Function, identity
@@ -19,7 +19,7 @@ class Choice(NamedTuple):
 
 
 class Extremes:
-    """The least and the greatest element seen; what observers are made of."""
+    """The observer that clips nothing: the least and the greatest element seen."""
 
     def __init__(self) -> None:
         self.low, self.high = inf, -inf
@@ -32,16 +32,17 @@ class Extremes:
         """The exponent at which nothing that was seen is clipped."""
         return fitting_exponent(self.magnitude)
 
-    def choice(self) -> Choice:
-        """The exponent; the range says which zero point would do."""
+    def choice(self, *, clips: bool = True) -> Choice:
+        """How to store the value; of extremes the range says which zero point would do."""
         return Choice(self.exponent())
 
     def observe(self, seen: Seen) -> None:
+        """Take one array into account."""
         self.last = seen.ends
         self.low, self.high = min(self.low, self.last[0]), max(self.high, self.last[1])
 
-    def merge_extremes(self, following: "Extremes") -> None:
-        """Take in the range of the arrays behind these."""
+    def merge(self, following: Self) -> None:
+        """Take in what another of the same kind saw of the arrays behind these."""
         self.low, self.high = min(self.low, following.low), max(self.high, following.high)
         self.last = following.last
 

@@ -38,23 +38,20 @@ class InputMoments:
     """Sums over everything that one layer saw, or several with the same weights."""
 
     op: graph.LinearOperation
-    products: bool
-    """Whether products of pairs are wanted; means otherwise."""
     others: Sequence[graph.LinearOperation] = ()
-    """With weights like those of `op`; only beside products."""
+    """With weights like those of `op`."""
     total: NDArray[np.float64] = field(init=False)
     origin: NDArray[np.float32] | None = field(init=False, default=None)
     """[groups, 1, K], about where the inputs are: products are of differences from it."""
-    pairs: NDArray[np.float32] | None = field(init=False)
+    pairs: NDArray[np.float32] = field(init=False)
     patches: int = 0
-    samples: int = 0
 
     def __post_init__(self) -> None:
         length = patch_length(self.op)
         self.total = np.zeros((self.groups, length))
         part = length // self.parts
         shape = (self.groups * self.parts, part, part)
-        self.pairs = np.zeros(shape, np.float32) if self.products else None
+        self.pairs = np.zeros(shape, np.float32)
 
     @property
     def groups(self) -> int:
@@ -81,11 +78,10 @@ class InputMoments:
     @property
     def mean(self) -> NDArray[np.float64]:
         """The mean patch of each group, zeros of the padding included."""
-        return self.total / max(self.samples if self.pairs is None else self.patches, 1)
+        return self.total / max(self.patches, 1)
 
     def covariances(self) -> NDArray[np.float64]:
         """Means of the products of pairs, of differences from the mean [groups * parts, K, K]."""
-        assert self.pairs is not None
         found = self.pairs.astype(np.float64) / max(self.patches, 1)
         if self.origin is not None:
             off = self.by_part(self.mean[:, None] - self.origin)
@@ -97,21 +93,13 @@ class InputMoments:
         means = self.by_part(self.mean[:, None])
         return self.covariances() + means.transpose(0, 2, 1) * means
 
-    def see(self, x: NDArray[np.float32], op: graph.LinearOperation | None = None) -> None:
-        """Add what `op` read, or the first of the layers."""
-        op = op or self.op
-        self.samples += 1
+    def see(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
+        """Add what `op` read, one of the layers."""
         if not isinstance(op, graph.Conv2dOp):
-            if self.pairs is None:
-                self.total += x.mean(axis=0, dtype=np.float64)
             self._multiply(x[None])
             return
         window = Window.of_operation(op)
         taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
-        if self.pairs is None:
-            means = np.stack([tap.mean(axis=(0, 1, 2), dtype=np.float64) for tap in taps])
-            self.total += self._by_group(means[None])[:, 0]
-            return
         _, rows, columns, channels = taps[0].shape
         step = max(1, ceil(sqrt(rows * columns / POSITIONS)))
         picked = np.stack([tap[:, ::step, ::step].reshape(-1, channels) for tap in taps], axis=1)
@@ -124,7 +112,7 @@ class InputMoments:
         return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
 
     def _multiply(self, patches: NDArray[np.floating]) -> None:
-        if self.pairs is None or not patches.shape[1]:
+        if not patches.shape[1]:
             return
         origin = self.origin
         if origin is None:
@@ -140,9 +128,9 @@ def input_moments(
     samples: Iterable[Mapping[str, Array]],
     layers: Iterable[Sequence[graph.LinearOperation]],
 ) -> list[InputMoments]:
-    """The moments over `samples` of layers, in groups with the same weights, and of pairs."""
+    """The moments over `samples` of layers, in groups with the same weights."""
     readers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
-    found = [InputMoments(op, products=True, others=others) for op, *others in layers]
+    found = [InputMoments(op, others) for op, *others in layers]
     for moments in found:
         for op in (moments.op, *moments.others):
             readers.setdefault(op.input, []).append((moments, op))

@@ -2,6 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-ObserverName: TypeAlias = Literal["auto", "mse", "minmax", "average", "percentile", "entropy"]
+ObserverName: TypeAlias = Literal["auto", "mse", "minmax"]
 
 DEFAULT_OBSERVER: ObserverName = "auto"

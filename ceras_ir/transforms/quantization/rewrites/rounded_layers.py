@@ -1,4 +1,4 @@
-"""Write what data says about rounding back into one layer: its bias, or its weights."""
+"""Write what data says about rounding back into the weights of layers, and their biases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterable, Sequence
 from hashlib import sha256
 
 import numpy as np
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import row_exponents, weight_exponent
@@ -19,7 +18,7 @@ from ceras_ir.transforms.quantization.analysis.rounded_weights import (
     nearest,
 )
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
-from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace_constant
+from ceras_ir.transforms.rebuilding import replace_constant
 
 
 def _by_group(moments: InputMoments) -> Real:
@@ -43,45 +42,6 @@ def steps_by_row(op: graph.LinearOperation) -> Real:
 def _steps(moments: InputMoments) -> Real:
     """The steps of the weights as [groups, outputs of the group, 1]."""
     return steps_by_row(moments.op).reshape(moments.groups, -1, 1)
-
-
-def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOperation:
-    """
-    Subtract from the bias what rounding adds to the sum on average: that of weights to nearest,
-    on the mean inputs `stored` that arrive instead of those of `moments`. Returns the layer.
-    """
-    op = moments.op
-    weights = _by_group(moments)
-    rounded = nearest(weights, _steps(moments))
-    shift = np.einsum("gok,gk->go", rounded, stored.mean)
-    shift -= np.einsum("gok,gk->go", weights, moments.mean)
-    old = np.zeros(shift.size) if op.bias is None else graph.known_array(op.bias)
-    corrected = (old - shift.reshape(-1)).astype(np.float32)
-    constant = graph.ConstantOp.from_array(corrected, location=op.location)
-    new = with_bias(op, constant)
-    if holds(new, value_exponent):
-        replace_layer(op, new)
-        return new
-    erase_unused(new)
-    erase_unused(constant)
-    return op
-
-
-def with_bias(op: graph.LinearOperation, bias: graph.ConstantOp) -> graph.LinearOperation:
-    """A layer like `op` with another bias, both inserted before it."""
-    new = rebuild_linear(op, {}, bias=bias.result)
-    new.result.name_hint = op.result.name_hint
-    Rewriter.insert_op([bias, new], InsertPoint.before(op))
-    return new
-
-
-def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None:
-    """Have `new` stand for `op`, which goes, with its bias if nobody else reads that."""
-    op.result.replace_all_uses_with(new.result)
-    bias = None if op.bias is None else op.bias.owner
-    Rewriter.erase_op(op)
-    if isinstance(bias, graph.ConstantOp):
-        erase_unused(bias)
 
 
 def with_equal_weights(
@@ -110,7 +70,7 @@ def round_weights(moments: InputMoments) -> None:
     steps = _steps(moments)
     rounded, change = nearest(weights, steps), np.zeros(())
     # Squares of numbers above 10^19 are infinite in float32, and say nothing.
-    if moments.pairs is not None and np.isfinite(moments.pairs).all():
+    if np.isfinite(moments.pairs).all():
         pairs = moments.squares() if bias is None else moments.covariances()
         by_part = np.repeat(steps, moments.parts, axis=0)
         parts = compensated(moments.by_part(weights), pairs, by_part)
