@@ -28,8 +28,8 @@ class FuseNormalizationPass(ModulePass):
 
     `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)`, or without the means of `x`, with
     constant factors and addends for the channels behind it. Exact where squares are products and
-    the quotient is a division; a power in their place differs in the last bit. A quantized network
-    stays as it is.
+    the quotient is a division; powers and reciprocals in their place differ in the last bits. A
+    quantized network stays as it is.
     """
 
     name = "fuse-normalization"
@@ -78,15 +78,13 @@ def _fuse(quotient: graph.BinaryOp) -> None:
 
 def _normalized(op: graph.BinaryOp) -> tuple[SSAValue, float, bool] | None:
     """What a quotient normalizes, with which epsilon, and whether its mean is taken off."""
-    if not _is_plain(op, graph.Binary.DIV):
+    if (quotient := _quotient(op)) is None:
         return None
-    top, deviation = op.lhs, op.rhs
-    if (variance := _root_of_sum(deviation)) is None:
-        return None
+    top, variance = quotient
     squares = _mean_of(variance[0])
-    if squares is None or (rooted := _square_of(squares)) is None:
+    if squares is None or (rooted := _square_of(_rows(squares))) is None:
         return None
-    if rooted is not top or graph.shape_of(top) != graph.shape_of(op.result):
+    if _rows(rooted) is not _rows(top) or graph.shape_of(top) != graph.shape_of(op.result):
         return None
     centre = top.owner
     if not isinstance(centre, graph.BinaryOp) or not _is_plain(centre, graph.Binary.SUB):
@@ -94,6 +92,31 @@ def _normalized(op: graph.BinaryOp) -> tuple[SSAValue, float, bool] | None:
     if _mean_of(centre.rhs) is centre.lhs:
         return centre.lhs, variance[1], True
     return top, variance[1], False
+
+
+def _quotient(op: graph.BinaryOp) -> tuple[SSAValue, tuple[SSAValue, float]] | None:
+    """What is divided by the root of a sum, or multiplied by its reciprocal, and the sum."""
+    if _is_plain(op, graph.Binary.DIV) and (variance := _root_of_sum(op.rhs)) is not None:
+        return op.lhs, variance
+    if not _is_plain(op, graph.Binary.MUL):
+        return None
+    for top, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        inverse = other.owner
+        if not isinstance(inverse, graph.BinaryOp) or not _is_plain(inverse, graph.Binary.DIV):
+            continue
+        variance = _root_of_sum(inverse.rhs)
+        if _number(inverse.lhs) == 1.0 and variance is not None:
+            return top, variance
+    return None
+
+
+def _rows(value: SSAValue) -> SSAValue:
+    """What a value is in another shape, of rows of the same length."""
+    while isinstance(reshape := value.owner, graph.ReshapeOp):
+        if graph.shape_of(reshape.input)[-1:] != graph.shape_of(value)[-1:]:
+            break
+        value = reshape.input
+    return value
 
 
 def _root_of_sum(value: SSAValue) -> tuple[SSAValue, float] | None:

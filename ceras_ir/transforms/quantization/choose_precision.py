@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -173,7 +173,7 @@ class ChoosePrecisionPass(CalibratedPass):
             candidate.extra = self._times.widening(candidate.value)
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
-            is_free = is_end and not self.narrow
+            is_free = is_end and not (self.narrow and _is_of_layer(candidate.value))
             room = limit if is_free or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
             if matters and spent + candidate.extra <= room:
                 spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
@@ -255,9 +255,13 @@ class ChoosePrecisionPass(CalibratedPass):
             yield _Candidate(value, name, self._times.widening(value))
 
     def _is_stored(self, value: SSAValue) -> bool:
-        """Whether 16 bits of a value are made where 8 would be."""
+        """Whether 16 bits of a value are made where 8 would be: by the host, or by two layers."""
         op = value.owner
-        return not self.narrow or (isinstance(op, graph.LinearOperation) and self._times.splits(op))
+        if not self.narrow:
+            return True
+        if isinstance(op, graph.LinearOperation):
+            return op.shares_nothing or self._times.splits(op)
+        return isinstance(op, Block | graph.RecurrenceOp)
 
     def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
@@ -304,6 +308,10 @@ def _reads_bytes(op: Operation) -> bool:
 def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
     """Whether the caller and floats read a value, and none of the operations in integers do."""
     return all(use.operation not in inside for use in uses_behind_moves(value, joined=False))
+
+
+def _is_of_layer(value: SSAValue) -> bool:
+    return isinstance(value.owner, graph.LinearOperation)
 
 
 def _widen(value: SSAValue) -> None:

@@ -43,4 +43,4 @@ class RoundWeightsPass(CalibratedPass):
         found = input_moments(op, self.data(op, "measuring inputs", SAMPLES), layers)
         for moments in progress(found, "rounding weights"):
             round_weights(moments)
-            moments.pairs = None
+            moments.forget_pairs()

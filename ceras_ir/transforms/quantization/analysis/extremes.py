@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.transforms.quantization.analysis.distribution import Function, identity
@@ -41,7 +41,7 @@ class Extremes:
         self.last = seen.ends
         self.low, self.high = min(self.low, self.last[0]), max(self.high, self.last[1])
 
-    def merge(self, following: Self) -> None:
+    def merge(self, following: "Extremes") -> None:
         """Take in what another of the same kind saw of the arrays behind these."""
         self.low, self.high = min(self.low, following.low), max(self.high, following.high)
         self.last = following.last

@@ -80,6 +80,10 @@ class InputMoments:
         """The mean patch of each group, zeros of the padding included."""
         return self.total / max(self.patches, 1)
 
+    def forget_pairs(self) -> None:
+        """Give the memory of the products back."""
+        self.pairs = np.zeros(0, np.float32)
+
     def covariances(self) -> NDArray[np.float64]:
         """Means of the products of pairs, of differences from the mean [groups * parts, K, K]."""
         found = self.pairs.astype(np.float64) / max(self.patches, 1)

@@ -6,7 +6,6 @@ number of samples. To add one, derive from `Extremes` and give it a name in `mak
 """
 
 from math import inf
-from typing import Self
 
 import numpy as np
 
@@ -47,7 +46,8 @@ class LeastSquaresObserver(Extremes):
             kinds = seen.sampled_kinds(self.SAMPLED)
             self.seen.add(seen.sampled(self.SAMPLED), largest, kinds)
 
-    def merge(self, following: Self) -> None:
+    def merge(self, following: Extremes) -> None:
+        assert isinstance(following, LeastSquaresObserver)
         super().merge(following)
         self.seen.merge(following.seen)
 

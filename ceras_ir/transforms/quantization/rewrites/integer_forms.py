@@ -32,6 +32,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import (
     MAX_RIGHT,
+    MAX_SHIFT,
     clamp_of,
     fixed_point,
     has_powers,
@@ -134,6 +135,8 @@ def _linear(
     if shifts is None:
         return None
     factors: list[float] = (scales / target.scale).tolist()
+    if max(factors) < 2.0**-MAX_SHIFT:
+        return None  # No shift is so long: all numbers would be rounded to zero.
     quantized = rebuild_linear(
         op,
         {

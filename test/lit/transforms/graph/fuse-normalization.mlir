@@ -62,3 +62,28 @@ func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<3x2xf32> {gra
   %11 = graph.binary div %x, %10 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
   func.return %7, %11 : tensor<3x2xf32>, tensor<3x2xf32>
 }
+
+// -----
+
+// Root mean square as exporters of language models write it: times a reciprocal root, with the rows
+// squared in another shape.
+// CHECK-LABEL: func.func @main
+// CHECK:      [[X:%.+]] = graph.reshape %x
+// CHECK:      graph.normalize [[X]] scale %{{.*}} : tensor<2xf32> {epsilon = 1.000000e-05 : f32, centred = false}
+// CHECK-NEXT: func.return
+func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<1x3x2xf32> {graph.name = "y"}) {
+  %e = graph.constant dense<1.0e-05> : tensor<f32> : tensor<f32>
+  %n = graph.constant dense<2.0> : tensor<f32> : tensor<f32>
+  %one = graph.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %g = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
+  %r = graph.reshape %x : (tensor<3x2xf32>) -> tensor<1x3x2xf32>
+  %0 = graph.binary mul %x, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %1 = graph.reshape %0 : (tensor<3x2xf32>) -> tensor<1x3x2xf32>
+  %2 = graph.reduce sum %1 {axes = array<i64: 2>} : (tensor<1x3x2xf32>) -> tensor<1x3x1xf32>
+  %3 = graph.binary div %2, %n : (tensor<1x3x1xf32>, tensor<f32>) -> tensor<1x3x1xf32>
+  %4 = graph.binary add %3, %e {activation = #graph.function<sqrt>} : (tensor<1x3x1xf32>, tensor<f32>) -> tensor<1x3x1xf32>
+  %5 = graph.binary div %one, %4 : (tensor<f32>, tensor<1x3x1xf32>) -> tensor<1x3x1xf32>
+  %6 = graph.binary mul %r, %5 : (tensor<1x3x2xf32>, tensor<1x3x1xf32>) -> tensor<1x3x2xf32>
+  %7 = graph.binary mul %g, %6 : (tensor<2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xf32>
+  func.return %7 : tensor<1x3x2xf32>
+}

@@ -116,3 +116,17 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.25>>, %y: tensor<4x!quant.
 // CHECK: %[[S:.*]] = graph.binary add {{.*}} -> tensor<4xf32>
 // CHECK: graph.quantize %[[S]] :
 // CHECK: graph.binary sub {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+
+// -----
+
+// Scales so far apart that no shift is long enough stay apart: the product is of floats.
+func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 1.0e-07>>) -> tensor<1x1x!quant.uniform<i8:f32, 1.0>> {
+  %w = graph.constant dense<5> : tensor<1x1xi8> : tensor<1x1x!quant.uniform<i8:f32, 1.0e-13>>
+  %a = graph.dequantize %x : (tensor<1x1x!quant.uniform<i8:f32, 1.0e-07>>) -> tensor<1x1xf32>
+  %v = graph.dequantize %w : (tensor<1x1x!quant.uniform<i8:f32, 1.0e-13>>) -> tensor<1x1xf32>
+  %y = graph.matmul %a, %v : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %q = graph.quantize %y : (tensor<1x1xf32>) -> tensor<1x1x!quant.uniform<i8:f32, 1.0>>
+  func.return %q : tensor<1x1x!quant.uniform<i8:f32, 1.0>>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: graph.matmul {{.*}} -> tensor<1x1xf32>
