@@ -96,14 +96,13 @@ def _finished(
 def _between_factors(
     function: graph.FunctionAttr,
     x: NDArray[np.float32],
-    exponents: tuple[Sequence[int], Sequence[int]],
+    factors: tuple[NDArray[np.float32], NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """A function of `x` times powers of two, divided by others, some rows of channels at a time."""
-    # A power of two is exact, its reciprocal too.
-    up, down = np.exp2(np.array([exponents[0], [-e for e in exponents[1]]], np.float32))
+    """A function of `x` times factors, times others, some rows of channels at a time."""
+    up, down = factors
     result = np.empty(x.shape, np.float32)
-    shape = -1, len(exponents[0])
-    step = max(1, PIECE // len(exponents[0]))
+    shape = -1, len(up)
+    step = max(1, PIECE // len(up))
     rows, written = x.reshape(shape), result.reshape(shape)
     for start in range(0, len(rows), step):
         piece = written[start : start + step]
@@ -204,11 +203,10 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.UnaryOp)
     def unary(self, interpreter: Interpreter, op: graph.UnaryOp, args: PythonValues):
-        exponents = op.channel_exponents
-        if exponents is None:
+        if (factors := op.channel_factors) is None:
             return (apply_function(op.function, args[0]),)
         x: NDArray[np.float32] = args[0].astype(np.float32, copy=False)
-        return (_between_factors(op.function, x, exponents),)
+        return (_between_factors(op.function, x, factors),)
 
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):

@@ -126,10 +126,10 @@ def divisors(op: graph.Pool2dOp, window: Window) -> Tensor:
 
 @meaning(graph.UnaryOp)
 def unary(op: graph.UnaryOp, args: Sequence[Tensor]) -> Tensor:
-    if op.channel_exponents is None:
+    if (factors := op.channel_factors) is None:
         return apply_function(op.function, args[0])
-    up, down = (torch.exp2(args[0].new_tensor(e)) for e in op.channel_exponents)
-    return apply_function(op.function, args[0] * up) / down
+    up, down = (torch.from_numpy(side).to(args[0]) for side in factors)
+    return apply_function(op.function, args[0] * up) * down
 
 
 COMBINED: dict[graph.Binary, Callable[[Tensor, Tensor], Tensor]] = {

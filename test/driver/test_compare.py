@@ -57,7 +57,7 @@ def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
     assert (done.status, done.stderr) == (0, "")
     tried = done.stdout.partition("tried on inputs that calibrated nothing:")[2].splitlines()
     found = [line for line in tried if " ± " in line]
-    for option in ("--observer mse", "--recipe ", "--float '"):
+    for option in ("--observer mse", "--float '"):
         assert sum(f" {option}" in line for line in found) == 1
     # Those that gain more than twice their standard error come first.
     marks = [line.startswith("  + ") for line in found]

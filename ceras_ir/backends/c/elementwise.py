@@ -36,14 +36,14 @@ def unary(layer: Layer, op: UnaryOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
-    if (exponents := op.channel_exponents) is None:
+    if (factors := op.channel_factors) is None:
         layer.line("MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
         return
-    up, down = (np.exp2(np.array(e, np.float32)) for e in exponents)
     # As often as fills vectors: an index modulo the channels would keep compilers from them.
-    period = _period(len(up), size) if layer.options.vectors else len(up)
-    numbers = [np.resize(factors, period) for factors in (up, 1 / down)]
+    channels = factors[0].size
+    period = _period(channels, size) if layer.options.vectors else channels
+    numbers = [np.resize(side, period) for side in factors]
     names = layer.array("up", numbers[0], "float"), layer.array("down", numbers[1], "float")
     layer.line(f"for (int32_t n = 0; n < {size}; n += {period}) {{")
     layer.line("MODEL_ALIKE", 1)

@@ -1,6 +1,8 @@
 """Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
-from typing import ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
@@ -33,6 +35,10 @@ from ceras_ir.dialects.graph.operation import (
 )
 from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @irdl_op_definition
@@ -80,6 +86,16 @@ class UnaryOp(InputOperation):
         if self.input_exponents is None or self.result_exponents is None:
             return None
         return integers_of(self.input_exponents), integers_of(self.result_exponents)
+
+    @property
+    def channel_factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """What operand and result are multiplied by, one number per channel, if they are."""
+        import numpy as np
+
+        if (exponents := self.channel_exponents) is None:
+            return None
+        up, down = (np.array(side, np.float32) for side in exponents)
+        return np.exp2(up), np.exp2(-down)
 
     def verify_semantics(self) -> None:
         if self.is_quantized:

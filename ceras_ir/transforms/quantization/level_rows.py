@@ -10,6 +10,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import EQUALIZED, forget
+from ceras_ir.network.states import states_of
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
@@ -43,10 +44,12 @@ class LevelRowsPass(ModulePass):
         if is_quantized(main):
             return
         inside = quantized_operations(main)
+        # What the next call reads goes there as integers.
+        kept = {state.result for state in states_of(main)}
         for layer in inside:
             if not isinstance(layer, graph.LinearOperation) or not absorbs(layer):
                 continue
-            if layer.residual is not None or layer.activation is not None:
+            if layer.residual is not None or layer.activation is not None or layer.output in kept:
                 continue
             read = any(use.operation in inside for use in layer.output.uses)
             if not read and _level(layer, self.residual_spread):

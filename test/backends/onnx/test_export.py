@@ -88,14 +88,28 @@ def quantized(path: Path, options: BuildOptions) -> ModuleOp:
     return module
 
 
-def check(path: Path, tmp_path: Path, options: BuildOptions, count: int = 3, apart: int = 0) -> int:
-    """How many output elements ONNX Runtime makes otherwise; `apart` is the most, in units."""
+def check(
+    path: Path,
+    tmp_path: Path,
+    options: BuildOptions,
+    count: int = 3,
+    apart: int = 0,
+    *,
+    plain: bool = False,
+) -> int:
+    """
+    How many output elements ONNX Runtime makes otherwise; `apart` is the most, in units. With
+    `plain` it runs the nodes as they are, and fuses none.
+    """
     module = quantized(path, replace(options, rows="float"))
     model = export_model(module, "network")
     onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
     (tmp_path / "again.onnx").write_bytes(serialized(model))
     again = quantized(tmp_path / "again.onnx", BuildOptions())
-    session = onnxruntime.InferenceSession(serialized(model))
+    settings = onnxruntime.SessionOptions()
+    if plain:
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(serialized(model), settings)
     assert [v.name for v in session.get_inputs()] == [v.name for v in model.graph.input]
     differing = 0
     for sample in synthetic_samples(main_function(module), count, seed=5):
@@ -127,7 +141,8 @@ def test_residuals_and_concatenations(recipe: tuple[str, ...], io: str, tmp_path
     random = np.random.default_rng(3)
     np.savez(tmp_path / "c.npz", x=random.normal(0, 1, (16, 4, 6, 6)).astype(np.float32))
     options = BuildOptions(quantize="int8", calibrate=str(tmp_path / "c.npz"), recipe=recipe, io=io)
-    check(path, tmp_path, options)
+    # A fused average adds its zero point before it rounds: ties go elsewhere where that is odd.
+    check(path, tmp_path, options, plain="choose-zero-points" in recipe)
 
 
 @pytest.mark.parametrize(

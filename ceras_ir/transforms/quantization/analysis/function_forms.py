@@ -22,7 +22,7 @@ from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.precision import FINER, NARROW, WIDE, set_width, stays_float, width
 from ceras_ir.network.quantizable import computes
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point
-from ceras_ir.transforms.quantization.analysis.distribution import Function, Sums, identity
+from ceras_ir.transforms.quantization.analysis.distribution import Function, Reals, Sums, identity
 from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
 
 FORM = "graph.form"
@@ -174,19 +174,16 @@ def reading_of(value: SSAValue) -> Reading:
     if len(uses) != 1 or not is_table(op := uses[0].operation):
         return EVERYTHING
     assert isinstance(op, graph.UnaryOp)
-    if (exponents := op.channel_exponents) is None:
-        return Reading(_bounds(op.function, None), None, (_encoded(op.function, (0, 0)),))
-    pairs = list(zip(*exponents, strict=True))
-    distinct = sorted(set(pairs))
-    numbers = {pair: number for number, pair in enumerate(distinct)}
-    kinds = np.array([numbers[pair] for pair in pairs], np.int64)
-    functions = tuple(_encoded(op.function, pair) for pair in distinct)
-    return Reading(_bounds(op.function, exponents[0]), kinds, functions)
+    if (factors := op.channel_factors) is None:
+        return Reading(_bounds(op.function, None), None, (_encoded(op.function, (1.0, 1.0)),))
+    distinct, kinds = np.unique(np.stack(factors), axis=1, return_inverse=True)
+    functions = tuple(_encoded(op.function, (up, down)) for up, down in distinct.T.tolist())
+    return Reading(_bounds(op.function, factors[0]), kinds.reshape(-1), functions)
 
 
-def _encoded(function: graph.FunctionAttr, exponents: tuple[int, int]) -> Function:
-    """A function on channels that stand for these powers of two, see `graph.unary`."""
-    up, down = 2.0 ** exponents[0], 2.0 ** -exponents[1]
+def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Function:
+    """A function of channels times one factor, times another, see `graph.unary`."""
+    up, down = factors
 
     def encoded(x: Sums) -> Sums:
         return apply_function(function, (x * up).astype(np.float32)).astype(np.float64) * down
@@ -194,15 +191,14 @@ def _encoded(function: graph.FunctionAttr, exponents: tuple[int, int]) -> Functi
     return encoded
 
 
-def _bounds(function: graph.FunctionAttr, exponents: tuple[int, ...] | None) -> Bounds | None:
+def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
     """Between which elements a function is not flat, channel by channel."""
     low, high = flat_ends(function)
     if np.isinf(low) and np.isinf(high):
         return None
     least, most = np.array(low, np.float32), np.array(high, np.float32)
-    if exponents is not None:
-        factors = np.exp2(-np.array(exponents, np.float32))
-        least, most = least * factors, most * factors
+    if up is not None:
+        least, most = least / up, most / up
     return Bounds(least, most)
 
 
