@@ -60,6 +60,7 @@ def test_every_pass_in_the_tree_is_in_the_table():
         "ceras_ir.transforms.pattern_pass:PatternPass",
         "ceras_ir.transforms.pipeline:PipelinePass",
         "ceras_ir.transforms.quantization.rewrites.calibrated_pass:CalibratedPass",
+        "ceras_ir.transforms.quantization.rewrites.residual_spread_pass:ResidualSpreadPass",
     }
     assert set(universe.pass_paths().values()) == found
     listed = [(package, name) for package, names in universe.PASSES.items() for name in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -131,7 +132,7 @@ class ChoosePrecisionPass(CalibratedPass):
             return self.budget
         return HOST_BUDGET if self.narrow else DEFAULT_BUDGET
 
-    @property
+    @cached_property
     def _times(self) -> TimeModel:
         return TimeModel(self.narrow, self.residual_spread)
 

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 
 
 @dataclass(frozen=True)
-class ChooseRowExponentsPass(ModulePass):
+class ChooseRowExponentsPass(ResidualSpreadPass):
     """
     Give the weights of every output channel a power of two of their own, with the least squared
     error. `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
@@ -26,12 +26,6 @@ class ChooseRowExponentsPass(ModulePass):
     """
 
     name = "choose-row-exponents"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
-
-    def __post_init__(self) -> None:
-        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -53,9 +47,3 @@ class ChooseRowExponentsPass(ModulePass):
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(greatest, i64)
             if any(apart := [exponent - greatest for exponent in exponents]):
                 linear.attributes[ROW_EXPONENTS] = graph.integers(apart)
-
-
-def check_spread(spread: int) -> None:
-    """Refuse a `residual_spread` that is none."""
-    if not 0 <= spread <= ROW_SPREAD:
-        raise ValueError(f"residual_spread must be in [0, {ROW_SPREAD}], got {spread}")

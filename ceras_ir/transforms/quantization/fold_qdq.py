@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
@@ -15,33 +14,25 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
-from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
+from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 
 
 @dataclass(frozen=True)
-class FoldQdqPass(ModulePass):
+class FoldQdqPass(ResidualSpreadPass):
     """
     Replace `quantize(op(dequantize(x), ...))` by `op` on integers. The result has a requantization
     of multiplier, shift and zero point. An activation that clips becomes its clamp range; other
     functions become tables. `quantize(dequantize(x))` becomes `x`, or `graph.requantize`.
 
-    A float result stays float if anything else reads it, if it is quantized in two ways, or if the
-    integer operation cannot round as its `graph.half_even` asks. Run `make-signed`,
+    A float result stays float if anything else reads it, if it is quantized in two ways, if the
+    integer operation cannot round as its `graph.half_even` asks, or if it would have to shift
+    residuals further apart than `residual_spread`. Run `make-signed`,
     `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours only. Off by at
     most one unit of the result against the float operations (see `integer_forms`); exact for the
     identity.
     """
 
     name = "fold-qdq"
-
-    residual_spread: int = 0
-    """
-    By how many bits more the residual of one channel may be shifted than of another; a sum that
-    needs more stays float.
-    """
-
-    def __post_init__(self) -> None:
-        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted

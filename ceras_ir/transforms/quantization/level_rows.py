@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
@@ -13,13 +12,13 @@ from ceras_ir.network.ranges import EQUALIZED, forget
 from ceras_ir.network.states import states_of
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
-from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
 from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply_by_ones
+from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import replace_constant
 
 
 @dataclass(frozen=True)
-class LevelRowsPass(ModulePass):
+class LevelRowsPass(ResidualSpreadPass):
     """
     Multiply the rows of a layer's weights, and its bias, by powers of two that bring all rows to
     one scale, and divide its channels by them in float. This is done where only floats read the
@@ -32,12 +31,6 @@ class LevelRowsPass(ModulePass):
     """
 
     name = "level-rows"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
-
-    def __post_init__(self) -> None:
-        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

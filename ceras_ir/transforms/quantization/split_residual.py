@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.targets.protocol import ROW_SPREAD
-from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
+from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 WORTHWHILE = 2
@@ -18,7 +17,7 @@ WORTHWHILE = 2
 
 
 @dataclass(frozen=True)
-class SplitResidualPass(ModulePass):
+class SplitResidualPass(ResidualSpreadPass):
     """
     Take a residual out of an epilogue where the layer gains from per-channel weight scales. It
     gains if they have at most half of the squared error of its constant weights. A target that
@@ -33,12 +32,6 @@ class SplitResidualPass(ModulePass):
     """
 
     name = "split-residual"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
-
-    def __post_init__(self) -> None:
-        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

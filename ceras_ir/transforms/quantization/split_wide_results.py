@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
@@ -17,7 +16,8 @@ from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
-from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
+from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
+from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 BYTE = WIDE - NARROW
@@ -26,7 +26,7 @@ LEAST = LOW - (HIGH << BYTE)
 
 
 @dataclass(frozen=True)
-class SplitWideResultsPass(ModulePass):
+class SplitWideResultsPass(ResidualSpreadPass):
     """
     Compute a layer whose result has 16 bits as two with results of 8 bits, and a sum:
 
@@ -44,12 +44,6 @@ class SplitWideResultsPass(ModulePass):
     """
 
     name = "split-wide-results"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
-
-    def __post_init__(self) -> None:
-        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for linear in list(main_function(op).body.block.ops):
@@ -89,21 +83,15 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
     total = -total - (1 << shifts >> 1) - 1
     if np.abs(total).max() >= 1 << 31:
         return
-    source, kind = graph.stored_element(op.input), graph.stored_element(op.weights)
-    accumulator = UniformType(
-        [source.scale * s.data for s in kind.scales],
-        storage=i32,
-        axis=0 if kind.is_per_axis else None,
-    )
-    negated = graph.ConstantOp.from_array(-weights, kind)
+    negated = graph.ConstantOp.from_array(-weights, graph.stored_element(op.weights))
+    accumulator = accumulator_element(op.input, op.weights)
     offset = graph.ConstantOp.from_array(total.astype(np.int32), accumulator)
     element = UniformType(target.scale)
 
     def bytes_of(more: int) -> dict[str, Attribute | None]:
         """The epilogue of one byte, so much coarser."""
         multiplier = requant.multipliers if requant.is_per_channel else requant.multiplier.data
-        moved = RequantAttr(requant.shift.data + more, multiplier=multiplier)
-        return {"requant": moved, "activation": None}
+        return {"requant": RequantAttr(requant.shift.data + more, multiplier=multiplier)}
 
     upper = rebuild_linear(
         op,

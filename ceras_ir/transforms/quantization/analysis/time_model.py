@@ -7,7 +7,7 @@ an accelerator's host are guesses that agree with the boards' files within a fac
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects.func import FuncOp
@@ -64,6 +64,10 @@ class TimeModel:
     narrow: bool = False
     residual_spread: int = 0
     """By how many bits more the residual of one channel may be shifted than of another."""
+    _spreads: dict[SSAValue, int | None] = field(
+        default_factory=dict[SSAValue, int | None], repr=False, compare=False
+    )
+    """Octaves between the rows of weights that were looked at; None where all are zero."""
 
     @property
     def _rates(self) -> Rates:
@@ -110,8 +114,11 @@ class TimeModel:
         weights = graph.constant_array(op.weights)
         if weights is None or op.residual is not None or width(op.input) == WIDE:
             return False
-        rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)
-        return rows is not None and max(rows) - min(rows) <= self.residual_spread
+        if op.weights not in self._spreads:
+            rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)
+            self._spreads[op.weights] = None if rows is None else max(rows) - min(rows)
+        spread = self._spreads[op.weights]
+        return spread is not None and spread <= self.residual_spread
 
     def _layer(self, op: graph.LinearOperation) -> float:
         """The products of a layer; accelerators leave those that share nothing to the host."""

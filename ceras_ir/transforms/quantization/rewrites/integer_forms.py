@@ -164,13 +164,20 @@ def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[in
     return tuple(shifts) if aligned and max(shifts) <= MAX_RESIDUAL_SHIFT else None
 
 
+def accumulator_element(input: SSAValue, weights: SSAValue) -> UniformType:
+    """The type of sums of products, with a scale for each row of weights that has one."""
+    factors = graph.stored_element(weights)
+    scales = [graph.scale_of(input) * s.data for s in factors.scales]
+    return UniformType(scales, storage=i32, axis=0 if factors.is_per_axis else None)
+
+
 def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:
     """
     A constant bias in 32 bits at the accumulator's scales, rounded half to even; None where it does
     not fit, because it is never clipped.
     """
-    factors = graph.stored_element(weights)
-    scales = np.array([graph.scale_of(input) * s.data for s in factors.scales])
+    accumulator = accumulator_element(input, weights)
+    scales = np.array([s.data for s in accumulator.scales])
     array, kind = graph.known_array(bias), graph.quantized_element(bias)
     if kind is None:
         integers = np.rint(array.astype(np.float64) / scales)
@@ -184,7 +191,7 @@ def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.Con
     assert isinstance(bias.owner, Operation)
     return graph.ConstantOp.from_array(
         np.broadcast_to(integers, graph.shape_of(bias)).astype(np.int32),
-        UniformType(scales.tolist(), storage=i32, axis=0 if factors.is_per_axis else None),
+        accumulator,
         location=bias.owner.location,
     )
 

@@ -1,0 +1,21 @@
+"""What the passes that depend on how a target shifts residuals have in common."""
+
+from dataclasses import dataclass
+
+from xdsl.passes import ModulePass
+
+from ceras_ir.targets.protocol import ROW_SPREAD
+
+
+@dataclass(frozen=True)
+class ResidualSpreadPass(ModulePass):
+    """Does something else where the residual of each channel has a shift of its own."""
+
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.residual_spread <= ROW_SPREAD:
+            raise ValueError(
+                f"residual_spread must be in [0, {ROW_SPREAD}], got {self.residual_spread}"
+            )
