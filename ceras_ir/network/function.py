@@ -29,6 +29,13 @@ def main_function(module: ModuleOp) -> FuncOp:
     return main
 
 
+def module_of(main: FuncOp) -> ModuleOp:
+    """The module that a network is in."""
+    module = main.get_toplevel_object()
+    assert isinstance(module, ModuleOp)
+    return module
+
+
 def result_values(main: FuncOp) -> tuple[SSAValue, ...]:
     """What the network returns."""
     last = main.body.block.last_op

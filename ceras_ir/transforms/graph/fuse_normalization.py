@@ -5,23 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import Float32Type
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class FuseNormalizationPass(ModulePass):
+class FuseNormalizationPass(FloatNetworkPass):
     """
     Fuse mean, deviation, quotient, scale and offset of rows along the last dimension into
     `graph.normalize`.
@@ -34,10 +32,7 @@ class FuseNormalizationPass(ModulePass):
 
     name = "fuse-normalization"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         block = main.body.block
         for inner in list(block.ops):
             if inner.parent is not None and isinstance(inner, graph.BinaryOp):

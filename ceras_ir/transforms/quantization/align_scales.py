@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import factor_exponents, set_width
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import (
     WEIGHT_EXPONENT,
     row_exponents,
@@ -22,6 +20,7 @@ from ceras_ir.network.ranges import (
     weight_exponent,
 )
 from ceras_ir.network.states import states_of
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.before_after import (
     REQUANTIZATIONS,
     alignment,
@@ -38,7 +37,7 @@ MAX_SHIFT = 31
 
 
 @dataclass(frozen=True)
-class AlignScalesPass(ModulePass):
+class AlignScalesPass(FloatNetworkPass):
     """
     Choose the final `graph.exponent` of every value, so that few values are rescaled at run time.
     `graph.requantizations` on the function counts those that remain.
@@ -55,10 +54,7 @@ class AlignScalesPass(ModulePass):
 
     name = "align-scales"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.scale_classes import (
             ScaleClasses,
             requantizations,

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.function import input_names, module_of
 from ceras_ir.network.precision import NARROW, widen, width
 from ceras_ir.network.quantizable import (
     computes,
@@ -136,21 +134,20 @@ class ChoosePrecisionPass(CalibratedPass):
     def _times(self) -> TimeModel:
         return TimeModel(self.narrow, self.residual_spread)
 
-    def improve(self, ctx: Context, op: ModuleOp) -> None:
+    def improve(self, main: FuncOp) -> None:
         if self._budget == 0:
             return
-        main = main_function(op)
         copies = insert_copies(main, of_products=not self.narrow)
-        self._choose(op, main, copies)
+        self._choose(main, copies)
         erase_idle_copies(copies)
         spread(main)
 
-    def _choose(self, op: ModuleOp, main: FuncOp, copies: Copies) -> None:
+    def _choose(self, main: FuncOp, copies: Copies) -> None:
         from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 
         if not (candidates := {c.value: c for c in self._candidates(main)}):
             return
-        self._measure(op, candidates.values())
+        self._measure(main, candidates.values())
         # A copy makes the noise of its value as long as both have 8 bits.
         behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
         total = sum(c.noise for c in candidates.values())
@@ -190,15 +187,15 @@ class ChoosePrecisionPass(CalibratedPass):
         if after < DOUBTFUL:
             kept = [*candidates.values(), *behind.values()]
             kept = [c for c in kept if width(c.value) == NARROW]
-            measured = decibels(1.0, self._measured(op, kept))
+            measured = decibels(1.0, self._measured(main, kept))
             if measured < DOUBTFUL:
                 self._doubt(kept, left, measured)
 
-    def _measure(self, op: ModuleOp, candidates: Collection[_Candidate]) -> None:
+    def _measure(self, main: FuncOp, candidates: Collection[_Candidate]) -> None:
         """Estimate the noise that each candidate makes at the ends."""
         import numpy as np
 
-        meter, samples = self._meter(op)
+        meter, samples = self._meter(main)
         known = {c.value: (c, _rounded(c.value)) for c in candidates}
         for sample in samples:
             for value, values, weights in meter.weigh(sample):
@@ -208,17 +205,17 @@ class ChoosePrecisionPass(CalibratedPass):
                     noise = float(np.square(weights * (rounded(real) - real)).sum())
                     candidate.noise += noise / len(samples)
 
-    def _measured(self, op: ModuleOp, candidates: Collection[_Candidate]) -> float:
+    def _measured(self, main: FuncOp, candidates: Collection[_Candidate]) -> float:
         """The noise that all of them together make at the ends, where estimates have no bound."""
         known = {c.value: _rounded(c.value) for c in candidates}
-        meter, samples = self._meter(op)
+        meter, samples = self._meter(main)
 
         def stored(value: SSAValue, array: Array) -> Array:
             return known[value](array) if value in known else array
 
         return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
 
-    def _meter(self, op: ModuleOp) -> tuple[SensitivityMeter, Sequence[Sample]]:
+    def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample]]:
         """What weighs values of a network, and the samples that it weighs them on."""
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
             LARGE,
@@ -226,9 +223,9 @@ class ChoosePrecisionPass(CalibratedPass):
             multiplications,
         )
 
-        meter = SensitivityMeter(op)
-        count = 1 if multiplications(meter.main) > LARGE else MEASURED
-        return meter, list(self.data(op, "weighing values", count))
+        meter = SensitivityMeter(module_of(main))
+        count = 1 if multiplications(main) > LARGE else MEASURED
+        return meter, list(self.data(main, "weighing values", count))
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
         """Inputs, and what is computed or joined, that integers store or read in 8 bits."""

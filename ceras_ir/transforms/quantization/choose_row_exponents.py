@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 
 
 @dataclass(frozen=True)
-class ChooseRowExponentsPass(ResidualSpreadPass):
+class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     """
     Give the weights of every output channel a power of two of their own, with the least squared
     error. `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
@@ -27,10 +27,7 @@ class ChooseRowExponentsPass(ResidualSpreadPass):
 
     name = "choose-row-exponents"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         from ceras_ir.network.exponents import row_exponents_within
 
         for linear in quantized_operations(main):

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import WEIGHT_EXPONENT
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 
 @dataclass(frozen=True)
-class ChooseWeightExponentsPass(ModulePass):
+class ChooseWeightExponentsPass(FloatNetworkPass):
     """
     Choose the power of two at which constant weights, as integers in [-127, 127], have the least
     squared error. It is stored as `graph.weight_exponent` on every convolution and matrix product
@@ -22,10 +21,7 @@ class ChooseWeightExponentsPass(ModulePass):
 
     name = "choose-weight-exponents"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
 
         for linear in quantized_operations(main):

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 from math import ldexp, prod
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, limits, width
-from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_operations
+from ceras_ir.network.quantizable import data_operands, quantized_operations
 from ceras_ir.network.ranges import (
     affine,
     exponent,
@@ -21,6 +18,7 @@ from ceras_ir.network.ranges import (
     zero_point,
 )
 from ceras_ir.network.storage import zero_point_of
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
@@ -29,7 +27,7 @@ LOST = 1 / 8
 
 
 @dataclass(frozen=True)
-class ChooseZeroPointsPass(ModulePass):
+class ChooseZeroPointsPass(FloatNetworkPass):
     """
     Choose a zero point for activations whose range is not symmetric.
 
@@ -62,10 +60,7 @@ class ChooseZeroPointsPass(ModulePass):
     becomes one, for a target whose weights have no zero points.
     """
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         refused: dict[SSAValue, None] = {}
         values: dict[SSAValue, None] = {}
         for inner in quantized_operations(main):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import module_of
 from ceras_ir.network.ranges import EQUALIZED
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
@@ -50,7 +50,7 @@ class EqualizeChannelsPass(CalibratedPass):
     inputs: bool = True
     """Multiply inputs too. They come in one scale where callers hand over integers."""
 
-    def improve(self, ctx: Context, op: ModuleOp) -> None:
+    def improve(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
         from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
         from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots
@@ -59,11 +59,10 @@ class EqualizeChannelsPass(CalibratedPass):
             settle_channel_scales,
         )
 
-        main = main_function(op)
         insert_channel_scales(main, inputs=self.inputs)
         slots = ChannelSlots(main)
-        data = self.data(op)
-        statistics = channel_statistics(op, data, slots.ids, powers=not self.rows)
+        data = self.data(main)
+        statistics = channel_statistics(module_of(main), data, slots.ids, powers=not self.rows)
         factors = ChannelFactors(main, slots, statistics)
         exponents = factors.choose(rows=self.rows)
         if exponents.any():

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 
 @dataclass(frozen=True)
-class FitFunctionsPass(ModulePass):
+class FitFunctionsPass(FloatNetworkPass):
     """
     Give 16 bits to the argument of every function whose `graph.form` reads more than int8. The
     exponent makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less than
@@ -23,10 +20,7 @@ class FitFunctionsPass(ModulePass):
 
     name = "fit-functions"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.function_forms import fit_argument
 
         for unary in main.body.block.ops:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, floor, inf, ldexp, log2
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import (
-    ModuleOp,
     NameLoc,
     StringAttr,
     UnknownLoc,
@@ -18,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.function import input_names
 from ceras_ir.network.precision import NARROW, keep_in_float, width
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
@@ -56,8 +54,7 @@ class FitInputsPass(CalibratedPass):
 
     name = "fit-inputs"
 
-    def improve(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def improve(self, main: FuncOp) -> None:
         names = dict(zip(main.body.block.args, input_names(main), strict=True))
         # A state has the scale in which the network makes it.
         kept = {state.argument for state in states_of(main)}
@@ -72,7 +69,7 @@ class FitInputsPass(CalibratedPass):
         if not readers:
             return
         low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
-        for sample in self.data(op):
+        for sample in self.data(main):
             for value in readers:
                 seen = sample[names[value]]
                 low[value] = min(low[value], float(seen.min()))

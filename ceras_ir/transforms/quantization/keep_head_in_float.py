@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized, keeps_scale
+from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import SUMS
 from ceras_ir.transforms.quantization.set_precision import is_named
 
@@ -22,7 +20,7 @@ REASON = "prepares inputs for the first sum of products"
 
 
 @dataclass(frozen=True)
-class KeepHeadInFloatPass(ModulePass):
+class KeepHeadInFloatPass(FloatNetworkPass):
     """
     Keep in float the operations on inputs in front of the first convolution, product, pooling or
     resize. They get `graph.precision = "f32"`: normalization by constants or by what the input
@@ -40,10 +38,7 @@ class KeepHeadInFloatPass(ModulePass):
     besides: tuple[str, ...] = ()
     """Layers to leave out, by the names and patterns of `set-precision`."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         head = _head(main)
         read = set[Operation]()
         for inner in reversed(list(main.body.block.ops)):

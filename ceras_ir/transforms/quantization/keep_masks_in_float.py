@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue, Use
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized, keeps_scale, uses_behind_moves
+from ceras_ir.network.quantizable import keeps_scale, uses_behind_moves
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 HIDING = 64.0
@@ -23,7 +22,7 @@ REASON = "masks scores: beside a mask int8 has no steps for them"
 
 
 @dataclass(frozen=True)
-class KeepMasksInFloatPass(ModulePass):
+class KeepMasksInFloatPass(FloatNetworkPass):
     """
     Keep in float what leads from a mask to the softmax of an attention, which gets
     `graph.precision = "f32"`, and so does the softmax. In int8 one scale would serve the mask and
@@ -42,10 +41,7 @@ class KeepMasksInFloatPass(ModulePass):
 
     name = "keep-masks-in-float"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         ops = list(main.body.block.ops)
         inputs = [value for value in main.body.block.args if _is_mask(value)]
         hidden = _hidden(ops, inputs, lambda array: np.abs(array) >= HIDING)

@@ -4,23 +4,19 @@ from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import ReturnOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import (
     is_alias,
-    is_quantized,
     joins,
     quantized_operations,
     uses_behind_moves,
 )
 from ceras_ir.network.states import states_of
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
 PART = "takes a part of a float value: only that is rounded"
@@ -28,7 +24,7 @@ CALLER = "hands an input back to the caller as it came"
 
 
 @dataclass(frozen=True)
-class KeepMovesInFloatPass(ModulePass):
+class KeepMovesInFloatPass(FloatNetworkPass):
     """
     Keep in float two kinds of operations that only move elements, which get
     `graph.precision = "f32"`:
@@ -44,10 +40,7 @@ class KeepMovesInFloatPass(ModulePass):
 
     name = "keep-moves-in-float"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
         kept = {state.argument for state in states_of(main)}
         for move in inside:

@@ -2,21 +2,19 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized, uses_behind_moves
+from ceras_ir.network.quantizable import uses_behind_moves
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 REASON = "computes one pixel of a uint8 image: a table takes its place"
 
 
 @dataclass(frozen=True)
-class KeepPixelsInFloatPass(ModulePass):
+class KeepPixelsInFloatPass(FloatNetworkPass):
     """
     Keep in float the operations between a uint8 input and the first layer: casts, scalings,
     subtractions of means. They get `graph.precision = "f32"`, so that only their last value is
@@ -27,10 +25,7 @@ class KeepPixelsInFloatPass(ModulePass):
 
     name = "keep-pixels-in-float"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 
         values = byte_values(list(main.body.block.ops))

@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import ReturnOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.network.quantizable import is_alias
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.set_precision import is_named
 
 SUMS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
@@ -23,7 +20,7 @@ REASON = "follows the last sum of products"
 
 
 @dataclass(frozen=True)
-class KeepTailInFloatPass(ModulePass):
+class KeepTailInFloatPass(FloatNetworkPass):
     """
     Keep in float the operations behind the last convolution, product, pooling or resize on every
     way to a result. They get `graph.precision = "f32"`: sigmoids of scores, decoding of boxes,
@@ -39,10 +36,7 @@ class KeepTailInFloatPass(ModulePass):
     besides: tuple[str, ...] = ()
     """Layers to leave out, by the names and patterns of `set-precision`."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         # What the next call reads has sums of products behind it.
         kept = {state.result for state in states_of(main)}
         after: set[Operation] = set()

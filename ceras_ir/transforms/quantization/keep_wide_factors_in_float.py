@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import Float32Type
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.support.diagnostics import node_names
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.set_precision import is_named
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ REASON = "multiplies by constants so different that one scale of int8 has no ste
 
 
 @dataclass(frozen=True)
-class KeepWideFactorsInFloatPass(ModulePass):
+class KeepWideFactorsInFloatPass(FloatNetworkPass):
     """
     Keep in float the elementwise products by constants of which one is more than 16 times as large
     as the median. They get `graph.precision = "f32"`.
@@ -43,10 +41,7 @@ class KeepWideFactorsInFloatPass(ModulePass):
     besides: tuple[str, ...] = ()
     """Layers to leave out, by the names and patterns of `set-precision`."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         for inner in main.body.block.ops:
             factors = _factors(inner)
             if factors is None or is_named(node_names(inner), self.besides):

@@ -1,20 +1,18 @@
 """Keep logarithms and roots of squares in float, and the powers that they are of."""
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.traits import Elementwise
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized, keeps_scale
+from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 REASON = "leads to a logarithm or a root of squares: small numbers count there, and int8 has few"
 
 
-class KeepWideRangesInFloatPass(ModulePass):
+class KeepWideRangesInFloatPass(FloatNetworkPass):
     """
     Keep in float every logarithm and root of squares, such as the magnitudes of a spectrum, and
     what leads to it from a sum of products.
@@ -30,10 +28,7 @@ class KeepWideRangesInFloatPass(ModulePass):
 
     name = "keep-wide-ranges-in-float"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         leading: set[SSAValue] = set()
         for inner in reversed(list(main.body.block.ops)):
             starts = _is_start(inner)

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import EQUALIZED, forget
 from ceras_ir.network.states import states_of
 from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply_by_ones
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
@@ -18,7 +18,7 @@ from ceras_ir.transforms.rebuilding import replace_constant
 
 
 @dataclass(frozen=True)
-class LevelRowsPass(ResidualSpreadPass):
+class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     """
     Multiply the rows of a layer's weights, and its bias, by powers of two that bring all rows to
     one scale, and divide its channels by them in float. This is done where only floats read the
@@ -32,10 +32,7 @@ class LevelRowsPass(ResidualSpreadPass):
 
     name = "level-rows"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
         # What the next call reads goes there as integers.
         kept = {state.result for state in states_of(main)}

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, observed_values
+from ceras_ir.network.function import module_of
+from ceras_ir.network.quantizable import observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.remarks import remark
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 SYNTHETIC_SAMPLES = 6
@@ -25,7 +24,7 @@ UNFIT = (
 
 
 @dataclass(frozen=True)
-class ObserveRangesPass(ModulePass):
+class ObserveRangesPass(FloatNetworkPass):
     """
     Record `graph.range` and `graph.exponent` of every value of a float network. The range is the
     least and greatest element. The exponent is the power of two of the step in which the value is
@@ -73,24 +72,20 @@ class ObserveRangesPass(ModulePass):
         if self.seed < 0:
             raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         if self.calibration is not None:
-            self._from_file(op, self.calibration)
+            self._from_file(main, self.calibration)
         else:
-            self._from_ir(op)
+            self._from_ir(main)
 
-    def _from_file(self, module: ModuleOp, path: str) -> None:
+    def _from_file(self, main: FuncOp, path: str) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import record
         from ceras_ir.transforms.quantization.analysis.shared_calibration import observe_data
 
         try:
-            main = main_function(module)
             values = list(observed_values(main))
             limit, draw = self.samples, self.draw
-            found = observe_data(module, path, limit, draw, values, self.observer)
+            found = observe_data(module_of(main), path, limit, draw, values, self.observer)
             doubt = record(main, values, found, self.observer)
         except InputError as error:
             error.file = error.file or path
@@ -98,11 +93,11 @@ class ObserveRangesPass(ModulePass):
         if doubt is not None:
             remark(f"{self.name}: warning: {doubt}")
 
-    def _from_ir(self, module: ModuleOp) -> None:
+    def _from_ir(self, main: FuncOp) -> None:
         from ceras_ir.network.exponents import fitting_exponent
 
         missing = list[SSAValue]()
-        for value in observed_values(main_function(module)):
+        for value in observed_values(main):
             known = interval(value)
             if exponent(value) is not None:
                 continue
@@ -111,9 +106,9 @@ class ObserveRangesPass(ModulePass):
             else:
                 set_exponent(value, fitting_exponent(max(-known[0], known[1])))
         if missing:
-            self._synthetic(module, missing)
+            self._synthetic(main, missing)
 
-    def _synthetic(self, module: ModuleOp, missing: list[SSAValue]) -> None:
+    def _synthetic(self, main: FuncOp, missing: list[SSAValue]) -> None:
         # The interpreter is loaded only when something runs.
         from ceras_ir.data.synthetic_samples import synthetic_samples
         from ceras_ir.interpreters.sequence import with_states
@@ -126,9 +121,10 @@ class ObserveRangesPass(ModulePass):
             f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
             f"range; give calibration=FILE.npz for real ones"
         )
-        samples = synthetic_samples(main_function(module), count, self.seed)
+        samples = synthetic_samples(main, count, self.seed)
         # Made-up samples have no rare extremes.
         observer = "mse" if self.observer == "auto" else self.observer
+        module = module_of(main)
         steps = with_states(module, progress(samples, "calibrating"))
         try:
             calibrate(module, steps, missing, observer)

@@ -2,23 +2,20 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, set_width
-from ceras_ir.network.quantizable import SNAPPED, is_quantized, quantized_operations
+from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
-class QuantizeGraphPass(ModulePass):
+class QuantizeGraphPass(FloatNetworkPass):
     """
     Replace every operation of a calibrated float network by its quantized form. Values have int8
     and power-of-two scales, biases 32 bits. Every requantization is a shift that rounds half up.
@@ -33,11 +30,9 @@ class QuantizeGraphPass(ModulePass):
 
     name = "quantize-graph"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if not is_quantized(main):
-            _convert(main)
-            main.attributes.pop(SNAPPED, None)
+    def change(self, main: FuncOp) -> None:
+        _convert(main)
+        main.attributes.pop(SNAPPED, None)
 
 
 def _convert(main: FuncOp) -> None:

@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, i8
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import i8
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, Function
 from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponents
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import stays_float
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused
 
 WITHIN_ONE = frozenset((Function.TANH, Function.SIGMOID, Function.HARD_SIGMOID, Function.SOFTSIGN))
@@ -24,7 +22,7 @@ STATE_EXPONENT = -14
 
 
 @dataclass(frozen=True)
-class QuantizeRecurrencePass(ModulePass):
+class QuantizeRecurrencePass(FloatNetworkPass):
     """
     Give recurrent layers of a float network weights of 8 bits, with a power of two for each row.
     The state is multiplied as integers of 16 bits, in steps of 2^-14. Functions of the gates stay
@@ -42,10 +40,7 @@ class QuantizeRecurrencePass(ModulePass):
 
     name = "quantize-recurrence"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         for layer in list(main.body.block.ops):
             if isinstance(layer, graph.RecurrenceOp) and not stays_float(layer):
                 _quantize(layer)

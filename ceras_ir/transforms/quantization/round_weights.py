@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import module_of
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 SAMPLES = 32
@@ -30,7 +29,7 @@ class RoundWeightsPass(CalibratedPass):
 
     name = "round-weights"
 
-    def improve(self, ctx: Context, op: ModuleOp) -> None:
+    def improve(self, main: FuncOp) -> None:
         from ceras_ir.support.progress import progress
         from ceras_ir.transforms.quantization.analysis.input_moments import input_moments
         from ceras_ir.transforms.quantization.analysis.rounded_weights import roundable_layers
@@ -39,8 +38,8 @@ class RoundWeightsPass(CalibratedPass):
             with_equal_weights,
         )
 
-        layers = with_equal_weights(roundable_layers(main_function(op)))
-        found = input_moments(op, self.data(op, "measuring inputs", SAMPLES), layers)
+        layers = with_equal_weights(roundable_layers(main))
+        found = input_moments(module_of(main), self.data(main, "measuring inputs", SAMPLES), layers)
         for moments in progress(found, "rounding weights"):
             round_weights(moments)
             moments.forget_pairs()

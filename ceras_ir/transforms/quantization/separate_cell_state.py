@@ -2,21 +2,18 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 REASON = "parts the states of a recurrent layer, which is float, from its cell state"
 
 
 @dataclass(frozen=True)
-class SeparateCellStatePass(ModulePass):
+class SeparateCellStatePass(FloatNetworkPass):
     """
     Give the states of an LSTM and its last cell state a scale each. Both are in one result, of
     which slices take them; these get `graph.precision = "f32"`, and so what they take has a range
@@ -28,10 +25,7 @@ class SeparateCellStatePass(ModulePass):
 
     name = "separate-cell-state"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         for layer in main.body.block.ops:
             if isinstance(layer, graph.RecurrenceOp) and layer.type_of_cell is Cell.LSTM:
                 for use in layer.result.uses:

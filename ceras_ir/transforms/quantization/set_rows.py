@@ -3,21 +3,18 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 Rows = Literal["auto", "integer", "float"]
 """As a user asks for it; auto is what the target's arithmetic has."""
 
 
 @dataclass(frozen=True)
-class SetRowsPass(ModulePass):
+class SetRowsPass(FloatNetworkPass):
     """
     Choose whether softmax and normalizations of a network that will be quantized are computed in
     integers or in float between them. Those that stay float get `graph.precision = "f32"`.
@@ -31,9 +28,8 @@ class SetRowsPass(ModulePass):
     rows: Literal["integer", "float"] = "integer"
     """How both are computed."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main) or self.rows == "integer":
+    def change(self, main: FuncOp) -> None:
+        if self.rows == "integer":
             return
         for inner in main.body.block.ops:
             if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):

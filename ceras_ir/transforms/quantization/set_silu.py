@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import module_of
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.support.remarks import remark
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ MEASURED = 8
 
 
 @dataclass(frozen=True)
-class SetSiluPass(ModulePass):
+class SetSiluPass(FloatNetworkPass):
     """
     Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
     `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
@@ -55,12 +54,9 @@ class SetSiluPass(ModulePass):
     board: str | None = None
     """Its board."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         if self.silu == "hardswish":
-            _harden(op, self.calibration)
+            _harden(module_of(main), self.calibration)
             return
         offer = None
         if self.silu == "auto" and self.target is not None:

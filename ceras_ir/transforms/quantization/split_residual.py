@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
@@ -17,7 +16,7 @@ WORTHWHILE = 2
 
 
 @dataclass(frozen=True)
-class SplitResidualPass(ResidualSpreadPass):
+class SplitResidualPass(FloatNetworkPass, ResidualSpreadPass):
     """
     Take a residual out of an epilogue where the layer gains from per-channel weight scales. It
     gains if they have at most half of the squared error of its constant weights. A target that
@@ -33,10 +32,7 @@ class SplitResidualPass(ResidualSpreadPass):
 
     name = "split-residual"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue

@@ -3,22 +3,20 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 
 @dataclass(frozen=True)
-class UnfuseResidualPass(ModulePass):
+class UnfuseResidualPass(FloatNetworkPass):
     """
     Take a residual out of an epilogue into an addition of its own where the epilogue cannot add it.
     There are two reasons:
@@ -35,10 +33,7 @@ class UnfuseResidualPass(ModulePass):
     name = "unfuse-residual"
     removed_options: ClassVar = {"for-rows": "split-residual is a pass of its own"}
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if is_quantized(main):
-            return
+    def change(self, main: FuncOp) -> None:
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue

@@ -6,11 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.dialects.func import FuncOp
 
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import module_of
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CalibratedPass(ModulePass):
+class CalibratedPass(FloatNetworkPass):
     """
     Change a float network so that its integers become better, as `samples` samples of `calibration`
     show. Without data nothing is done. `improve` is the change that a pass makes.
@@ -32,21 +31,20 @@ class CalibratedPass(ModulePass):
     draw: int | None = None
     """Seed that chooses them; without it they lie at even distances in the data."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from ceras_ir.network.quantizable import is_quantized
-
-        if self.calibration is not None and not is_quantized(main_function(op)):
-            self.improve(ctx, op)
+    def change(self, main: FuncOp) -> None:
+        if self.calibration is not None:
+            self.improve(main)
 
     @abstractmethod
-    def improve(self, ctx: Context, op: ModuleOp) -> None:
-        """Change `op`, of which there is data."""
+    def improve(self, main: FuncOp) -> None:
+        """Change `main`, of which there is data."""
 
     def data(
-        self, op: ModuleOp, what: str = "calibrating", most: int | None = None
+        self, main: FuncOp, what: str = "calibrating", most: int | None = None
     ) -> Iterator[Sample]:
         """The samples, `most` at most, one by one, with a progress bar that says `what` is done."""
         from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
 
         assert self.calibration is not None
-        return calibration_samples(op, self.calibration, self.samples, what, self.draw, most)
+        module = module_of(main)
+        return calibration_samples(module, self.calibration, self.samples, what, self.draw, most)
