@@ -30,6 +30,7 @@ DIALECTS = {
 
 PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph": (
+        "batch-norm-to-depthwise",
         "distribute-concat",
         "eliminate-transposes",
         "fold-batch-norm",
@@ -37,14 +38,17 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-stride",
         "fuse",
         "fuse-activation",
+        "fuse-affine",
         "fuse-bias",
         "fuse-gelu",
+        "fuse-hard-swish",
         "fuse-mean",
         "fuse-normalization",
         "fuse-pad",
         "fuse-residual",
         "fuse-swish",
         "split-activation",
+        "split-affine",
         "split-phases",
         "swish-to-hard-swish",
         "take-images",

@@ -264,13 +264,21 @@ def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None)
     be `x` itself.
     """
     if out is None and x.size <= PIECE:
-        return _apply(function, x)
+        return _scaled(function, _apply(function, x))
     result = np.empty(x.shape, np.float32) if out is None else out
     flat, written = x.reshape(-1), result.reshape(-1)
     for start in range(0, x.size, PIECE):
         piece, to = flat[start : start + PIECE], written[start : start + PIECE]
-        to[...] = _apply(function, piece)
+        to[...] = _scaled(function, _apply(function, piece))
     return result
+
+
+def _scaled(function: FunctionAttr, y: Floats) -> Floats:
+    """What the core of a function makes, with the scale and offset that it may have."""
+    if (affine := function.affine) is None:
+        return y
+    scale, offset = (np.float32(v) for v in affine)
+    return np.add(np.multiply(y, scale), offset)
 
 
 def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:

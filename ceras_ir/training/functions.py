@@ -52,4 +52,8 @@ FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
     """`function` of every element."""
-    return FUNCTIONS[function.kind](x, *function.values)
+    y = FUNCTIONS[function.kind](x, *function.values)
+    if (affine := function.affine) is None:
+        return y
+    scale, offset = affine
+    return y * scale + offset

@@ -97,6 +97,15 @@ def test_functions(function: Function):
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
 
 
+def test_a_function_with_scale_and_offset():
+    x = np.linspace(-6, 6, 101, dtype=np.float32)
+    function = FunctionAttr(Function.HARD_SWISH, affine=(0.75, -0.5))
+    expected = numpy_function(function, x)
+    assert expected.min() < -0.5
+    found = apply_function(function, torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
 @pytest.mark.parametrize("rounding", Rounding)
 def test_rounding_is_the_interpreter_s(rounding: Rounding):
     sums = np.arange(-700, 700, dtype=np.int64)

@@ -90,7 +90,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     size = nest.images * nest.rows * nest.columns * nest.all_outputs
     result = apply(layer.kernels, op.activation, "v")
     lines = ["const float v = y[i];", f"y[i] = {result};"]
-    if op.activation.values:
+    if op.activation.values or op.activation.affine is not None:
         layer.loop("i", size, lines)
         return
     # One function for all layers, into which compilers inline what they make vectors of.

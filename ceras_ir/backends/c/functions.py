@@ -10,4 +10,7 @@ def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
     needs, text = expression(function.kind, x, [float_literal(v) for v in function.values])
     for name in needs:
         kernels.use(name)
-    return text
+    if (affine := function.affine) is None:
+        return text
+    scale, offset = (float_literal(v) for v in affine)
+    return f"(({text}) * {scale} + {offset})"

@@ -81,6 +81,7 @@ class NnetTarget(Target):
     def lower(self) -> list[Stage]:
         from ceras_ir.backends.nnet.passes.fuse_lookup import FuseLookupPass
         from ceras_ir.backends.nnet.passes.tabulate import TabulatePass
+        from ceras_ir.transforms.graph.split_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
         from ceras_ir.transforms.placement.place import PlacePass
@@ -88,8 +89,9 @@ class NnetTarget(Target):
         allocate = AllocateBlocksPass(
             io=True, alignment=ALIGNMENT, in_slices=True, target=self.name
         )
+        place = PlacePass(self.name, self.board)
         return [
-            Stage(PLACED, (TabulatePass(), FuseLookupPass(), PlacePass(self.name, self.board))),
+            Stage(PLACED, (TabulatePass(), FuseLookupPass(), SplitAffinePass(), place)),
             Stage(MEMORY, (ReorderForMemoryPass(io=True, alignment=ALIGNMENT), allocate)),
         ]
 

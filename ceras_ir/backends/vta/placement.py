@@ -99,7 +99,7 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
     """SiLU as shifts where they take no longer on VTA's ALU; tables for all else."""
 
     def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
-        is_swish = op.function.kind is graph.Function.SWISH
+        is_swish = op.function == graph.FunctionAttr(graph.Function.SWISH)
         constant = isinstance(linear.weights.owner, graph.ConstantOp)
         pays = is_swish and constant and swish_pays(graph.shape_of(op.result), board)
         return Form.SHIFTS if pays else Form.TABLE

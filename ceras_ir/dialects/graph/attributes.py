@@ -158,16 +158,30 @@ class FunctionNameAttr(EnumAttribute[Function]):
 
 @irdl_attr_definition
 class FunctionAttr(ParametrizedAttribute):
-    """An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`."""
+    """
+    An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`. With a scale and an
+    offset, `<hard_swish, scale 0.75, offset 0.5>`, its result is multiplied by the one, and the
+    other is added: two float32 operations. A function that only clips has none of them, because its
+    bounds can be others.
+    """
 
     name = "graph.function"
 
     function: FunctionNameAttr
     constants: ArrayAttr[FloatData]
+    behind: ArrayAttr[FloatData]
+    """Scale and offset, or nothing."""
 
-    def __init__(self, function: Function, parameters: Sequence[float] = ()):
+    def __init__(
+        self,
+        function: Function,
+        parameters: Sequence[float] = (),
+        affine: tuple[float, float] | None = None,
+    ):
         super().__init__(
-            FunctionNameAttr(function), ArrayAttr([FloatData(float(p)) for p in parameters])
+            FunctionNameAttr(function),
+            ArrayAttr([FloatData(float(p)) for p in parameters]),
+            ArrayAttr([FloatData(float(p)) for p in affine or ()]),
         )
 
     @property
@@ -179,16 +193,35 @@ class FunctionAttr(ParametrizedAttribute):
         return tuple(p.data for p in self.constants)
 
     @property
+    def affine(self) -> tuple[float, float] | None:
+        """The scale and the offset of the result, if it has them."""
+        pair = tuple(p.data for p in self.behind)
+        return (pair[0], pair[1]) if pair else None
+
+    @property
     def clip_range(self) -> tuple[float, float] | None:
         """The bounds of a function that only clips, which a requantization can absorb."""
         clip = self.kind.facts.clip
         return None if clip is None else clip(self.values)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether `f(a * x)` is `a * f(x)` for every `a` above 0."""
+        if self.affine is not None and self.affine[1] != 0.0:
+            return False
+        if (bounds := self.clip_range) is not None:
+            return all(bound in (0.0, inf, -inf) for bound in bounds)
+        return self.kind.facts.is_homogeneous
 
     def verify(self) -> None:
         if (got := len(self.constants)) != (n := len(self.kind.facts.parameters)):
             raise VerifyException(f"{self.kind} takes {n} parameters, got {got}")
         if self.kind is Function.CLIP and not self.values[0] <= self.values[1]:
             raise VerifyException(f"empty clip range [{self.values[0]}, {self.values[1]}]")
+        if len(self.behind) not in (0, 2):
+            raise VerifyException(f"scale and offset go together, got {len(self.behind)} numbers")
+        if len(self.behind) and self.kind.facts.clip is not None:
+            raise VerifyException(f"{self.kind} has bounds, and neither scale nor offset")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -198,15 +231,28 @@ class FunctionAttr(ParametrizedAttribute):
             if name not in set(Function):
                 known = ", ".join(Function)
                 parser.raise_error(f"function must be one of {known}, got {name}")
+            affine: list[FloatData] = []
             while parser.parse_optional_punctuation(","):
-                negative = parser.parse_optional_characters("-") is not None
-                if parser.parse_optional_keyword("inf"):
-                    value = float("inf")
+                word = ("scale", "offset")[len(affine)] if len(affine) < 2 else ""
+                if word and parser.parse_optional_keyword(word):
+                    affine.append(_number(parser))
+                elif affine:
+                    parser.raise_error("nothing but an offset follows the scale")
                 else:
-                    value = float(parser.parse_number())
-                values.append(FloatData(-value if negative else value))
-        return FunctionNameAttr(Function(name)), ArrayAttr(values)
+                    values.append(_number(parser))
+        return FunctionNameAttr(Function(name)), ArrayAttr(values), ArrayAttr(affine)
 
     def print_parameters(self, printer: Printer) -> None:
         fields = [self.kind.value, *(decimal(v) for v in self.values)]
+        if self.affine is not None:
+            words = zip(("scale", "offset"), self.affine, strict=True)
+            fields += [f"{word} {decimal(v)}" for word, v in words]
         printer.print_string(f"<{', '.join(fields)}>")
+
+
+def _number(parser: AttrParser) -> FloatData:
+    """A number, or an infinity."""
+    negative = parser.parse_optional_characters("-") is not None
+    known = parser.parse_optional_keyword("inf")
+    value = float("inf") if known else float(parser.parse_number())
+    return FloatData(-value if negative else value)

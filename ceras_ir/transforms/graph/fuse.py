@@ -26,13 +26,16 @@ class FusePass(PipelinePass):
     """Approximate swish by hard_swish; off by up to 0.142 per value."""
 
     def passes(self) -> tuple[ModulePass, ...]:
+        from ceras_ir.transforms.graph.batch_norm_to_depthwise import BatchNormToDepthwisePass
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
         from ceras_ir.transforms.graph.fold_stride import FoldStridePass
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
+        from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
+        from ceras_ir.transforms.graph.fuse_hard_swish import FuseHardSwishPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
@@ -47,8 +50,11 @@ class FusePass(PipelinePass):
             FuseMeanPass(),
             FusePadPass(),
             FoldStridePass(),
+            FuseHardSwishPass(),
+            FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
+            BatchNormToDepthwisePass(),
             FuseSwishPass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
             FuseResidualPass(),

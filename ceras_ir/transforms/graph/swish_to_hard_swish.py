@@ -46,14 +46,13 @@ def replace_swish(module: ModuleOp) -> int:
 
 def _replace(op: Operation) -> bool:
     """Change the function of one operation in place, if it is swish."""
-    hard = graph.FunctionAttr(graph.Function.HARD_SWISH)
     match op:
-        case graph.UnaryOp(function=function) if function.kind is graph.Function.SWISH:
-            op.function = hard
+        case graph.UnaryOp(function=swish) if swish.kind is graph.Function.SWISH:
+            op.function = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
         case graph.LinearOperation() | graph.BinaryOp() if (
-            op.activation is not None and op.activation.kind is graph.Function.SWISH
-        ):
-            op.activation = hard
+            swish := op.activation
+        ) is not None and swish.kind is graph.Function.SWISH:
+            op.activation = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
         case _:
             return False
     return True

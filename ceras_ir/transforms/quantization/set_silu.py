@@ -90,7 +90,7 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
         set_form(op, Form(offer(op, linear)))
     elif silu == "table16":
         set_form(op, Form.TABLE16)
-    elif silu == "piecewise" and is_swish:
+    elif silu == "piecewise" and is_swish and op.function.affine is None:
         set_form(op, Form.SHIFTS)
     elif silu == "float" and is_swish:
         set_form(op, Form.FLOAT)

@@ -29,7 +29,8 @@ def floats() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 def test_functions_are_bit_exact():
     functions = [FunctionAttr(f, [0.2, 0.5][: len(f.facts.parameters)]) for f in Function] + [
-        FunctionAttr(Function.CLIP, [float("-inf"), 6.0])
+        FunctionAttr(Function.CLIP, [float("-inf"), 6.0]),
+        FunctionAttr(Function.HARD_SWISH, affine=(0.75, -0.3)),
     ]
     x = floats()
     module = make_network(

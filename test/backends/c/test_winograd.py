@@ -39,7 +39,7 @@ SHAPES = [
     ((1, 16, 16, 16), 16, (1, 1, 1, 1), None),
     ((2, 13, 9, 32), 48, (1, 1, 1, 1), FunctionAttr(Function.RELU)),
     ((1, 9, 10, 48), 32, (0, 0, 0, 0), FunctionAttr(Function.CLIP, (-0.5, 0.75))),
-    ((1, 7, 7, 128), 64, (0, 2, 1, 0), FunctionAttr(Function.HARD_SWISH)),
+    ((1, 7, 7, 128), 64, (0, 2, 1, 0), FunctionAttr(Function.HARD_SWISH, affine=(0.75, -0.3))),
     ((1, 8, 23, 16), 80, (2, 1, 2, 1), None),
 ]
 

@@ -49,6 +49,12 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
     return factors is not None and graph.shape_of(op.lhs) == shape and factors.shape == shape[-1:]
 
 
+def _scales_channels(op: graph.BinaryOp) -> bool:
+    """Whether `op` multiplies by constants, as the slopes of a PRelu: factors pass."""
+    constants = [isinstance(value.owner, graph.ConstantOp) for value in op.operands]
+    return op.function is graph.Binary.MUL and any(constants) and not all(constants)
+
+
 def _is_real(value: SSAValue) -> bool:
     """Whether a value is computed, in float."""
     return (
@@ -140,7 +146,7 @@ class ChannelSlots:
 
     def _function(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
         """What an activation lets pass: nothing above a bound, or no factor at all."""
-        if function is None or function.kind.facts.is_homogeneous:
+        if function is None or function.is_homogeneous:
             return
         if function.clip_range is not None and function.clip_range[0] == 0.0:
             ids = self.ids[value]
@@ -170,6 +176,9 @@ class ChannelSlots:
                 pass
             case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
                 self._same(op, [op.lhs, op.rhs])
+                self._function(result, op.activation)
+            case graph.BinaryOp() if _scales_channels(op):
+                self._same(op, [op.lhs if op.lhs in self.ids else op.rhs])
                 self._function(result, op.activation)
             case _ if op.keeps_channels:
                 self._same(op, op.operands)

@@ -1,0 +1,115 @@
+"""Batch normalizations that no layer can take in, as convolutions of one pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.graph.fold_batch_norm import per_channel
+from ceras_ir.transforms.rebuilding import erase_unused
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class BatchNormToDepthwisePass(FloatNetworkPass):
+    """
+    Replace `x * k + b`, with a number for each channel, by a depthwise convolution of 1x1 with k as
+    its weights and b as its bias. Batch normalizations are left so behind concatenations and sums,
+    as in DenseNet and ESPNet, where `fold-batch-norm` finds no layer.
+
+    One operation reads and writes the image instead of two. In integers k gets a scale for each
+    channel and b 32 bits, and both are rounded together.
+
+    Of images between layers only: what prepares inputs and what follows the last layer are no
+    work for an accelerator. Equal over the reals; kernels may round a product and a sum at once.
+    """
+
+    name = "batch-norm-to-depthwise"
+
+    def change(self, main: FuncOp) -> None:
+        for op in _between_layers(main):
+            if isinstance(op, graph.BinaryOp) and op.function is graph.Binary.ADD:
+                _replace(op)
+
+
+def _between_layers(main: FuncOp) -> list[Operation]:
+    """The operations that layers lead to, and that lead to layers."""
+    ops, behind = list(main.body.block.ops), set[SSAValue]()
+    for op in ops:
+        if isinstance(op, graph.LinearOperation) or not behind.isdisjoint(op.operands):
+            behind.update(op.results)
+    found: list[Operation] = []
+    before = set[SSAValue]()
+    for op in reversed(ops):
+        leads = not before.isdisjoint(op.results)
+        if leads and not behind.isdisjoint(op.operands):
+            found.append(op)
+        if leads or isinstance(op, graph.LinearOperation):
+            before.update(op.operands)
+    return found
+
+
+def _replace(total: graph.BinaryOp) -> None:
+    import numpy as np
+
+    shape = graph.shape_of(total.result)
+    found = _of_channels(total, shape)
+    if found is None or (total.activation is not None and total.activation.affine is not None):
+        return
+    value, offset = found
+    product = value.owner
+    if not isinstance(product, graph.BinaryOp) or product.function is not graph.Binary.MUL:
+        return
+    if product.activation is not None or not value.has_one_use():
+        return
+    if (factors := _of_channels(product, shape)) is None:
+        return
+    x, scale = factors
+    constants = [
+        graph.ConstantOp.from_array(np.ascontiguousarray(array), location=product.location)
+        for array in (scale.reshape(-1, 1, 1, 1), offset)
+    ]
+    weights, bias = (constant.result for constant in constants)
+    new = graph.Conv2dOp(
+        x, weights, bias, result_element=f32, groups=shape[-1], activation=total.activation
+    )
+    new.location = fused_location(product, total)
+    copy_statistics(total, new)
+    new.result.name_hint = total.result.name_hint
+    Rewriter.insert_op((*constants, new), InsertPoint.before(total))
+    total.result.replace_all_uses_with(new.result)
+    owners = [v.owner for v in (*total.operands, *product.operands)]
+    Rewriter.erase_op(total)
+    Rewriter.erase_op(product)
+    for owner in owners:
+        if isinstance(owner, graph.ConstantOp):
+            erase_unused(owner)
+
+
+def _of_channels(
+    op: graph.BinaryOp, shape: tuple[int, ...]
+) -> tuple[SSAValue, NDArray[np.float32]] | None:
+    """The image that `op` reads, and its constants if they differ by channel."""
+    for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        is_image = len(shape) == 4 and graph.shape_of(value) == shape
+        if (
+            not is_image
+            or graph.element_of(value) != f32
+            or graph.shape_of(other)[-1:] in ((), (1,))
+        ):
+            continue
+        if (constants := per_channel(other, shape[-1])) is not None:
+            return value, constants
+    return None

@@ -1,0 +1,108 @@
+"""Let functions scale and move their results, and bring scales and offsets in front of clips."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.pattern_pass import PatternPass
+
+
+class FuseAffine(RewritePattern):
+    """
+    `f(x) * a` and `f(x) + b`, with one number a or b, become `f(x)` with a scale and an offset.
+    Where f only clips, they become `f(x * a)` and `f(x + b)`, with other bounds.
+
+    Exact, because what is rounded is rounded in the same order, and rounding does not fall: where a
+    clip takes a bound, that is rounded as the result was. Zeros may have another sign.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
+        if op.function not in (graph.Binary.MUL, graph.Binary.ADD) or op.activation is not None:
+            return
+        for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            unary, number = value.owner, graph.constant_array(other)
+            if not isinstance(unary, graph.UnaryOp) or not value.has_one_use():
+                continue
+            if number is None or number.dtype != "float32" or number.size != 1:
+                continue
+            if unary.channel_exponents is not None or value.type != op.result.type:
+                continue
+            constant = float(number.reshape(-1)[0])
+            if not isfinite(constant):
+                continue
+            if unary.function.clip_range is not None:
+                _move_clip(op, unary, constant, rewriter)
+            else:
+                _absorb(op, unary, constant, rewriter)
+            return
+
+
+def _absorb(
+    op: graph.BinaryOp, unary: graph.UnaryOp, constant: float, rewriter: PatternRewriter
+) -> None:
+    """Give the function this scale, or this offset, unless it has one already."""
+    affine, product = unary.function.affine, op.function is graph.Binary.MUL
+    if affine is not None and (product or affine[1] != 0.0):
+        return
+    pair = (constant, 0.0) if product else (1.0 if affine is None else affine[0], constant)
+    function = graph.FunctionAttr(unary.function.kind, unary.function.values, pair)
+    new = graph.UnaryOp(unary.input, function)
+    new.location = fused_location(unary, op)
+    copy_statistics(op, new)
+    rewriter.replace(op, new)
+    rewriter.erase(unary)
+
+
+def _move_clip(
+    op: graph.BinaryOp, unary: graph.UnaryOp, constant: float, rewriter: PatternRewriter
+) -> None:
+    """The product or sum of what is clipped, and then the clip."""
+    import numpy as np
+
+    assert unary.function.clip_range is not None
+    # In front of a quantization it may say where ties go: see `drop-tie-breakers`.
+    if any(isinstance(use.operation, graph.QuantizeOp) for use in op.result.uses):
+        return
+    low, high = np.array(unary.function.clip_range, np.float32)
+    if op.function is graph.Binary.MUL:
+        # Below zero bounds change sides, and zero times an infinite one is no number.
+        if constant <= 0.0:
+            return
+        low, high = low * np.float32(constant), high * np.float32(constant)
+    else:
+        low, high = low + np.float32(constant), high + np.float32(constant)
+    inner = op.clone()
+    inner.operands[0 if op.lhs is unary.result else 1] = unary.input
+    is_relu = (low, high) == (0.0, np.inf)
+    function = graph.FunctionAttr(graph.Function.CLIP, [float(low), float(high)])
+    if is_relu:
+        function = graph.FunctionAttr(graph.Function.RELU)
+    outer = graph.UnaryOp(inner.result, function)
+    inner.location, outer.location = op.location, unary.location
+    copy_statistics(op, outer)
+    rewriter.replace(op, (inner, outer))
+    rewriter.erase(unary)
+
+
+class FuseAffinePass(PatternPass):
+    """
+    Give a function the factor and the addend, one number each, that its result meets, so that one
+    table or one epilogue computes all three (the learnable affine blocks of PP-LCNetV3 and
+    HGNetV2). In front of a clip `fold-batch-norm` takes them into the weights and bias of a layer.
+
+    Exact, but for the sign of zeros.
+    """
+
+    name = "fuse-affine"
+    pattern = GreedyRewritePatternApplier([FuseAffine()])
