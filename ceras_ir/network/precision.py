@@ -100,14 +100,20 @@ def narrow_exponent(value: SSAValue, exponent: int) -> int:
     """
     from ceras_ir.network.exponents import fitting_exponent
 
-    while (seen := interval(value)) is None:
-        owner = value.owner
-        # A move has the range of its only operand.
-        if not isinstance(owner, GraphOperation) or not owner.keeps_scale or owner.operands[1:]:
-            return exponent + FINER
-        value = owner.operands[0]
+    if (seen := seen_of_moved(value)) is None:
+        return exponent + FINER
     needed = fitting_exponent(max(-seen[0], seen[1]))
     return min(max(exponent, needed), exponent + FINER)
+
+
+def seen_of_moved(value: SSAValue) -> tuple[float, float] | None:
+    """The range seen of a value, or of what it is moved from: a move has its only operand's."""
+    while (seen := interval(value)) is None:
+        owner = value.owner
+        if not isinstance(owner, GraphOperation) or not owner.keeps_scale or owner.operands[1:]:
+            return None
+        value = owner.operands[0]
+    return seen
 
 
 def largest(value: SSAValue) -> int:

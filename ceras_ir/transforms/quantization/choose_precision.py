@@ -52,6 +52,12 @@ GOAL = 30.0
 CHEAP = 0.01
 """Share of the network's time that is not noticed: notes leave it out, reports list all layers."""
 
+WORTH, WORTH_SHARE = 10.0, 0.02
+"""
+From `GOAL` on, how many times its share of the time the share of the noise is that a value must
+save to be noticed, and the share of the time that all may take with those.
+"""
+
 DOUBTFUL = 6.0
 """Decibels at the ends below which the noise is half as large as the outputs, or larger."""
 
@@ -93,11 +99,13 @@ class ChoosePrecisionPass(CalibratedPass):
        bits of 8 it computes twice, see `split-wide-results`. Depthwise layers and functions are
        there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
-    3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time.
+    3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time. But for
+       accelerators of 8 bits it is 2% where each saves ten times as large a share of the noise that
+       is left as its own share of the time.
     4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
        reads, is taken first where no layer leaves its device for it: steps of int8 are ties
        between scores. But for accelerators of 8 bits it costs next to nothing and is taken besides
-       that 1%.
+       those shares.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
     their time. If less than 6 dB are estimated to be left, all stored values are really rounded: a
@@ -172,7 +180,11 @@ class ChoosePrecisionPass(CalibratedPass):
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
             is_free = is_end and not (self.narrow and _is_of_layer(candidate.value))
-            room = limit if is_free or left > 10 ** (-GOAL / 10) else min(limit, unnoticed)
+            room = limit
+            if not is_free and left <= 10 ** (-GOAL / 10):
+                pays = candidate.noise * work > WORTH * left * candidate.extra
+                pays = pays and not (self.narrow or _is_joined(candidate.value))
+                room = min(limit, unnoticed + (WORTH_SHARE - CHEAP) * work * pays)
             if matters and spent + candidate.extra <= room:
                 spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
                 unnoticed += candidate.extra if is_free else 0.0
@@ -232,21 +244,26 @@ class ChoosePrecisionPass(CalibratedPass):
         inside = quantized_operations(main)
         for argument, name in zip(main.body.block.args, input_names(main), strict=True):
             if not self.narrow_border and any(use.operation in inside for use in argument.uses):
-                yield from self._candidate(argument, name)
+                yield from self._candidate(argument, name, inside)
         for op in main.body.block.ops:
             if not isinstance(op, GraphOperation) or isinstance(op, graph.ConstantOp):
                 continue
             if op not in inside:
                 if any(use.operation in inside for use in op.output.uses):
-                    yield from self._candidate(op.output, node_name(op))
+                    yield from self._candidate(op.output, node_name(op), inside)
                 continue
             uses = uses_behind_moves(op.output, joined=False)
             ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
             if (computes(op) or joins(op)) and not ends:
                 yield from self._candidate(op.output, node_name(op))
 
-    def _candidate(self, value: SSAValue, name: str) -> Iterator[_Candidate]:
+    def _candidate(
+        self, value: SSAValue, name: str, inside: Collection[Operation] | None = None
+    ) -> Iterator[_Candidate]:
+        """A value, if there are readers of 16 bits: of those `inside` where floats make it."""
         readers = [use.operation for use in uses_behind_moves(value, joined=True)]
+        if inside is not None:
+            readers = [op for op in readers if op in inside]
         if readers and all(map(_reads_bytes, readers)):
             return
         if width(value) == NARROW and exponent(value) is not None:
@@ -306,6 +323,12 @@ def _reads_bytes(op: Operation) -> bool:
 def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
     """Whether the caller and floats read a value, and none of the operations in integers do."""
     return all(use.operation not in inside for use in uses_behind_moves(value, joined=False))
+
+
+def _is_joined(value: SSAValue) -> bool:
+    """Whether a value is joined of others or with others: 16 bits of one of them save nothing."""
+    ops = [value.owner, *(use.operation for use in uses_behind_moves(value, joined=False))]
+    return any(isinstance(op, Operation) and joins(op) for op in ops)
 
 
 def _is_of_layer(value: SSAValue) -> bool:

@@ -28,12 +28,12 @@ class EqualizeChannelsPass(CalibratedPass):
     the next layer's weights are multiplied.
 
     Without data nothing is done. A channel that is raised keeps one bit of headroom, and as many
-    bits more as two halves of the samples disagree on its range; one that only a half has seen, or
-    none, is not raised. Recorded ranges of values that change are dropped. Functions other than
-    relu and clip get `input_exponents` and `result_exponents`, which their tables take in. What
-    callers hand over, or floats make, and only layers of integers read is multiplied in float:
-    features in units of their own, a spectrum. Channels of inputs are raised by three octaves or
-    more.
+    bits more as two halves of the samples disagree on its range, or on those of all channels of its
+    value (twice the root mean square); one that only a half has seen, or none, is not raised.
+    Recorded ranges of values that change are dropped. Functions other than relu and clip get
+    `input_exponents` and `result_exponents`, which their tables take in. What callers hand over, or
+    floats make, and only layers of integers read is multiplied in float: features in units of their
+    own, a spectrum. Channels of inputs are raised by three octaves or more.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
     factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that

@@ -32,8 +32,9 @@ class KeepMovesInFloatPass(FloatNetworkPass):
     1. what takes a part of a value that floats compute and no other integers read, such as the
        last step of a recurrent layer. Only the part is rounded, in steps of its own.
     2. what joins inputs with other values for the caller, such as a cache of keys and values that
-       comes back longer, if half of the elements or more are the inputs'. These come back as they
-       came; readers in integers round them as they would have rounded the inputs.
+       comes back longer, or of which computed indices take rows, if half of the elements or more
+       are the inputs'. These come back as they came; readers in integers round them as they would
+       have rounded the inputs.
 
     Neither takes more time. States of the network stay as they are stored. Changes no value.
     """
@@ -67,8 +68,12 @@ def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool
 
 
 def _is_returned(op: Operation) -> bool:
-    uses = uses_behind_moves(op.results[0], joined=False)
-    return any(isinstance(use.operation, ReturnOp) for use in uses)
+    """Whether the caller gets what an operation makes, or rows that indices take of it."""
+    users = [use.operation for use in uses_behind_moves(op.results[0], joined=False)]
+    return any(
+        isinstance(user, ReturnOp) or (isinstance(user, graph.TakeOp) and _is_returned(user))
+        for user in users
+    )
 
 
 def _hands_back(op: Operation, kept: set[BlockArgument]) -> bool:

@@ -9,8 +9,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, Function
-from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponents
-from ceras_ir.network.precision import stays_float
+from ceras_ir.network.exponents import WEIGHT_LOW, fitting_exponent, least_squares_exponents
+from ceras_ir.network.precision import FINER, seen_of_moved, stays_float
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused
 
@@ -18,15 +18,16 @@ WITHIN_ONE = frozenset((Function.TANH, Function.SIGMOID, Function.HARD_SIGMOID, 
 """Functions whose magnitude is at most 1."""
 
 STATE_EXPONENT = -14
-"""Of 16 bits: what is within 1 has all steps that it can have, and 1 itself is not clipped."""
+"""Of 16 bits, for a state within 1; twice of that is not clipped."""
 
 
 @dataclass(frozen=True)
 class QuantizeRecurrencePass(FloatNetworkPass):
     """
     Give recurrent layers of a float network weights of 8 bits, with a power of two for each row.
-    The state is multiplied as integers of 16 bits, in steps of 2^-14. Functions of the gates stay
-    float: of a layer with 128 units they are less than one multiplication in 100.
+    The state is multiplied as integers of 16 bits, in steps of 2^-14, or, where the caller's first
+    state was seen beyond 1, in steps that hold twice of it. Functions of the gates stay float: of a
+    layer with 128 units they are less than one multiplication in 100.
 
     A layer is left alone where
 
@@ -35,7 +36,7 @@ class QuantizeRecurrencePass(FloatNetworkPass):
     3. a sum could leave 32 bits; or
     4. it has `graph.precision = "f32"`.
 
-    Not exact: weights are rounded to the nearest, the state to 2^-14.
+    Not exact: weights and the state are rounded to the nearest.
     """
 
     name = "quantize-recurrence"
@@ -70,10 +71,18 @@ def _quantize(layer: graph.RecurrenceOp) -> None:
         layer.functions.data,
         cell=layer.cell,
         bias=layer.bias,
-        exponents=(STATE_EXPONENT, chosen.tolist()),
+        exponents=(_state_exponent(layer), chosen.tolist()),
     )
     new.attributes |= layer.attributes
     new.location = layer.location
     Rewriter.insert_op((integers, new), InsertPoint.before(layer))
     Rewriter.replace_op(layer, (), [new.result])
     erase_unused(constant)
+
+
+def _state_exponent(layer: graph.RecurrenceOp) -> int:
+    """Steps make states within 1; the first one comes from elsewhere."""
+    first = graph.constant_array(layer.state)
+    seen = seen_of_moved(layer.state) if first is None else (first.min(), first.max())
+    largest = 0.0 if seen is None else float(max(-seen[0], seen[1]))
+    return STATE_EXPONENT if largest <= 1 else fitting_exponent(largest) - FINER

@@ -35,7 +35,7 @@ FEATURE_GAIN = 3
 samples would be clipped."""
 HEADROOM = 1
 """Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
-hold more of. Those are added by which two halves of the samples disagree."""
+hold more of. Those are added by which two halves of the samples disagree, on it or on others."""
 SWEEPS = 3
 """How often all layers are looked at: residuals make one slot of several producers."""
 CANDIDATES = 12
@@ -124,7 +124,8 @@ class ChannelFactors:
                 np.isfinite(self.slots.cap), np.ceil(np.log2(peak / self.slots.cap)), NEVER
             )
         seen = np.maximum(fitting_exponents(peak) - offset, bounded)
-        own = seen + HEADROOM + _disagreement(halves)
+        apart = _disagreement(halves)
+        own = seen + HEADROOM + np.maximum(np.rint(apart), self._shared(apart))
         features = self._features()
         own = np.where(features & (own > -FEATURE_GAIN), 0.0, own)
         own = np.maximum(own, np.where(features, -FEATURE_SPREAD, -SPREAD))
@@ -155,6 +156,18 @@ class ChannelFactors:
                     np.maximum.at(raised, self.slots[other.results[0]], need)
                 self.exponents[ids] = np.where(self.slots.pinned[ids], 0.0, raised[ids])
         return self.exponents
+
+    def _shared(self, apart: Vector) -> Vector:
+        """
+        Bits that all channels of a value keep free, because halves of few samples agree on some
+        of them by chance: twice the root mean square of what they are apart by.
+        """
+        bits = np.zeros(len(self.slots))
+        for value in self.statistics:
+            ids = self.slots[value]
+            seen = apart[ids][apart[ids] < -NEVER]
+            np.maximum.at(bits, ids, np.floor(2 * np.sqrt(np.mean(seen**2))) if len(seen) else 0.0)
+        return bits
 
     def _features(self) -> NDArray[np.bool_]:
         """The slots that multiplications by constants make of inputs, without a layer between."""
@@ -225,7 +238,7 @@ def _disagreement(halves: Vector) -> Vector:
     least, most = halves.min(axis=0), halves.max(axis=0)
     seen = least > 0
     ratio = np.divide(most, least, out=np.ones_like(most), where=seen)
-    return np.where(seen, np.rint(np.log2(ratio)), -NEVER)
+    return np.where(seen, np.log2(ratio), -NEVER)
 
 
 def _spare_bits(value: SSAValue) -> int:

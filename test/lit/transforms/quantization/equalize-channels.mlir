@@ -3,6 +3,8 @@
 // RUN: ceras-opt %s --equalize-channels=calibration=%t.npz | filecheck %s
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.npz rows=true" | filecheck %s
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.apart.npz rows=true" | filecheck %s --check-prefix=APART
+// RUN: python3 -c "import numpy; numpy.savez('%t.chance.npz', input0=numpy.array([[1, -0.5], [0.6, -1.3]], 'f'))"
+// RUN: ceras-opt %s --equalize-channels="calibration=%t.chance.npz rows=true" | filecheck %s --check-prefix=CHANCE
 // RUN: python3 -c "import numpy; numpy.savez('%t.units.npz', input0=numpy.array([[1000, -0.5], [1000, -0.5]], 'f'))"
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.units.npz rows=true" | filecheck %s --check-prefix=UNITS
 // RUN: ceras-opt %s --equalize-channels="calibration=%t.units.npz rows=true inputs=false" | filecheck %s --check-prefix=ONE
@@ -12,7 +14,8 @@
 // need the same scale, and a bit stays free: 2^6. The second row and its bias are multiplied by it,
 // the column of the next product is divided by it. The third channel is never seen, and stays.
 // Inputs and outputs stay. Where the second channel is 0.0145 in one half of the samples and 0.002
-// in the other, three bits more stay free.
+// in the other, four bits more stay free. Three do where it is 0.0145 in both, but the first channel
+// is 1 in one half and 0.2 in the other.
 // A channel of the input that is 2000 times smaller could be multiplied by 2^10; one bit stays free.
 // UNITS: [[F:%.*]] = graph.constant dense<[1.000000e+00, 5.120000e+02]>
 // UNITS: graph.binary mul %{{.*}}, [[F]] {graph.precision = "f32"
@@ -22,7 +25,8 @@
 // CHECK-DAG: dense<[2.500000e-01, 1.280000e-01, 0.000000e+00]>
 // CHECK-DAG: dense<{{\[\[}}1.000000e+00, 1.562500e+00, 5.000000e-01]]>
 // CHECK: func.return
-// APART-DAG: dense<[2.500000e-01, 1.600000e-02, 0.000000e+00]>
+// APART-DAG: dense<[2.500000e-01, 8.000000e-03, 0.000000e+00]>
+// CHANCE-DAG: dense<[2.500000e-01, 1.600000e-02, 0.000000e+00]>
 // SAME: func.func @main(
 // SAME-NOT: graph.equalized
 // SAME-NOT: 6.400000e-01

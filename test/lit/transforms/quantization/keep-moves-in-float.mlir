@@ -41,6 +41,7 @@ func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<1x2xf32>) -> (tensor<1x2xf32>,
 // Parts of an input are integers: it is stored once, and a caller may hand it over so.
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: f32",
+// STORED-LABEL: func.func @main(
 // INT8-LABEL: func.func @main(
 func.func @main(%x: tensor<3x2xf32>) -> tensor<1x2xf32> {
   %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
@@ -67,6 +68,26 @@ func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x4xf32>
   %p = graph.concat %past, %k {axis = 0 : i64} : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<4x2xf32>
   %s = graph.matmul %x, %p : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
   func.return %s, %p : tensor<1x4xf32>, tensor<4x2xf32>
+}
+
+// -----
+
+// Of a cache with room to spare indices take the rows that come back.
+// CHECK-LABEL: func.func @main(
+// STORED-LABEL: func.func @main(
+func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x3xf32>, tensor<3x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %i = graph.constant dense<[0, 3, 2]> : tensor<3xi64> : tensor<3xi64>
+  %k = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "hands an input back to the caller as it came"
+  // STORED: [[JOINED:%.+]] = graph.concat %past, {{.*}} -> tensor<4x2xf32>
+  // STORED: [[CACHE:%.+]] = graph.take [[JOINED]]
+  // STORED: graph.quantize [[CACHE]]
+  // STORED: func.return {{.*}}, [[CACHE]] :
+  %p = graph.concat %past, %k {axis = 0 : i64} : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<4x2xf32>
+  %t = graph.take %p[%i] : (tensor<4x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  %s = graph.matmul %x, %t : (tensor<1x2xf32>, tensor<3x2xf32>) -> tensor<1x3xf32>
+  func.return %s, %t : tensor<1x3xf32>, tensor<3x2xf32>
 }
 
 // -----

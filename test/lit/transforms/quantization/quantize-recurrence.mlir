@@ -23,3 +23,20 @@ func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<1x2xf32>, %v: tensor<2x2xf32>)
   %u = graph.recurrence rnn %x, %v, %h {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
   func.return %y, %z, %u : tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>
 }
+
+// -----
+
+// A first state beyond 1 has steps that hold twice of what was seen, moved or constant.
+// CHECK-LABEL: func.func @main
+// CHECK: state_exponent = -12
+// CHECK: state_exponent = -13
+// CHECK: state_exponent = -14
+func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<2x1xf32> {graph.range = array<f32: -3.5, 1.0>}, %g: tensor<1x2xf32> {graph.range = array<f32: -1.0, 1.0>}) -> (tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %c = graph.constant dense<[[0.5, -1.75]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %m = graph.reshape %h : (tensor<2x1xf32>) -> tensor<1x2xf32>
+  %y = graph.recurrence rnn %x, %w, %m {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  %z = graph.recurrence rnn %x, %w, %c {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  %u = graph.recurrence rnn %x, %w, %g {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  func.return %y, %z, %u : tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>
+}
