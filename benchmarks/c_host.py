@@ -2,10 +2,11 @@
 Generated C on this machine against ONNX Runtime: one thread, process CPU time, medians.
 
     python benchmarks/c_host.py [-o results.json] [--rounds 3] [--only NAME]
-                                [--model M.onnx --calibrate DATA.npz --runs N]
+                                [--model M.onnx --calibrate DATA.npz --runs N --default]
 
 Lines appear as networks are done; all three take about three minutes. Time depends on shapes,
-not on numbers: networks are quantized by the quickest recipe.
+and on which values have 16 bits: networks are quantized by the quickest recipe, which has none.
+A trained one can be quantized as it is by default (`--default`).
 
 Each round runs both, one after the other, in processes of their own; the medians of the rounds
 are compared. The share of the processor's peak is of the products of a network in the median
@@ -48,6 +49,8 @@ class Network:
     float32: str = ""
     data: Path | None = None
     """Samples of its one input; random ones without."""
+    by_default: bool = False
+    """Whether it is quantized by the default recipe."""
 
 
 NETWORKS = (
@@ -121,11 +124,14 @@ def layer_share(folder: Path, peak: float, *flags: str) -> float | None:
     return products / taken / 1e3 / peak if taken else None
 
 
-def compiled(model: Path, folder: Path, calibration: Path | None) -> tuple[Path, Path]:
+def compiled(
+    model: Path, folder: Path, calibration: Path | None, *, by_default: bool
+) -> tuple[Path, Path]:
     """Programs that time our code: for this processor, and with its portable loops alone."""
     options = ["--quantize", "none"]
     if calibration is not None:
-        options = ["--quantize", "int8", "--calibrate", str(calibration), "--recipe", "none"]
+        options = ["--quantize", "int8", "--calibrate", str(calibration)]
+        options += [] if by_default else ["--recipe", "none"]
     run([BIN / "ceras-compile", model, "-o", folder, "--target", "c", *options])
     portable = folder.with_name(folder.name + "-portable")
     shutil.copytree(folder, portable)
@@ -152,7 +158,7 @@ def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float])
         ("float32", model, None, network.float32),
         ("int8", qdq, calibration, network.int8),
     ):
-        programs = compiled(model, folder / kind, data)
+        programs = compiled(model, folder / kind, data, by_default=network.by_default)
         times: tuple[list[float], list[float], list[float]] = ([], [], [])
         macs = 0
         for _ in range(rounds):
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--only", help="only networks whose name contains this")
     parser.add_argument("--model", type=Path, help="a float model of one input, measured as well")
     parser.add_argument("--calibrate", type=Path, help="samples for --model")
+    parser.add_argument("--default", action="store_true", help="quantize it as by default")
     parser.add_argument("--runs", type=int, default=10, help="runs per round of --model")
     arguments = parser.parse_args()
     networks = [n for n in NETWORKS if arguments.only is None or arguments.only in n.name]
@@ -198,7 +205,7 @@ def main() -> None:
         model: Path = arguments.model
         networks.append(
             Network(model.stem, lambda path: shutil.copy(model, path), 0, arguments.runs, "",
-                    data=arguments.calibrate)
+                    data=arguments.calibrate, by_default=arguments.default)
         )  # fmt: skip
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as name:

@@ -184,7 +184,7 @@ def shift(layer: Layer, op: elementwise.ShiftOp) -> None:
         "from ceras_ir.backends.nnet.file import",
         "from ceras_ir.backends.nnet.encoding import float_word\n",
         "record_as(SOFTMAX",
-        """SHIFT = Kind(31, "shift", _check_floats, words=1, same_shape=True, in_place=True)
+        """SHIFT = Kind(32, "shift", _check_floats, words=1, same_shape=True, in_place=True)
 record_as(SHIFT, graph.elementwise.ShiftOp, lambda op: [float_word(op.by.value.data)])
 """,
     ),
@@ -201,7 +201,7 @@ record_as(SHIFT, graph.elementwise.ShiftOp, lambda op: [float_word(op.by.value.d
 
 """,
         "    {17, 1, ANY,",
-        "    {31, 1, 1, SAME_SHAPE, check_floats, always<shift>, in_place},\n",
+        "    {32, 1, 1, SAME_SHAPE, check_floats, always<shift>, in_place},\n",
     ),
 }
 SHIFT = """

@@ -122,6 +122,19 @@ class SelectionFunctions(InterpreterFunctions):
             best, index = np.where(better, candidate, best), np.where(better, i, index)
         return (index.reshape(graph.shape_of(op.result)),)
 
+    @impl(graph.TopKOp)
+    def top_k(self, interpreter: Interpreter, op: graph.TopKOp, args: PythonValues):
+        x: Array = args[0]
+        if op.function is graph.Reduce.MAX:
+            # Backwards, so that of equal elements the last here is the first there.
+            order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        else:
+            order = np.argsort(x, axis=-1, kind="stable")
+        behind = np.take_along_axis(np.not_equal(x, x), order, -1)
+        order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
+        count = graph.shape_of(op.result)[-1]
+        return (np.ascontiguousarray(order[..., :count], np.int64),)
+
     @impl(graph.CompareOp)
     def compare(self, interpreter: Interpreter, op: graph.CompareOp, args: PythonValues):
         return (compare(op.function, args[0], args[1]),)

@@ -264,6 +264,13 @@ def arg(op: graph.ArgOp, args: Sequence[Tensor]) -> Tensor:
     return args[0].shape[axis] - 1 - best(args[0].flip(axis), axis, keepdim=True)
 
 
+@meaning(graph.TopKOp)
+def top_k(op: graph.TopKOp, args: Sequence[Tensor]) -> Tensor:
+    most = op.function is graph.Reduce.MAX
+    order = torch.argsort(args[0], dim=-1, descending=most, stable=True)
+    return order[..., : graph.shape_of(op.result)[-1]]
+
+
 @meaning(graph.CompareOp)
 def compare(op: graph.CompareOp, args: Sequence[Tensor]) -> Tensor:
     kinds = {

@@ -150,13 +150,6 @@ def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
         words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
         for q in range(words.taken)
     ]
-    if e.bits == 8 and words.taken == 2:
-        return [
-            f"  model_512 whole = {words.call('packs_epi16', *packed)};",
-            *_clamps(words, e, "whole", 8),
-            "  whole = ROWS_512(whole);",
-            *(f"  STORE_ROW(to{f' + {q * row}' if q else ''}, whole, {q});" for q in range(2)),
-        ]
     store = "STORE_NARROW_512" if e.bits == 8 else "STORE_512"
     lines: list[str] = []
     for q, text in enumerate(packed):

@@ -7,7 +7,7 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import merge, row_major
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ArgOp, Binary, Reduce, ReduceOp, shape_of
+from ceras_ir.dialects.graph import ArgOp, Binary, Reduce, ReduceOp, TopKOp, shape_of
 
 COMBINED = {
     Reduce.SUM: Binary.ADD,
@@ -89,3 +89,23 @@ def arg(layer: Layer, op: ArgOp) -> None:
     ]
     layer.loop("j", inner, body, 1)
     layer.line("}")
+
+
+@prints(TopKOp)
+def top_k(layer: Layer, op: TopKOp) -> None:
+    """`graph.top_k`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    (*rows, extent), count = shape_of(op.input), shape_of(op.result)[-1]
+    stored, most = value_type(op.input), op.function is Reduce.MAX
+    function = layer.kernels.use(
+        "top_k",
+        NAME=f"{'greatest' if most else 'least'}_{stored}",
+        TYPE=stored,
+        WHAT="greater" if most else "less",
+        SIGN=">" if most else "<",
+        NO_SIGN="<=" if most else ">=",
+        UNORDERED="  if ((u != u) != (v != v)) return v != v;\n" if stored == "float" else "",
+    )
+    layer.loop(
+        "i", prod(rows), [f"{function}({x} + i * {extent}, {extent}, {y} + i * {count}, {count});"]
+    )

@@ -32,7 +32,19 @@ LATENCY_CYCLES = 4
 """Cycles until a multiply-accumulate's result can be added to: fewer sums leave gaps."""
 
 OVERHEAD_CYCLES = 1.0
-"""Cycles of one step that are neither a load nor a product."""
+"""Cycles of one step of floats that are neither a load nor a product."""
+
+CALL_CYCLES, SUM_CYCLES, ODD_CYCLES = 8.0, 0.6, 0.6
+"""
+Cycles of a tile beside its steps: of each, of each sum, and more of those where vectors of outputs
+are odd, which are stored by quarters.
+"""
+
+MOST_AHEAD, CROWD_CYCLES = 8, 4.0
+"""Positions that cost nothing beside their sums, and cycles of a tile for each further one."""
+
+LEAST_SHARING = 5
+"""Positions from which on compilers keep vectors of weights in registers."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,11 @@ class Tile:
         return self.rows * self.columns
 
     @property
+    def vectors(self) -> int:
+        """Of sums."""
+        return self.positions * self.blocks
+
+    @property
     def width(self) -> int:
         """Outputs of one tile."""
         return self.blocks * LANES
@@ -55,8 +72,15 @@ class Tile:
     @property
     def step_cycles(self) -> float:
         """Of one step over k: a product per sum, a load per vector of weights and position."""
-        sums = self.positions * self.blocks
-        return max(sums, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
+        return max(self.vectors, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
+
+    def cycles(self, steps: int) -> float:
+        """Of all, as measured for integers on Zen 4."""
+        weights = self.blocks if self.positions >= LEAST_SHARING else self.vectors
+        step = max(self.vectors, self.positions + weights, LATENCY_CYCLES)
+        each = SUM_CYCLES + (ODD_CYCLES if self.blocks % 2 and self.blocks > 1 else 0)
+        crowd = CROWD_CYCLES * max(self.positions - MOST_AHEAD, 0)
+        return steps * step + CALL_CYCLES + each * self.vectors + crowd
 
 
 def _shapes(rows: int, columns: int) -> Iterator[Tile]:
@@ -69,22 +93,31 @@ def _shapes(rows: int, columns: int) -> Iterator[Tile]:
                 yield Tile(high, wide, blocks)
 
 
-def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
-    """Of one step over k of all positions and outputs."""
+def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
+    """How many there are of all positions and outputs."""
     blocks = -(-outputs // LANES)
-    tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
-    return tiles * tile.step_cycles
+    return -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
+
+
+def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
+    """Of one step over k of all positions and outputs, in floats."""
+    return _tiles(tile, rows, columns, outputs) * tile.step_cycles
 
 
 @cache
-def choose_tile(rows: int, columns: int, outputs: int, rank: int = 0) -> Tile:
+def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int = 0) -> Tile:
     """
-    The tile that needs the fewest cycles, or another by its rank; among equals the first, which is
-    the smallest.
+    The tile that needs the fewest cycles for so many steps over k, or for one of floats without
+    any; or another by its rank. Among equals the first, which is the smallest.
     """
+
+    def cycles(tile: Tile) -> float:
+        each = tile.cycles(steps) if steps else tile.step_cycles
+        return _tiles(tile, rows, columns, outputs) * each
+
     if not rank:
-        return min(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
-    ranked = sorted(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
+        return min(_shapes(rows, columns), key=cycles)
+    ranked = sorted(_shapes(rows, columns), key=cycles)
     return ranked[min(rank, len(ranked) - 1)]
 
 

@@ -102,6 +102,12 @@ typedef int16_t model_row;
 #else
 #define MODEL_THREADS(loops)
 #endif
+/* Asks for the bytes so far behind a pointer, which may end before them. */
+#if defined(__GNUC__)
+#define MODEL_FETCH(p, bytes) __builtin_prefetch((const void *)((uintptr_t)(p) + (bytes)))
+#else
+#define MODEL_FETCH(p, bytes)
+#endif
 /* Loops that are long enough as they are: unrolled once more they spill or only grow. */
 #if defined(__clang__)
 #define MODEL_ROLLED _Pragma("clang loop unroll(disable)")

@@ -9,12 +9,21 @@ have names, so that compilers keep them in registers.
 from collections.abc import Iterable, Sequence
 
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
+from ceras_ir.backends.c.register_tiles import LANES, VECTOR_REGISTERS, WIDE, Tile
 from ceras_ir.backends.c.small_tiles import sums_lines
-from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk
+from ceras_ir.backends.c.walk import FLOATS, MOVED_BYTES, Lanes, Stores, Walk
 
 PACKED = 4
 """Vectors of sums that become bytes at once."""
+
+LEAST_FETCHED = 4 * 1024
+"""
+Bytes of a panel of weights from which on those to come are asked for. Processors see by themselves
+what follows, but only within a page of 4 KiB, and late where each byte serves a few products.
+"""
+FETCHED = 10 * 1024
+"""By how many bytes those are ahead, at most: what a third of the first cache holds."""
+CACHE_LINE = 64
 
 HALF, HALF_VECTOR = "HALF_", "model_i32h"
 """Begins what a macro is called for vectors of 8 lanes, and their type."""
@@ -74,7 +83,10 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         further = f"x += {walk.pitch}" + (f", w += {vectors}" if walk.joins_ends else "")
         lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, {further}) {{")
         depth = "    "
-    start_at = "x"
+    splat, start_at = lanes.splat, "x"
+    if lanes is MOVED_BYTES and (t := walk.tile).vectors + t.blocks < VECTOR_REGISTERS - 1:
+        splat = "SPLAT_FLIPPED"
+        lines.append("  HOLD_FLIP;")
     if walk.pieces > 1:
         each = f"int32_t piece = 0; piece < {walk.pieces}; ++piece, part += {walk.piece}"
         lines += [f"{depth}const {lanes.element} *part = x;", f"{depth}for ({each}) {{"]
@@ -83,10 +95,11 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         f"{depth}const {lanes.element} *at = {start_at};",
         f"{depth}MODEL_ROLLED",
         f"{depth}for (int32_t i = 0; i < {steps}; ++i, at += {step}, w += {vectors}) {{",
+        *(f"{depth}  {fetch}" for fetch in ([] if start else _fetches(walk, lanes))),
         f"{depth}  " + defined("w", weights, "const "),
         f"{depth}  {lanes.vector} v;",
         *(
-            f"{depth}  v = {lanes.splat}({_offset('at', offset)}), {product};"
+            f"{depth}  v = {splat}({_offset('at', offset)}), {product};"
             for offset, product in zip(walk.offsets, products, strict=True)
         ),
         f"{depth}}}",
@@ -111,6 +124,16 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         lines.append(f"    v = ALL_I32((int32_t)({ends})), {product};")
     lines.append("  }")
     return lines
+
+
+def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
+    """Statements that ask for weights of later steps, or of the next panel."""
+    each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
+    panel = each * walk.steps * walk.pieces * walk.runs
+    if panel < LEAST_FETCHED:
+        return []
+    ahead = min(panel, FETCHED // each * each)
+    return [f"MODEL_FETCH(w, {ahead + at});" for at in range(0, each, CACHE_LINE)]
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -167,8 +190,8 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         parameters += ", int32_t outputs"
     lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
     lines += product_lines(walk, lanes)
-    packed = t.positions * t.blocks // PACKED * PACKED if stores.is_packed else 0
-    lines += _bounds(stores, "model_i32v", "I32") if packed < t.positions * t.blocks else []
+    packed = t.vectors // PACKED * PACKED if stores.is_packed else 0
+    lines += _bounds(stores, "model_i32v", "I32") if packed < t.vectors else []
     lines += _bounds(stores, "model_packed", "I8") if packed else []
     if stores.scale_bits:
         lines += [

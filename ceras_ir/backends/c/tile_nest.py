@@ -26,6 +26,9 @@ The same of a strip that is copied, where all weights are no more bytes: input a
 through the cache beside both. More weights would come from the second-level cache for every strip.
 """
 
+FLOAT = 4
+"""Bytes of an element of a strip that is a float."""
+
 SLACK = 64
 """Elements behind a strip that the last step of a row may read; their weights are zero."""
 
@@ -80,10 +83,10 @@ class Nest:
         few = range(1, min(groups, LANES // geometry.n) + 1)
         together = max((count for count in few if groups % count == 0), default=1)
         geometry = geometry.together(together)
-        outputs = geometry.n
+        outputs, steps = geometry.n, 0 if item == FLOAT else -(-geometry.k * item // 4)
         if geometry.direct:
             rows = geometry.positions
-            tile = choose_tile(rows, 1, outputs, rank)
+            tile = choose_tile(rows, 1, outputs, steps, rank)
             is_short = not in_place and item * geometry.k * outputs <= SHORT_STRIP
             share = SHORT_STRIP if is_short else DIRECT_STRIP
             strip = strip_length(rows, tile.rows, share // (item * geometry.k))
@@ -97,7 +100,7 @@ class Nest:
         _, rows, columns, _ = shape_of(op.result)
         kernel, stride = shape_of(op.weights)[1:3], op.strides.get_values()
         top, left = op.padding.get_values()[:2]
-        tile = choose_tile(rows, columns, outputs, rank)
+        tile = choose_tile(rows, columns, outputs, steps, rank)
         nest = cls(
             images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
             (stride[0], stride[1]), (dilations[0], dilations[1]), top, left, tile, rows,

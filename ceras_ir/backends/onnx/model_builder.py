@@ -67,12 +67,17 @@ class ModelBuilder:
         *,
         attributes: Mapping[str, Attribute] | None = None,
         since: int = LEAST_OPSET,
+        unused: int = 0,
     ) -> str:
-        """Append a node that makes a tensor of this type and shape; the tensor's name."""
+        """
+        Append a node that makes a tensor of this type and shape, behind others that nothing reads;
+        the tensor's name.
+        """
         self.opset = max(self.opset, since)
         chosen = _unused(name, self.names)
         result = self.tensor(f"{chosen}_output")
-        node = helper.make_node(operator, inputs, [result], chosen)
+        others = [self.tensor(f"{chosen}_unused") for _ in range(unused)]
+        node = helper.make_node(operator, inputs, [*others, result], chosen)
         for key, value in sorted((attributes or {}).items()):
             node.attribute.append(helper.make_attribute(key, value))
         self.nodes.append(node)

@@ -94,6 +94,8 @@ class Operations(Movement):
                 kind = "ArgMax" if op.function is Reduce.MAX else "ArgMin"
                 last = int(op.takes_last)
                 self._along(op, op.input, kind, op.axis.value.data, select_last_index=last)
+            case graph.TopKOp():
+                self._top_k(op)
             case graph.ReduceOp():
                 self._reduce(op)
             case _:
@@ -106,6 +108,18 @@ class Operations(Movement):
         shape = self.values.shape(op.input, order)
         product = self.builder.node("Mul", x, f"{name}/Mul", FLOAT, shape)
         self.values.quantize(op.result, product, order)
+
+    def _top_k(self, op: graph.TopKOp) -> None:
+        order, name = self._order(op.input), node_name(op)
+        shape, axis = graph.shape_of(op.result), order.index(len(order) - 1)
+        count = self.builder.constant(np.array(shape[-1:], np.int64), f"{name}/k")
+        x = [self.values.get(op.input, order), count]
+        attributes = {"axis": axis, "largest": int(op.function is Reduce.MAX)}
+        made = self.builder.node(
+            "TopK", x, name, self.dtype(op.result), self.values.shape(op.result, order),
+            attributes=attributes, unused=1,
+        )  # fmt: skip
+        self._finish(op.result, made, order)
 
     def _normalize(self, op: graph.NormalizeOp) -> None:
         """One node where the mean is taken off; its parts, in the same order, elsewhere."""

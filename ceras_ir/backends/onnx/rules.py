@@ -61,7 +61,7 @@ def why_not(op: Operation) -> str | None:
             return "ONNX has no softmax or normalization of integers; quantize with --rows float"
         case graph.TransposeOp() | graph.ConcatOp() | graph.ResizeOp() | graph.SliceOp():
             pass
-        case graph.GatherOp() | graph.PadOp() | graph.ReduceOp() | graph.ArgOp():
+        case graph.GatherOp() | graph.PadOp() | graph.ReduceOp() | graph.ArgOp() | graph.TopKOp():
             pass
         case graph.CompareOp() | graph.SelectOp() | graph.CastOp() | graph.ConstantOp():
             pass

@@ -93,7 +93,7 @@ from ceras_ir.dialects.graph.quantization import (
     ScaledQuantizeOp,
 )
 from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
-from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
+from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp, TopKOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
 from ceras_ir.dialects.graph.trees import TreeEnsembleOp
@@ -186,6 +186,7 @@ __all__ = [
     "SoftmaxOp",
     "SuppressOp",
     "TakeOp",
+    "TopKOp",
     "TransposeOp",
     "TreeEnsembleOp",
     "UnaryOp",

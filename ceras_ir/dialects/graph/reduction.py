@@ -127,3 +127,41 @@ class ArgOp(InputOperation):
         expect_shape("result", self.result, [1 if i == axis else n for i, n in enumerate(shape)])
         if element_of(self.result) != i64:
             raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+
+
+@irdl_op_definition
+class TopKOp(InputOperation):
+    """
+    Of each row, along the last dimension, the indices of its greatest (`max`) or least (`min`)
+    elements, as i64: as many as the result's last extent, the extreme first, of equal elements
+    the one of lower index first. NaN come behind all numbers, as equal elements.
+    """
+
+    name = "graph.top_k"
+    ADMITS_INTEGERS: ClassVar = True
+
+    kind = prop_def(ReduceAttr)
+
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, kind: Reduce, input: SSAValue, count: int):
+        shape = [*shape_of(input)[:-1], count]
+        super().__init__(input, {"kind": ReduceAttr(kind)}, shape=shape, element=i64)
+
+    @property
+    def function(self) -> Reduce:
+        return self.kind.data
+
+    def verify_semantics(self) -> None:
+        if self.kind.data not in (Reduce.MAX, Reduce.MIN):
+            raise VerifyException(f"kind must be max or min, got {self.kind.data}")
+        shape, found = shape_of(self.input), shape_of(self.result)
+        if not shape:
+            raise VerifyException("rows expected, got a scalar")
+        if found[:-1] != shape[:-1] or not 1 <= found[-1] <= shape[-1]:
+            *rows, extent = shape
+            raise VerifyException(
+                f"result must have {rows} rows of 1 to {extent} indices, got {list(found)}"
+            )
+        if element_of(self.result) != i64:
+            raise VerifyException(f"indices are i64, got {element_of(self.result)}")

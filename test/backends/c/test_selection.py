@@ -68,6 +68,33 @@ def test_arg_of_ties_and_nan():
 
 
 @pytest.mark.parametrize("element", first_fast(3, PLAIN), ids=str)
+@pytest.mark.parametrize("extent", [1, 7, 83])
+def test_top_k(element: Attribute, extent: int):
+    counts = [k for k in (1, 2, 7, 40, 83) if k <= extent]
+    module = make_network(
+        [(element, (2, 3, extent))],
+        lambda v: [graph.TopKOp(k, v, n).result for k in (Reduce.MAX, Reduce.MIN) for n in counts],
+    )
+    check(module)
+
+
+def test_top_k_of_ties_and_nan():
+    """Ties in order, also across sixteen elements and with the last one kept; NaN last."""
+    x = np.ones((4, 40), np.float32)
+    x[1, ::3], x[1, 1] = np.nan, np.inf
+    x[2], x[2, 20] = -np.inf, 0.0
+    x[3] = np.arange(40) % 7
+    module = make_network(
+        [(f32, x.shape)],
+        lambda v: [graph.TopKOp(k, v, 30).result for k in (Reduce.MAX, Reduce.MIN)],
+    )
+    for sign, got in zip((-1, 1), check(module, {"input0": x}).values(), strict=True):
+        for row, found in zip(x.tolist(), got.tolist(), strict=True):
+            keys = [(v != v, sign * v if v == v else 0.0, i) for i, v in enumerate(row)]
+            assert found == [i for _, _, i in sorted(keys)[:30]]
+
+
+@pytest.mark.parametrize("element", first_fast(3, PLAIN), ids=str)
 def test_logic(element: Attribute):
     module = make_network(
         [(element, (3, 4)), (element, (4,))],

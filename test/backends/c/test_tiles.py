@@ -480,18 +480,24 @@ def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, mad
 @pytest.mark.parametrize("rows", [1, 7, 8, 56])
 @pytest.mark.parametrize("columns", [1, 7, 13, 112])
 def test_tiles_fit_the_registers(rows: int, columns: int):
-    for outputs in (1, 16, 24, 32, 48, 80, 512, 1000):
-        tile = choose_tile(rows, columns, outputs)
+    for outputs, steps in product((1, 16, 24, 32, 48, 80, 512, 1000), (0, 4, 240)):
+        tile = choose_tile(rows, columns, outputs, steps)
         assert tile.positions * tile.blocks + tile.blocks + 1 <= VECTOR_REGISTERS
         assert tile.columns <= columns and tile.rows <= rows
         assert tile.rows == 1 or tile.columns == columns
 
 
 def test_known_tiles():
-    """Two rows of a map of seven columns; fourteen positions where they divide a row."""
+    """
+    Of floats two rows of a map of seven columns, and fourteen positions where they divide a row.
+    Integers take fewer where a tile has few steps; vectors of outputs are odd only in rows of such.
+    """
     assert choose_tile(56, 56, 64).positions == 14
     seven = choose_tile(8, 7, 512)
     assert (seven.rows, seven.columns, seven.blocks) == (2, 7, 2)
+    assert choose_tile(12544, 1, 96, 4).positions <= 8
+    assert choose_tile(12544, 1, 96, 4).blocks == 2
+    assert choose_tile(3136, 1, 144, 6).blocks == 3
 
 
 def test_strips_cover_and_are_multiples():

@@ -131,7 +131,8 @@ def every_operator() -> bytes:
     chosen = net.add(graph.ReshapeOp(chosen, (2, 3)))
     chosen = net.add(graph.PadOp(Pad.REFLECT, chosen, (1, 2), (0, 1)))
     most = net.add(graph.ArgOp(graph.Reduce.MAX, net.add(graph.CastOp(chosen, f32)), 1))
-    outputs = (d, last, taken, less, most, *ends)
+    first = net.add(graph.TopKOp(graph.Reduce.MIN, chosen, 2))
+    outputs = (d, last, taken, less, most, first, *ends)
     return written(net.module(*outputs, strategy="slices", states={"input2": "output1"}))
 
 

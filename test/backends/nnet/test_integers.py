@@ -111,6 +111,23 @@ def test_where_the_extreme_is(element: Attribute):
     agree(net.module(*(net.add(op) for op in ops)))
 
 
+@pytest.mark.parametrize("element", [*NUMBERS[1:], INT8])
+def test_which_are_the_first(element: Attribute):
+    """Of equal ones in order; NaN last."""
+    special = random_array((3, 16), element, 3)
+    if element == f32:
+        special[0] = FLOATS
+    net = Network([((4, 5, 33), element)])
+    values = (net.inputs[0], net.constant(special, element))
+    ops = [
+        graph.TopKOp(kind, value, count)
+        for value in values
+        for kind in (Reduce.MAX, Reduce.MIN)
+        for count in (1, 5, 16)
+    ]
+    agree(net.module(*(net.add(op) for op in ops)))
+
+
 @pytest.mark.parametrize("element", [*NUMBERS, INT8])
 def test_elements_are_repeated_anywhere(element: Attribute):
     """Constant indices along each axis, and borders on all sides of every rank."""

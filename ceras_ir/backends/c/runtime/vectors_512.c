@@ -28,9 +28,6 @@ typedef __m512i model_512;
   ((model_512)SCALE_64((model_i32v)(v), (model_i32v)(m), after, shift))
 /* 32 numbers of 16 bits as bytes; what does not fit, the nearest that does. */
 #define STORE_NARROW_512(p, v) STORE_256(p, _mm512_cvtsepi16_epi8(v))
-/* Two rows of which each 64 bits are 8 channels, in turns. */
-#define ROWS_512(v) _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), v)
-#define STORE_ROW(p, v, n) STORE_256(p, _mm512_extracti64x4_epi64(v, n))
 /* Of 32 channels of rows a, b, c and d, joined as a and b, c and d: a byte of each in a word. */
 #define JOINED(a, b) _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)
 #define ALONE(a) _mm512_castsi256_si512(a)

@@ -14,6 +14,10 @@ typedef int32_t model_word __attribute__((aligned(1), may_alias));
 /* Four bytes of the input, or two words, the same in all lanes. */
 #define SPLAT(p) ALL_I32(*(const model_word *)(const void *)(p))
 #define SPLAT_MOVED(p) ALL_I32((int32_t)((uint32_t)*(const model_word *)(const void *)(p) ^ 0x80808080u))
+/* The same where a register holds what moves bytes: compilers that know it move each word before
+ * they repeat it, in units that products need. */
+#define SPLAT_FLIPPED(p) (SPLAT(p) ^ flip)
+#define HOLD_FLIP model_i32v flip = ALL_I32((int32_t)0x80808080u); __asm__("" : "+v"(flip))
 /* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
 #define MASK(count) ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
 #define LOAD_I8(p) (*(const model_i8u *)(const void *)(p))

@@ -33,6 +33,19 @@ def _check_arg(case: Case) -> None:
     _check_reduced(case, (axis,))
 
 
+def _check_top_k(case: Case) -> None:
+    """0 for the greatest or 1 for the least; as many of each row as the result has indices."""
+    x, y, must = case.operands[0], case.result, case.must
+    must(case.words[0] <= 1, "unknown attribute")
+    must(x.storage != "bool", "numbers expected")
+    must(y.storage == "i64", "integers of 64 bits expected")
+    must(0 < len(x.shape) == len(y.shape), "its result has the wrong shape")
+    must(
+        x.shape[:-1] == y.shape[:-1] and y.shape[-1] <= x.shape[-1],
+        "its result has the wrong shape",
+    )
+
+
 def _check_reduced(case: Case, axes: Sequence[int]) -> None:
     """The extents of `axes` became 1, and the others stayed."""
     expected = tuple(1 if i in axes else n for i, n in enumerate(case.operands[0].shape))
@@ -41,6 +54,7 @@ def _check_reduced(case: Case, axes: Sequence[int]) -> None:
 
 REDUCE = Kind(18, "reduce", _check_reduce, words=None, same_type=True, all_storages=True)
 ARG = Kind(30, "arg", _check_arg, words=3, all_storages=True)
+TOP_K = Kind(31, "top_k", _check_top_k, words=1, all_storages=True)
 
 record_as(
     REDUCE,
@@ -52,3 +66,4 @@ record_as(
     graph.ArgOp,
     lambda op: [int(op.function is graph.Reduce.MIN), op.axis.value.data, int(op.takes_last)],
 )
+record_as(TOP_K, graph.TopKOp, lambda op: [int(op.function is graph.Reduce.MIN)])

@@ -1,4 +1,7 @@
 // Operators of the CPU that make one element of many.
+#include <algorithm>
+#include <numeric>
+
 #include "checks.h"
 #include "float_functions.h"
 
@@ -176,10 +179,58 @@ const char* check_arg(const Layer& layer) {
   return check_reduced(layer, [&](uint32_t d) { return d == words[1]; });
 }
 
+// The indices of the first elements of each row: a heap of those so far, the last of them on top.
+template <class Element>
+void top_k_of(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const bool least = layer.attributes[0] == 1;
+  for (int64_t row = 0; row < in.elements / in.row; ++row) {
+    const Element* x = reinterpret_cast<const Element*>(in.data) + row * in.pitch;
+    int64_t* heap = reinterpret_cast<int64_t*>(out.target) + row * out.pitch;
+    int64_t* end = heap + out.row;
+    const auto comes_first = [&](int64_t a, int64_t b) {
+      const Element u = x[a], v = x[b];
+      if (u < v || v < u) return least ? u < v : v < u;
+      // What is no number comes behind all numbers.
+      if ((u != u) != (v != v)) return v != v;
+      return a < b;
+    };
+    std::iota(heap, end, 0);
+    std::make_heap(heap, end, comes_first);
+    for (int64_t i = out.row; i < in.row; ++i) {
+      if (!comes_first(i, heap[0])) continue;
+      std::pop_heap(heap, end, comes_first);
+      end[-1] = i;
+      std::push_heap(heap, end, comes_first);
+    }
+    std::sort_heap(heap, end, comes_first);
+  }
+}
+
+void top_k(const Layer& layer, Scratch&) {
+  const Storage storage = layer.input().storage;
+  if (storage == Storage::F32) return top_k_of<float>(layer);
+  with_integer(storage, [&](auto number) { top_k_of<decltype(number)>(layer); });
+}
+
+// 0 for the greatest or 1 for the least; as many of each row as the result has indices.
+const char* check_top_k(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (layer.attributes[0] > 1) return "unknown attribute";
+  if (in.storage == Storage::Bool) return "numbers are expected";
+  if (out.storage != Storage::I64) return "integers of 64 bits are expected";
+  if (in.rank == 0 || in.rank != out.rank) return "wrong rank";
+  for (uint32_t d = 0; d + 1 < in.rank; ++d)
+    if (out.dims[d] != in.dims[d]) return "its result has the wrong shape";
+  return out.row > in.row ? "its result has the wrong shape" : nullptr;
+}
+
 double work_of_input(const Layer& layer) { return static_cast<double>(layer.input().elements); }
 
 const Operation OPERATIONS[] = {
     {30, 1, 3, ALL_STORAGES, check_arg, always<arg>, never, accept_as_it_is, operand_fits,
+     no_scratch, Circuit::None, work_of_input},
+    {31, 1, 1, ALL_STORAGES, check_top_k, always<top_k>, never, accept_as_it_is, operand_fits,
      no_scratch, Circuit::None, work_of_input},
     {18, 1, ANY, SAME_TYPE | ALL_STORAGES, check_reduce, always<reduce>},
 };

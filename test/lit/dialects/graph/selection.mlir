@@ -27,5 +27,7 @@ func.func @selection(%x: tensor<2x6x4xf32>, %i: tensor<2x6x4xi32>, %q: tensor<2x
   %10 = graph.cast %i : (tensor<2x6x4xi32>) -> tensor<2x6x4xui8>
   // CHECK-NEXT: graph.binary pow %{{.*}}, %{{.*}} : (tensor<2x6x4xi32>, tensor<2x6x4xi32>) -> tensor<2x6x4xi32>
   %11 = graph.binary pow %i, %i : (tensor<2x6x4xi32>, tensor<2x6x4xi32>) -> tensor<2x6x4xi32>
+  // CHECK-NEXT: graph.top_k min %{{.*}} : (tensor<2x6x4xf32>) -> tensor<2x6x3xi64>
+  %12 = graph.top_k min %x : (tensor<2x6x4xf32>) -> tensor<2x6x3xi64>
   func.return
 }

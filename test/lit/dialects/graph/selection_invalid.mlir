@@ -270,3 +270,35 @@ func.func @case33(%x: tensor<4xi32>, %y: tensor<4xi64>) {
   %0 = graph.binary add %x, %y : (tensor<4xi32>, tensor<4xi64>) -> tensor<4xi32>
   func.return
 }
+
+// -----
+
+func.func @case34(%x: tensor<4x6xf32>) {
+  // expected-error@+1 {{kind must be max or min, got sum}}
+  %0 = graph.top_k sum %x : (tensor<4x6xf32>) -> tensor<4x2xi64>
+  func.return
+}
+
+// -----
+
+func.func @case35(%x: tensor<4x6xf32>) {
+  // expected-error@+1 {{result must have [4] rows of 1 to 6 indices, got [4, 7]}}
+  %0 = graph.top_k max %x : (tensor<4x6xf32>) -> tensor<4x7xi64>
+  func.return
+}
+
+// -----
+
+func.func @case36(%x: tensor<4x6xf32>) {
+  // expected-error@+1 {{indices are i64, got i32}}
+  %0 = graph.top_k max %x : (tensor<4x6xf32>) -> tensor<4x2xi32>
+  func.return
+}
+
+// -----
+
+func.func @case37(%x: tensor<f32>) {
+  // expected-error@+1 {{rows expected, got a scalar}}
+  %0 = graph.top_k max %x : (tensor<f32>) -> tensor<1xi64>
+  func.return
+}
