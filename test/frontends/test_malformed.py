@@ -225,6 +225,13 @@ def test_constant_arithmetic_is_bounded() -> None:
             import_model(proto)
 
 
+def test_a_constant_that_has_its_shape_already_expands_to_no_more() -> None:
+    """States of a recurrent network with a large batch."""
+    nodes = [node("Expand", "state extents", "all"), node("Add", "x all", "y")]
+    constants = {"state": zeros(1, 6000, 3), "extents": np.array([1, 6000, 3])}
+    assert import_model(model(nodes, {"x": (1, 6000, 3)}, ["y"], constants))
+
+
 def test_constant_rows_that_are_picked_count_once() -> None:
     """A table of positions, of which as many rows are picked as it has."""
     rows = np.arange(1500)
