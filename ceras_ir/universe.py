@@ -31,6 +31,7 @@ DIALECTS = {
 PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph": (
         "distribute-concat",
+        "drop-nan-guards",
         "eliminate-transposes",
         "fold-batch-norm",
         "fold-identities",
