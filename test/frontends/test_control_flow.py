@@ -85,7 +85,23 @@ def scan(**attributes: list[int]) -> onnx.ModelProto:
     return whole([node], {"last": [size], "y": shape}, zero=np.zeros(size, np.float32))
 
 
+def branches(shape: list[int]) -> onnx.ModelProto:
+    """A verifier behind a detector: one truth value of some rank says whether it is asked."""
+    then = helper.make_graph([make("Tanh", ["x"], ["t"])], "then", [], [info("t", FLOAT, [5, 3])])
+    other = helper.make_graph([make("Neg", ["x"], ["n"])], "else", [], [info("n", FLOAT, [5, 3])])
+    nodes = [
+        make("ReduceMax", ["x"], ["most"], keepdims=0),
+        make("Reshape", ["most", "shape"], ["found"]),
+        make("GreaterOrEqual", ["found", "least"], ["asked"]),
+        make("If", ["asked"], ["y"], then_branch=then, else_branch=other),
+    ]
+    least = np.array(0.5, np.float32)
+    return whole(nodes, {"y": [5, 3]}, shape=np.array(shape), least=least)
+
+
 MODELS = {
+    "if of one value": branches([1]),
+    "if of a matrix of one value": branches([1, 1]),
     "loop": loop("true", 4),
     "loop that stops": loop("below", 12),
     "scan": scan(),

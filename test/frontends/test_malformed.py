@@ -15,7 +15,7 @@ from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual
 from slow_cases import first_fast
 
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.frontends.onnx import import_file, import_model
+from ceras_ir.frontends.onnx import import_file, import_model, importer, values
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -223,6 +223,32 @@ def test_constant_arithmetic_is_bounded() -> None:
         proto = model([*nodes, node("Add", "x c", "y")], {"x": (1,)}, ["y"], constants, infer=False)
         with pytest.raises(InputError, match="too large to fold"):
             import_model(proto)
+
+
+def test_a_constant_that_has_its_shape_already_expands_to_no_more() -> None:
+    """States of a recurrent network with a large batch."""
+    nodes = [node("Expand", "state extents", "all"), node("Add", "x all", "y")]
+    constants = {"state": zeros(1, 6000, 3), "extents": np.array([1, 6000, 3])}
+    assert import_model(model(nodes, {"x": (1, 6000, 3)}, ["y"], constants))
+
+
+def test_nodes_look_at_their_own_operands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of nodes; each looked at all values before it."""
+    looks = [0]
+
+    class Counting(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            looks[0] += 1
+            return isinstance(instance, values.Constant)
+
+    class Counted(values.Constant, metaclass=Counting):
+        pass
+
+    monkeypatch.setattr(importer, "Constant", Counted)
+    count = 300
+    nodes = [node("Relu", f"x{i}", f"x{i + 1}") for i in range(count)]
+    assert import_model(model(nodes, {"x0": (4,)}, [f"x{count}"]))
+    assert looks[0] < 10 * count
 
 
 def test_constant_rows_that_are_picked_count_once() -> None:

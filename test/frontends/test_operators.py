@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import erfc
 
 import numpy as np
 import onnx
@@ -18,9 +19,12 @@ from onnx_models import (
     pool_model,
     weights,
 )
+from xdsl.context import Context
 
+from ceras_ir.dialects.graph import Function, UnaryOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
 
 Build = Callable[[], onnx.ModelProto]
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -399,6 +403,25 @@ def test_same_padding_of_a_dilated_window() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_operator(name: str) -> None:
     agree(MODELS[name]())
+
+
+def test_keras_gelu_as_tf2onnx_leaves_it() -> None:
+    """`0.5 x erfc(-x / sqrt 2)`, which ONNX Runtime does not run."""
+    nodes = [
+        node("Neg", "x", "n"),
+        node("Mul", "n root", "a"),
+        node("Erfc", "a", "e"),
+        node("Mul", "x half", "h"),
+        node("Mul", "h e", "y"),
+    ]
+    constants = {"root": np.array(0.5**0.5, np.float32), "half": np.array(0.5, np.float32)}
+    module = import_model(model(nodes, {"x": (1, 99)}, ["y"], constants, infer=False))
+    x = np.linspace(-6, 6, 99, dtype=np.float32)[None]
+    expected = [0.5 * v * erfc(-v * 0.5**0.5) for v in x[0].tolist()]
+    assert np.allclose(run(module, {"x": x})["y"][0], expected, rtol=1e-6, atol=1e-6)
+    FuseGeluPass().apply(Context(), module)
+    kinds = [op.function.kind for op in module.walk() if isinstance(op, UnaryOp)]
+    assert kinds == [Function.GELU]
 
 
 def test_nodes_need_no_order() -> None:

@@ -261,3 +261,28 @@ def test_two_classes_with_weights_of_both_are_refused():
     nodes = random_trees(14, trees=2, depth=2, features=FEATURES, targets=2)
     with pytest.raises(UnsupportedError, match="runtimes do not agree on"):
         import_model(classifier(nodes, 1, classlabels_int64s=[0, 1]))
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("base", [None, 0.25])
+def test_two_classes_with_opposite_weights(post: str, base: float | None):
+    """CatBoost's classifiers; ONNX Runtime exchanges the classes where there are base values."""
+    nodes = [
+        replace(leaf, weights=[(c, w if c else -w) for _, w in leaf.weights for c in (0, 1)])
+        for leaf in random_trees(14, trees=5, depth=3, features=FEATURES, targets=1)
+    ]
+    x = inputs_for(15, 40, FEATURES)
+    more: dict[str, object] = {"classlabels_int64s": [0, 1], "post_transform": post}
+    if base is not None:
+        more["base_values"] = [-base, base]
+    proto = classifier(nodes, len(x), **more)
+    found = run(import_model(proto), {"x": x})
+    totals = walked(nodes, x, 2)[:, 1] + np.float32(base or 0.0)
+    scores = np.stack([-totals, totals], 1)
+    if post == "LOGISTIC":
+        scores = 1 / (1 + np.exp(-scores))
+    assert found["label"].tolist() == (totals > 0).tolist()
+    assert_close(found["p"], scores)
+    if base is None:
+        assert found["label"].tolist() == run_onnxruntime(proto, {"x": x})["label"].tolist()
+        assert_close(found["p"], run_onnxruntime(proto, {"x": x})["p"])

@@ -24,6 +24,7 @@ from ceras_ir.backends.vta.rescaling import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.mem_packing import packed_shape
+from ceras_ir.network.precision import WIDE
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
         return f"VTA adds and subtracts; '{op.function.value}' of two tensors runs on the CPU"
     if op.requant is None:
         return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
+    if op.function is Binary.SUB and not why_not_int8(lhs=op.lhs, rhs=op.rhs) and _is_wide(op):
+        return "VTA stores 8 bits: it computes both bytes of a 16-bit result, which the CPU joins"
     if reason := why_not_int8(lhs=op.lhs, rhs=op.rhs, result=op.result) or why_not_shift(
         op.requant
     ):
@@ -82,6 +85,12 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     if reason := misfit(contraction, Blocks(1, 1, 1, 1), board):
         return f"VTA cannot hold it: {reason}"
     return None
+
+
+def _is_wide(op: graph.BinaryOp) -> bool:
+    """Whether the result is what `split-wide-results` makes of two layers."""
+    element = graph.quantized_element(op.result)
+    return element is not None and element.storage.width.data == WIDE
 
 
 def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:

@@ -17,6 +17,11 @@ def why_not_int8(**values: SSAValue) -> str | None:
     """Why one of the named values is not what VTA computes with, or None."""
     for name, value in values.items():
         element = graph.quantized_element(value)
+        if element is not None and (width := element.storage.width.data) > 8:
+            return (
+                f"VTA stores 8 bits, but the {name} has {width}, for accuracy or as the model "
+                "says: it runs on the CPU"
+            )
         if element is None or element.storage.width.data != 8 or not element.is_signed:
             return f"VTA needs int8, but the {name} is {graph.element_of(value)}: quantize to i8"
         if len({point.data for point in element.zero_points}) > 1:

@@ -6,6 +6,7 @@ interpreter, from what their importers emit. Results have a bounded size.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Protocol
 
@@ -154,7 +155,8 @@ def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
         case "ConstantOfShape":
             return count(arrays[0])
         case "Expand":
-            return prod(shapes[0]) * max(count(arrays[1]), 1)
+            extents = zip_longest(reversed(shapes[0]), arrays[1].reshape(-1)[::-1], fillvalue=1)
+            return prod(max(a, int(b)) for a, b in extents)
         case "Tile":
             return prod(shapes[0]) * count(arrays[1])
         case "Range":

@@ -228,11 +228,13 @@ class Importer:
         for node in nodes:
             if any(name and name not in emitter.values for name in node.inputs):
                 continue  # Depends on what was refused.
-            if any(name not in emitter.values for name in node.captured() - node.defined()):
+            captured = node.captured()
+            if any(name not in emitter.values for name in captured - node.defined()):
                 continue
             emitter.node = node
             # What control flow and functions make is constant more often than names can tell.
-            node.constants = {n for n, v in emitter.values.items() if isinstance(v, Constant)}
+            read = captured.union(node.inputs)
+            node.constants = {n for n in read if isinstance(emitter.values.get(n), Constant)}
             try:
                 results = self._results(node, emitter)
             except UnsupportedError as e:

@@ -28,6 +28,7 @@ class FusePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.batch_norm_to_depthwise import BatchNormToDepthwisePass
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
+        from ceras_ir.transforms.graph.drop_nan_guards import DropNanGuardsPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
@@ -44,6 +45,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
         return (
+            DropNanGuardsPass(),
             EliminateTransposesPass(),
             FoldIdentitiesPass(),
             DistributeConcatPass(),

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import INT8, check_all_levels, network, random_array
 from slow_cases import first_fast
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType, i16
 from xdsl.ir import Block
 
 from ceras_ir.backends.vta.rules import why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 
 def added(
@@ -19,13 +19,14 @@ def added(
     requant: RequantAttr,
     kind: Binary = Binary.ADD,
     other: tuple[int, ...] | None = None,
+    result: UniformType = INT8,
 ) -> tuple[ModuleOp, graph.BinaryOp]:
     block = Block(arg_types=[TensorType(INT8, shape), TensorType(INT8, other or shape)])
     op = graph.BinaryOp(
         *(kind, block.args[0], block.args[1]),
         shifts=shifts if kind is not Binary.MUL else (0, 0),
         requant=requant,
-        result_element=INT8,
+        result_element=result,
     )
     block.add_op(op)
     return network(block, op.result), op
@@ -62,6 +63,8 @@ def test_planes_longer_than_a_row_of_dram():
 
 
 EVEN = RequantAttr(2, rounding=Rounding.HALF_EVEN)
+INT16 = UniformType(1.0, storage=i16)
+WORDS = RequantAttr(0, low=-(1 << 15), high=(1 << 15) - 1)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,8 @@ EVEN = RequantAttr(2, rounding=Rounding.HALF_EVEN)
         (added((2, 4), (0, 0), RequantAttr(0), Binary.MUL)[1], "'mul' of two tensors"),
         (added((2, 4), (0, 0), EVEN)[1], "got half_even"),
         (added((2, 4), (0, 22), RequantAttr(0, multiplier=4))[1], "which the sum may exceed"),
+        (added((2, 4), (0, 8), WORDS, Binary.SUB, result=INT16)[1], "which the CPU joins"),
+        (added((2, 4), (0, 0), WORDS, result=INT16)[1], "stores 8 bits, but the result has 16"),
     ],
 )
 def test_refused(op: graph.BinaryOp, reason: str):

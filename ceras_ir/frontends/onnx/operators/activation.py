@@ -67,6 +67,14 @@ def celu(node: Node, emitter: Emitter) -> Value:
     return emitter.unary(emitter.value(0), function)
 
 
+@operator("Erfc")
+def erfc(node: Node, emitter: Emitter) -> Value:
+    """`1 + erf(-x)`. No operator of ONNX: tf2onnx leaves it so in the GELU of Keras."""
+    compose = Composer(emitter)
+    opposite = compose.mul(emitter.value(0), compose.number(-1.0))
+    return compose.add(compose.unary(Function.ERF, opposite), compose.number(1.0))
+
+
 @operator("Swish")
 def swish(node: Node, emitter: Emitter) -> Value:
     """Opset 24's `x * sigmoid(alpha * x)`."""

@@ -6,6 +6,7 @@ every step. Weights of a body are one constant, whatever the number of steps.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -365,13 +366,13 @@ def _stacked(node: Node, emitter: Emitter, values: Sequence[Value], axis: int) -
 
 
 def _condition(node: Node, emitter: Emitter, value: Value) -> bool | Value:
-    """What a condition is, if that is known."""
-    shape = shape_of_value(value)
-    if shape not in ((), (1,)) or dtype_of_value(value) != np.bool_:
-        raise node.wrong(f"a condition of one truth value expected, got {list(shape)}")
+    """What a condition is, if that is known, else its one element, whatever its rank."""
+    shape, dtype = shape_of_value(value), dtype_of_value(value)
+    if prod(shape) != 1 or dtype != np.bool_:
+        raise node.wrong(f"a condition of one truth value expected, got {list(shape)} of {dtype}")
     if isinstance(value, Constant):
         return bool(value.load().reshape(-1)[0])
-    return value
+    return emitter.reshaped(value, ()) if len(shape) > 1 else value
 
 
 def _both(node: Node, emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:

@@ -56,13 +56,15 @@ def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     ids, weights = _targets(node, "class")
     if len(labels) > 2 and max(ids) >= len(labels):
         raise node.wrong(f"a leaf votes for class {max(ids)} of {len(labels)}")
-    if len(labels) == 2 and any(ids):
+    is_mirrored = len(labels) == 2 and any(ids)
+    if is_mirrored and not _are_opposite(node):
         raise node.unsupported(
-            "two classes with weights of the second one, whose labels runtimes do not agree on; "
+            "two classes with weights of both, whose labels runtimes do not agree on; "
             "convert the model again, with one weight per leaf as skl2onnx writes it"
         )
-    scores = _sums(node, emitter, "class", 1 if len(labels) == 2 else len(labels))
-    scores = _with_base(node, emitter, scores)
+    targets = 1 if len(labels) == 2 else len(labels)
+    scores = _sums(node, emitter, "class", targets, is_mirrored=is_mirrored)
+    scores = _with_base(node, emitter, scores, is_mirrored=is_mirrored)
     # Weights say if they are votes, of which a class needs more than half, or logits.
     threshold, whole = (0.5, 1.0) if min(weights) >= 0 else (0.0, 0.0)
     post = node.string("post_transform", "NONE")
@@ -125,8 +127,25 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
     return transformed(emitter, sums, TRANSFORMS[post])
 
 
-def _sums(node: Node, emitter: Emitter, kind: str, targets: int) -> Value:
-    """What the trees of a classifier (`class`) or regressor (`target`) add up to."""
+def _are_opposite(node: Node) -> bool:
+    """Whether leaves take from the first of two classes what they add to the second (CatBoost)."""
+    ids, weights = _targets(node, "class")
+    places = [node.integers(f"class_{name}") or () for name in ("treeids", "nodeids")]
+    base = dict(enumerate(_floats(node, "base_values"))) or {0: 0.0, 1: 0.0}
+    leaves: dict[tuple[int, ...], dict[int, float]] = {}
+    for *place, target, weight in zip(*places, ids, weights, strict=False):
+        leaves.setdefault(tuple(place), {})[target] = weight
+    pairs = [base, *leaves.values()]
+    return all(pair.keys() == {0, 1} and pair[0] == -pair[1] for pair in pairs)
+
+
+def _sums(
+    node: Node, emitter: Emitter, kind: str, targets: int, *, is_mirrored: bool = False
+) -> Value:
+    """
+    What the trees of a classifier (`class`) or regressor (`target`) add up to. Where it
+    `is_mirrored`, for the second class alone.
+    """
     names = [f"nodes_{name}" for name in ("treeids", "nodeids", "featureids")]
     names += ["nodes_truenodeids", "nodes_falsenodeids"]
     lists = [node.integers(name) or () for name in names]
@@ -144,7 +163,8 @@ def _sums(node: Node, emitter: Emitter, kind: str, targets: int) -> Value:
     if any(len(place) != len(ids) for place in places):
         raise node.wrong("the lists of its leaves differ in length")
     for tree, leaf, target, weight in zip(*places, ids, weights, strict=True):
-        leaves.setdefault((tree, leaf), []).append((target, weight))
+        if target or not is_mirrored:
+            leaves.setdefault((tree, leaf), []).append((target - is_mirrored, weight))
     nodes: dict[Hashable, Split | Leaf] = {}
     reached: set[tuple[int, int]] = set()
     for row in zip_longest(*lists, modes, values, missing, fillvalue=0):
@@ -201,8 +221,10 @@ def _targets(node: Node, kind: str) -> tuple[Sequence[int], Sequence[float]]:
     return ids, weights
 
 
-def _with_base(node: Node, emitter: Emitter, sums: Value) -> Value:
+def _with_base(node: Node, emitter: Emitter, sums: Value, *, is_mirrored: bool = False) -> Value:
     base, targets = _floats(node, "base_values"), shape_of_value(sums)[1]
+    if is_mirrored:
+        base = base[1:]
     if not len(base):
         return sums
     if len(base) != targets:
