@@ -97,9 +97,11 @@ def _move_clip(
 
 class FuseAffinePass(PatternPass):
     """
-    Give a function the factor and the addend, one number each, that its result meets, so that one
-    table or one epilogue computes all three (the learnable affine blocks of PP-LCNetV3 and
-    HGNetV2). In front of a clip `fold-batch-norm` takes them into the weights and bias of a layer.
+    Give a function the factor and the addend, one number each, that its result meets.
+
+    One table or one epilogue then computes all three, as in the learnable affine blocks of
+    PP-LCNetV3 and HGNetV2. In front of a clip `fold-batch-norm` takes factor and addend into the
+    weights and bias of a layer.
 
     Exact, but for the sign of zeros.
     """
