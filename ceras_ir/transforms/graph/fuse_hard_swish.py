@@ -123,10 +123,10 @@ def _replace(
 
 class FuseHardSwishPass(PatternPass):
     """
-    Replace `clip(x + 3, 0, 6) / 6` by the one function hard_sigmoid, and x times it by hard_swish,
-    however they are spelled, where nothing else reads what is between.
+    Replace `clip(x + 3, 0, 6) / 6` by the one function hard_sigmoid, and x times it by hard_swish.
 
-    Off by the rounding of a sixth.
+    Products by a sixth count too, in any order. Nothing else may read what is between. Off by the
+    rounding of a sixth.
     """
 
     name = "fuse-hard-swish"
