@@ -16,10 +16,30 @@ from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
+ACTIVATIONS = frozenset(
+    {
+        graph.Function.LEAKY_RELU,
+        graph.Function.SIGMOID,
+        graph.Function.SWISH,
+        graph.Function.HARD_SIGMOID,
+        graph.Function.HARD_SWISH,
+        graph.Function.ELU,
+        graph.Function.CELU,
+        graph.Function.SOFTPLUS,
+        graph.Function.SOFTSIGN,
+        graph.Function.THRESHOLDED_RELU,
+        graph.Function.MISH,
+        graph.Function.GELU,
+        graph.Function.GELU_TANH,
+    }
+)
+"""Whole activations; other functions are parts of what later passes recognize, such as GELU."""
+
 
 class FuseAffine(RewritePattern):
     """
-    `f(x) * a` and `f(x) + b`, with one number a or b, become `f(x)` with a scale and an offset.
+    `f(x) * a` and `f(x) + b`, with one number a or b and an activation f, become `f(x)` with a
+    scale and an offset.
     Where f only clips, they become `f(x * a)` and `f(x + b)`, with other bounds.
 
     Exact, because what is rounded is rounded in the same order, and rounding does not fall: where a
@@ -43,7 +63,7 @@ class FuseAffine(RewritePattern):
                 continue
             if unary.function.clip_range is not None:
                 _move_clip(op, unary, constant, rewriter)
-            else:
+            elif unary.function.kind in ACTIVATIONS:
                 _absorb(op, unary, constant, rewriter)
             return
 

@@ -47,7 +47,7 @@ class FuseGeluPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         block = main_function(op).body.block
         for inner in list(block.ops):
-            if isinstance(inner, graph.UnaryOp) and inner.function.kind in FORMS:
+            if isinstance(inner, graph.UnaryOp) and inner.function.affine is None:
                 _fuse(inner)
         for inner in reversed(list(block.ops)):
             if isinstance(inner, graph.GraphOperation) and inner.results[0].first_use is None:
@@ -55,7 +55,9 @@ class FuseGeluPass(ModulePass):
 
 
 def _fuse(op: graph.UnaryOp) -> None:
-    kind, expected = FORMS[op.function.kind]
+    if (form := FORMS.get(op.function.kind)) is None:
+        return
+    kind, expected = form
     total = _only_reader(op.result, graph.Binary.ADD)
     if total is None or _number(_other(total, op.result)) != 1.0:
         return

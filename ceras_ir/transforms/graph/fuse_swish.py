@@ -46,7 +46,7 @@ def _sigmoid_of(value: SSAValue, argument: SSAValue) -> graph.UnaryOp | None:
     owner = value.owner
     if (
         isinstance(owner, graph.UnaryOp)
-        and owner.function.kind is graph.Function.SIGMOID
+        and owner.function == graph.FunctionAttr(graph.Function.SIGMOID)
         and owner.input is argument
     ):
         return owner

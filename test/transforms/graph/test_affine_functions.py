@@ -1,6 +1,7 @@
 """Functions with a scale and an offset, as PP-LCNetV3 has them, on every target."""
 
 from collections.abc import Sequence
+from math import erf
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
+from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
+from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.graph.split_affine import SplitAffinePass
 
 SHAPE = 1, 8, 9, 7
@@ -52,7 +55,7 @@ def affine_blocks() -> onnx.ModelProto:
         nodes.append(node("Add", f"m{i} t{i}", f"a{i}"))
         x = f"a{i}"
     nodes.append(node("Conv", f"{x} w3 b3", "y"))
-    return model(nodes, {"x": SHAPE}, {"y": (1, 4, 9, 7)}, constants)
+    return model(nodes, {"x": SHAPE}, ["y"], constants)
 
 
 def fused(float_model: onnx.ModelProto):
@@ -87,6 +90,29 @@ def test_fusing_changes_roundings_only():
     np.testing.assert_array_equal(run(module, {"x": x})["y"], found)
 
 
+@pytest.mark.parametrize("scale", [None, 2.0])
+def test_what_other_passes_recognize_is_left(scale: float | None):
+    """The error function of GELU, and a sigmoid that is scaled before it becomes a Swish."""
+    nodes = [
+        node("Mul", "x half_root", "a"), node("Erf", "a", "e"), node("Add", "e one", "f"),
+        node("Mul", "x f", "g"), node("Mul", "g half", "h"), node("Sigmoid", "h", "s"),
+        node("Mul", "s scale", "t") if scale else node("Identity", "s", "t"),
+        node("Mul", "h t", "y"),
+    ]  # fmt: skip
+    numbers = {"half_root": 0.5**0.5, "one": 1.0, "half": 0.5, "scale": scale or 1.0}
+    constants = {name: np.array(number, np.float32) for name, number in numbers.items()}
+    module = fused(model(nodes, {"x": (8,)}, ["y"], constants))
+    for pass_ in (SplitActivationPass(), FuseGeluPass()):
+        pass_.apply(load_context(), module)
+    kinds = [op.function.kind for op in module.walk() if isinstance(op, graph.UnaryOp)]
+    assert kinds == [graph.Function.GELU, graph.Function.SIGMOID if scale else graph.Function.SWISH]
+    x = np.linspace(-3, 3, 8, dtype=np.float32)
+    gelu = 0.5 * x * (1 + np.array([erf(v / 2**0.5) for v in x]))
+    expected = gelu * (scale or 1.0) / (1 + np.exp(-gelu))
+    found = run(module, {"x": x})["y"].astype(np.float32)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def _affine(op: object) -> bool:
     function = getattr(op, "activation", None) or getattr(op, "function", None)
     return isa(function, graph.FunctionAttr) and function.affine is not None
@@ -103,7 +129,7 @@ OPTIONS: dict[str, Sequence[str]] = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_every_level_and_target_is_exact(options: Sequence[str], tmp_path: Path):
     random = np.random.default_rng(2)
-    onnx.save(affine_blocks(), tmp_path / "m.onnx")
+    (tmp_path / "m.onnx").write_bytes(affine_blocks().SerializeToString())
     data = tmp_path / "d.npz"
     np.savez(data, x=random.normal(size=(32, *SHAPE[1:])).astype(np.float32) * 2)
     filled = [option.format(data=data) for option in options]
@@ -118,7 +144,7 @@ def test_clips_change_places_exactly(low: float, high: float, constant: float, o
     number = np.array([constant], np.float32)
     nodes = [node("Clip", "x low high", "c"), node(operator, "c k", "y")]
     constants = {"k": number, "low": np.array(low, "f4"), "high": np.array(high, "f4")}
-    module = import_model(model(nodes, {"x": (64,)}, {"y": (64,)}, constants))
+    module = import_model(model(nodes, {"x": (64,)}, ["y"], constants))
     x = np.random.default_rng(0).normal(size=64).astype(np.float32) * 4
     x[:6] = 0, np.inf, -np.inf, 1e30, -1e30, 1e-40
     FuseAffinePass().apply(load_context(), module)

@@ -23,12 +23,12 @@ func.func @behind(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
 
 // A product behind an offset would be rounded otherwise, and stays; so does a second offset.
 // CHECK-LABEL: func.func @order(
-// CHECK:         graph.unary <tanh, scale 1.0, offset 0.5>
+// CHECK:         graph.unary <elu, 1.0, scale 1.0, offset 0.5>
 // CHECK-NEXT:    graph.binary mul
 // CHECK-NEXT:    graph.binary add
 func.func @order(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
-  %f = graph.unary <tanh> %x : tensor<4xf32>
+  %f = graph.unary <elu, 1.0> %x : tensor<4xf32>
   %b = graph.binary add %f, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
   %m = graph.binary mul %b, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
   %y = graph.binary add %m, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
@@ -53,11 +53,14 @@ func.func @clips(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {
   func.return %y : tensor<4xf32>
 }
 
-// What something else reads stays, and so do factors of channels, and factors below zero.
+// What something else reads stays, and so do factors of channels, and factors below zero. So does
+// the sum behind an error function: all that is GELU.
 // CHECK-LABEL: func.func @stays(
 // CHECK:         graph.unary <sigmoid>
 // CHECK-NEXT:    graph.binary mul
-// CHECK-NEXT:    graph.unary <tanh>
+// CHECK-NEXT:    graph.unary <erf>
+// CHECK-NEXT:    graph.binary add
+// CHECK-NEXT:    graph.unary <elu, 1.0>
 // CHECK-NEXT:    graph.binary mul
 // CHECK-NEXT:    graph.unary <relu>
 // CHECK-NEXT:    graph.binary mul
@@ -67,7 +70,9 @@ func.func @stays(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %c = graph.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : tensor<4xf32>
   %s = graph.unary <sigmoid> %x : tensor<4xf32>
   %m = graph.binary mul %s, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
-  %t = graph.unary <tanh> %m : tensor<4xf32>
+  %e = graph.unary <erf> %m : tensor<4xf32>
+  %d = graph.binary add %e, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
+  %t = graph.unary <elu, 1.0> %d : tensor<4xf32>
   %n = graph.binary mul %t, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %r = graph.unary <relu> %n : tensor<4xf32>
   %o = graph.binary mul %r, %a : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
