@@ -37,7 +37,8 @@ class SinkReshapeThroughUnary(RewritePattern):
 class SinkReshapeThroughBinary(RewritePattern):
     """
     `op(reshape(x), y)` is `reshape(op(x, z))` where `z` meets the same elements of `x`: `y` is
-    another reshape from the same shape, or a vector along a last dimension that stays.
+    another reshape from the same shape, a vector along a last dimension that stays, or a constant
+    and the reshape only moves ones, as transposes of an average pooling's results do.
     """
 
     @op_type_rewrite_pattern
@@ -50,21 +51,37 @@ class SinkReshapeThroughBinary(RewritePattern):
             operands = [_before(v, reshape) for v in (op.lhs, op.rhs)]
             if operands[0] is None or operands[1] is None or is_per_axis(op.result):
                 continue
-            new = op.rebuilt([operands[0], operands[1]], shape=source)
+            constants = [v for v in operands if isinstance(v, ConstantOp)]
+            rewriter.insert(constants)
+            new = op.rebuilt([SSAValue.get(v) for v in operands if v is not None], shape=source)
             below = ReshapeOp(new.output, shape_of(op.result))
             below.location = op.location
             rewriter.replace(op, (new, below))
             return
 
 
-def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | None:
-    """What meets the elements of the operand of `reshape` as `value` meets those of its result."""
+def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | ConstantOp | None:
+    """
+    What meets the elements of the operand of `reshape` as `value` meets those of its result; a
+    constant of another shape is new.
+    """
     source, target = shape_of(reshape.input), shape_of(reshape.result)
     if isinstance(owner := value.owner, ReshapeOp) and shape_of(value) == target:
         return owner.input if shape_of(owner.input) == source else None
     shape = shape_of(value)
     is_vector = len(shape) <= 1 and (prod(shape) == 1 or source[-1:] == target[-1:])
-    return value if is_vector and len(source) >= len(shape) else None
+    if is_vector and len(source) >= len(shape):
+        return value
+    dense = [[i for i, extent in enumerate(s) if extent != 1] for s in (source, target)]
+    same = [source[i] for i in dense[0]] == [target[i] for i in dense[1]]
+    array = constant_array(value)
+    if array is None or not isinstance(owner, ConstantOp) or is_per_axis(value) or not same:
+        return None
+    lifted = (*(1,) * (len(target) - len(shape)), *shape)
+    moved = [1] * len(source)
+    for to, at in zip(*dense, strict=True):
+        moved[to] = lifted[at]
+    return ConstantOp.from_array(array.reshape(moved), element_of(value), location=owner.location)
 
 
 class ShortenConstant(RewritePattern):

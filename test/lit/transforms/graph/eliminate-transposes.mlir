@@ -164,3 +164,17 @@ func.func @outer(%x: tensor<1x3x1x2xf32>) -> tensor<1x2x3x4xf32> {
   %1 = graph.binary mul %k, %0 : (tensor<1x2x1x4xf32>, tensor<1x2x3x1xf32>) -> tensor<1x2x3x4xf32>
   func.return %1 : tensor<1x2x3x4xf32>
 }
+
+// The gate of a squeeze-and-excitation: transposes of one pixel are reshapes. A bias in the model's
+// layout meets the channels before them.
+// CHECK-LABEL: func.func @gate(
+// CHECK:         %[[B:.*]] = graph.constant dense<{{.*}}> : tensor<2xf32>
+// CHECK-NEXT:    %[[A:.*]] = graph.binary add %{{.*}}, %[[B]] {activation = #graph.function<relu>} : (tensor<1x1x1x2xf32>, tensor<2xf32>) -> tensor<1x1x1x2xf32>
+// CHECK-NEXT:    func.return %[[A]]
+func.func @gate(%x: tensor<1x1x1x2xf32>) -> tensor<1x1x1x2xf32> {
+  %b = graph.constant dense<[[[1.0]], [[2.0]]]> : tensor<2x1x1xf32> : tensor<2x1x1xf32>
+  %t = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x1x1x2xf32>) -> tensor<1x2x1x1xf32>
+  %a = graph.binary add %t, %b {activation = #graph.function<relu>} : (tensor<1x2x1x1xf32>, tensor<2x1x1xf32>) -> tensor<1x2x1x1xf32>
+  %y = graph.transpose %a {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x2x1x1xf32>) -> tensor<1x1x1x2xf32>
+  func.return %y : tensor<1x1x1x2xf32>
+}
