@@ -55,6 +55,8 @@ NAVIGATION: list[Page | Section] = [
         "Understand": [
             {"Architecture": "docs/architecture.md"},
             {"Quantization": "docs/quantization.md"},
+            {"What its steps earn": "docs/quantization-measured.md"},
+            {"The contract between its passes": "docs/quantization-contract.md"},
             {"Functions": "docs/functions.md"},
             {"HardSwish for SiLU": "docs/hardswish.md"},
             {"Networks that come quantized": "docs/quantized-import.md"},
