@@ -120,7 +120,7 @@ def _affine(op: object) -> bool:
 
 OPTIONS: dict[str, Sequence[str]] = {
     "float": ("--targets", "c"),
-    "int8": ("--targets", "c,nnet,vta,dataflow", "--calibrate", "{data}"),
+    "int8": ("--targets", "c,nnet,vta,dataflow,onnx", "--calibrate", "{data}"),
     "finer": ("--targets", "c,nnet", "--silu", "table16", "--calibrate", "{data}"),
     "one layer in float": ("--targets", "c,nnet", "--float", "c1_conv", "--calibrate", "{data}"),
 }
