@@ -6,8 +6,7 @@ What each improvement of `quantize` is worth: alone, and what is lost when it al
 
 One line per variant, as of `quantization.py`. The start is one scale per tensor at which nothing
 is clipped; improvements are exponents of least squared error, scales of channels, scales of rows,
-rounding of weights, correction of biases, zero points, and 16 bits. `--extra` are options of
-`quantize` for all variants.
+rounding of weights, zero points, and 16 bits. `--extra` are options of `quantize` for all variants.
 """
 
 from quantization import of_target, open_task, quantized, task_parser

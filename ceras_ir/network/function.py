@@ -2,7 +2,7 @@
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import SymbolTable
 from xdsl.utils.hints import isa
 
@@ -29,9 +29,9 @@ def main_function(module: ModuleOp) -> FuncOp:
     return main
 
 
-def module_of(main: FuncOp) -> ModuleOp:
-    """The module that a network is in."""
-    module = main.get_toplevel_object()
+def module_of(op: Operation) -> ModuleOp:
+    """The module that a network, or an operation of one, is in."""
+    module = op.get_toplevel_object()
     assert isinstance(module, ModuleOp)
     return module
 

@@ -55,6 +55,13 @@ def keep_in_float(op: Operation, reason: str) -> None:
     op.attributes[FLOAT_REASON] = StringAttr(reason)
 
 
+def copy_precision(source: Operation, target: Operation) -> None:
+    """Have `target` computed and stored as `source` is."""
+    for name in (PRECISION, FLOAT_REASON):
+        if (known := source.attributes.get(name)) is not None:
+            target.attributes[name] = known
+
+
 def keep_with_function_in_float(op: Operation, reason: str) -> None:
     """Have an operation, and the function that it ends with if there is one, stay float."""
     keep_in_float(op, reason)

@@ -107,6 +107,15 @@ def _is_stored_as_operand(op: Operation | Block) -> bool:
     return isinstance(op, GraphOperation) and op.is_alias and not stays_float(op)
 
 
+def behind_layers(main: FuncOp) -> set[SSAValue]:
+    """What layers make, and what is made of that."""
+    found: set[SSAValue] = set()
+    for op in main.body.block.ops:
+        if isinstance(op, graph.LinearOperation) or not found.isdisjoint(op.operands):
+            found.update(op.results)
+    return found
+
+
 def is_quantized(main: FuncOp) -> bool:
     """
     Whether some value of the network is quantized already, arguments and results of one whose

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, TypeVar
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import drop_statistics
@@ -77,3 +78,21 @@ def erase_unused(op: Operation) -> None:
     """Erase an operation whose result nobody reads."""
     if op.results[0].first_use is None:
         Rewriter.erase_op(op)
+
+
+def erase_with_constants(op: Operation) -> None:
+    """Erase an operation whose result nobody reads, and the constants that it alone read."""
+    constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
+    Rewriter.erase_op(op)
+    for constant in constants:
+        erase_unused(constant)
+
+
+def erase_dead(block: Block) -> None:
+    """Erase all operations whose results nobody reads, and what they alone read."""
+    op: Operation | None = block.last_op
+    while op is not None:
+        before = op.prev_op
+        if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
+            Rewriter.erase_op(op)
+        op = before

@@ -24,14 +24,13 @@ def add_function(
 ) -> str:
     """The nodes that apply `function` to the float tensor `x`; the result."""
     if (affine := function.affine) is not None:
-        core = FunctionAttr(function.kind, function.values)
-        x = add_function(builder, core, x, f"{name}/core", shape)
-        scale, offset = (np.array(v, np.float32) for v in affine)
-        x = builder.node(
-            "Mul", [x, builder.constant(scale, f"{name}/scale")], f"{name}/scaled", FLOAT, shape
+        x = add_function(builder, function.core, x, f"{name}/core", shape)
+        scale, offset = (
+            builder.constant(np.array(number, np.float32), f"{name}/{what}")
+            for number, what in zip(affine, ("scale", "offset"), strict=True)
         )
-        offset_name = builder.constant(offset, f"{name}/offset")
-        return builder.node("Add", [x, offset_name], name, FLOAT, shape)
+        x = builder.node("Mul", [x, scale], f"{name}/scaled", FLOAT, shape)
+        return builder.node("Add", [x, offset], name, FLOAT, shape)
     if (bounds := function.clip_range) is not None:
         return add_clip(builder, x, *bounds, name, shape)
     kind = function.kind

@@ -61,7 +61,7 @@ class Facts:
     clip: Callable[[Sequence[float]], tuple[float, float]] | None = None
     """The bounds of a function that does nothing but clip, from its parameters."""
     is_homogeneous: bool = False
-    """Whether `f(a * x)` is `a * f(x)` for every `a` above 0."""
+    """Whether `f(a * x)` is `a * f(x)` for every `a` above 0; of clips their bounds say it."""
 
 
 class Function(StrEnum):
@@ -82,7 +82,7 @@ class Function(StrEnum):
         member.facts = facts
         return member
 
-    RELU = "relu", Facts(OnnxOperator("Relu"), clip=lambda p: (0.0, inf), is_homogeneous=True)
+    RELU = "relu", Facts(OnnxOperator("Relu"), clip=lambda p: (0.0, inf))
     """`max(x, 0)`: 0 where `x < 0`, else `x`"""
     CLIP = "clip", Facts(parameters=("low", "high"), clip=lambda p: (p[0], p[1]))
     """`p0` where `x < p0`, `p1` where `x > p1`, else `x`; infinities where a bound is absent"""
@@ -197,6 +197,11 @@ class FunctionAttr(ParametrizedAttribute):
         """The scale and the offset of the result, if it has them."""
         pair = tuple(p.data for p in self.behind)
         return (pair[0], pair[1]) if pair else None
+
+    @property
+    def core(self) -> "FunctionAttr":
+        """The function without scale and offset."""
+        return FunctionAttr(self.kind, self.values)
 
     @property
     def clip_range(self) -> tuple[float, float] | None:

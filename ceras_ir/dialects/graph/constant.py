@@ -206,6 +206,12 @@ def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
     return owner.array() if isinstance(owner, ConstantOp) else None
 
 
+def constant_number(value: SSAValue) -> float | None:
+    """The number that a constant of one element is, else None."""
+    array = constant_array(value)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+
 def known_array(value: SSAValue) -> NDArray[np.generic]:
     """The stored numbers of a value that is known to be a constant."""
     assert isinstance(value.owner, ConstantOp)

@@ -11,11 +11,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.quantizable import behind_layers
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fold_batch_norm import per_channel
-from ceras_ir.transforms.rebuilding import erase_unused
+from ceras_ir.transforms.rebuilding import erase_with_constants
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,13 +47,9 @@ class BatchNormToDepthwisePass(FloatNetworkPass):
 
 def _between_layers(main: FuncOp) -> list[Operation]:
     """The operations that layers lead to, and that lead to layers."""
-    ops, behind = list(main.body.block.ops), set[SSAValue]()
-    for op in ops:
-        if isinstance(op, graph.LinearOperation) or not behind.isdisjoint(op.operands):
-            behind.update(op.results)
+    behind, before = behind_layers(main), set[SSAValue]()
     found: list[Operation] = []
-    before = set[SSAValue]()
-    for op in reversed(ops):
+    for op in reversed(list(main.body.block.ops)):
         leads = not before.isdisjoint(op.results)
         if leads and not behind.isdisjoint(op.operands):
             found.append(op)
@@ -90,12 +87,8 @@ def _replace(total: graph.BinaryOp) -> None:
     new.result.name_hint = total.result.name_hint
     Rewriter.insert_op((*constants, new), InsertPoint.before(total))
     total.result.replace_all_uses_with(new.result)
-    owners = [v.owner for v in (*total.operands, *product.operands)]
-    Rewriter.erase_op(total)
-    Rewriter.erase_op(product)
-    for owner in owners:
-        if isinstance(owner, graph.ConstantOp):
-            erase_unused(owner)
+    erase_with_constants(total)
+    erase_with_constants(product)
 
 
 def _of_channels(
@@ -103,12 +96,9 @@ def _of_channels(
 ) -> tuple[SSAValue, NDArray[np.float32]] | None:
     """The image that `op` reads, and its constants if they differ by channel."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        is_image = len(shape) == 4 and graph.shape_of(value) == shape
-        if (
-            not is_image
-            or graph.element_of(value) != f32
-            or graph.shape_of(other)[-1:] in ((), (1,))
-        ):
+        if len(shape) != 4 or graph.shape_of(value) != shape or graph.element_of(value) != f32:
+            continue
+        if graph.shape_of(other)[-1:] in ((), (1,)):
             continue
         if (constants := per_channel(other, shape[-1])) is not None:
             return value, constants

@@ -15,6 +15,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.network.function import main_function
+from ceras_ir.transforms.rebuilding import erase_dead
 
 COMPUTED = 2.0**64
 """Magnitude that inputs and results of layers are taken to be below."""
@@ -51,9 +52,7 @@ class DropNanGuardsPass(ModulePass):
             if bounds.leaves_numbers(guarded.input):
                 guarded.result.name_hint = guarded.result.name_hint or inner.result.name_hint
                 Rewriter.replace_op(inner, [], [guarded.result])
-        for inner in reversed(list(block.ops)):
-            if isinstance(inner, graph.GraphOperation) and inner.results[0].first_use is None:
-                Rewriter.erase_op(inner)
+        erase_dead(block)
 
 
 def _guarded(op: graph.SelectOp) -> graph.SoftmaxOp | None:

@@ -39,8 +39,8 @@ ACTIVATIONS = frozenset(
 class FuseAffine(RewritePattern):
     """
     `f(x) * a` and `f(x) + b`, with one number a or b and an activation f, become `f(x)` with a
-    scale and an offset.
-    Where f only clips, they become `f(x * a)` and `f(x + b)`, with other bounds.
+    scale and an offset. Where f only clips, they become `f(x * a)` and `f(x + b)`, with other
+    bounds.
 
     Exact, because what is rounded is rounded in the same order, and rounding does not fall: where a
     clip takes a bound, that is rounded as the result was. Zeros may have another sign.
@@ -51,15 +51,12 @@ class FuseAffine(RewritePattern):
         if op.function not in (graph.Binary.MUL, graph.Binary.ADD) or op.activation is not None:
             return
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            unary, number = value.owner, graph.constant_array(other)
+            unary, constant = value.owner, graph.constant_number(other)
             if not isinstance(unary, graph.UnaryOp) or not value.has_one_use():
                 continue
-            if number is None or number.dtype != "float32" or number.size != 1:
+            if constant is None or not isfinite(constant):
                 continue
             if unary.channel_exponents is not None or value.type != op.result.type:
-                continue
-            constant = float(number.reshape(-1)[0])
-            if not isfinite(constant):
                 continue
             if unary.function.clip_range is not None:
                 _move_clip(op, unary, constant, rewriter)
@@ -104,11 +101,9 @@ def _move_clip(
         low, high = low + np.float32(constant), high + np.float32(constant)
     inner = op.clone()
     inner.operands[0 if op.lhs is unary.result else 1] = unary.input
-    is_relu = (low, high) == (0.0, np.inf)
     function = graph.FunctionAttr(graph.Function.CLIP, [float(low), float(high)])
-    if is_relu:
-        function = graph.FunctionAttr(graph.Function.RELU)
-    outer = graph.UnaryOp(inner.result, function)
+    relu = graph.FunctionAttr(graph.Function.RELU)
+    outer = graph.UnaryOp(inner.result, relu if function.values == relu.clip_range else function)
     inner.location, outer.location = op.location, unary.location
     copy_statistics(op, outer)
     rewriter.replace(op, (inner, outer))

@@ -15,6 +15,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.rebuilding import erase_dead
 
 Polynomial: TypeAlias = dict[int, float]
 """Exponent -> coefficient."""
@@ -47,24 +48,23 @@ class FuseGeluPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         block = main_function(op).body.block
         for inner in list(block.ops):
-            if isinstance(inner, graph.UnaryOp) and inner.function.affine is None:
+            if isinstance(inner, graph.UnaryOp):
                 _fuse(inner)
-        for inner in reversed(list(block.ops)):
-            if isinstance(inner, graph.GraphOperation) and inner.results[0].first_use is None:
-                Rewriter.erase_op(inner)
+        erase_dead(block)
 
 
 def _fuse(op: graph.UnaryOp) -> None:
-    if (form := FORMS.get(op.function.kind)) is None:
+    form = FORMS.get(op.function.kind)
+    if form is None or op.function.affine is not None:
         return
     kind, expected = form
     total = _only_reader(op.result, graph.Binary.ADD)
-    if total is None or _number(_other(total, op.result)) != 1.0:
+    if total is None or graph.constant_number(_other(total, op.result)) != 1.0:
         return
     last, factor, argument = total, 1.0, None
     while (product := _only_reader(last.result, graph.Binary.MUL)) is not None:
         other = _other(product, last.result)
-        if (number := _number(other)) is not None:
+        if (number := graph.constant_number(other)) is not None:
             factor *= number
         elif argument is not None:
             break
@@ -86,7 +86,7 @@ def _multiples(value: SSAValue) -> Iterator[tuple[SSAValue, float]]:
     owner = value.owner
     if isinstance(owner, graph.BinaryOp) and owner.function is graph.Binary.MUL:
         for operand in owner.operands if owner.activation is None else ():
-            if (number := _number(_other(owner, operand))) is not None:
+            if (number := graph.constant_number(_other(owner, operand))) is not None:
                 yield operand, number
 
 
@@ -104,7 +104,7 @@ def _polynomial(value: SSAValue, argument: SSAValue, left: list[int]) -> Polynom
     left[0] -= 1
     if value is argument:
         return {1: 1.0}
-    if (number := _number(value)) is not None:
+    if (number := graph.constant_number(value)) is not None:
         return {0: number}
     op = value.owner
     if not isinstance(op, graph.BinaryOp) or op.activation is not None or left[0] < 0:
@@ -172,8 +172,3 @@ def _only_reader(value: SSAValue, function: graph.Binary) -> graph.BinaryOp | No
 
 def _other(op: graph.BinaryOp, value: SSAValue) -> SSAValue:
     return op.rhs if op.lhs is value else op.lhs
-
-
-def _number(value: SSAValue) -> float | None:
-    array = graph.constant_array(value)
-    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])

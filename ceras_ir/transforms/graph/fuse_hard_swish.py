@@ -101,8 +101,8 @@ def _is_near(number: float, expected: float) -> bool:
 
 
 def _is_number(value: SSAValue, expected: float) -> bool:
-    array = graph.constant_array(value)
-    return array is not None and array.size == 1 and _is_near(float(array.reshape(-1)[0]), expected)
+    number = graph.constant_number(value)
+    return number is not None and _is_near(number, expected)
 
 
 def _replace(

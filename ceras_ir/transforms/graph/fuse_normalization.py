@@ -14,6 +14,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.rebuilding import erase_dead
 
 Vector = NDArray[np.float32]
 
@@ -37,9 +38,7 @@ class FuseNormalizationPass(FloatNetworkPass):
         for inner in list(block.ops):
             if inner.parent is not None and isinstance(inner, graph.BinaryOp):
                 _fuse(inner)
-        for inner in reversed(list(block.ops)):
-            if isinstance(inner, graph.GraphOperation) and inner.results[0].first_use is None:
-                Rewriter.erase_op(inner)
+        erase_dead(block)
 
 
 def _fuse(quotient: graph.BinaryOp) -> None:
@@ -100,7 +99,7 @@ def _quotient(op: graph.BinaryOp) -> tuple[SSAValue, tuple[SSAValue, float]] | N
         if not isinstance(inverse, graph.BinaryOp) or not _is_plain(inverse, graph.Binary.DIV):
             continue
         variance = _root_of_sum(inverse.rhs)
-        if _number(inverse.lhs) == 1.0 and variance is not None:
+        if graph.constant_number(inverse.lhs) == 1.0 and variance is not None:
             return top, variance
     return None
 
@@ -126,7 +125,7 @@ def _root_of_sum(value: SSAValue) -> tuple[SSAValue, float] | None:
     if (None if addition.activation is None else addition.activation.kind) is not function:
         return None
     for value, other in (addition.operands, reversed(addition.operands)):
-        if (number := _number(other)) is not None:
+        if (number := graph.constant_number(other)) is not None:
             return value, number
     return None
 
@@ -141,7 +140,7 @@ def _mean_of(value: SSAValue) -> SSAValue | None:
         return None
     shape = graph.shape_of(total.input)
     is_last = list(total.axes.get_values()) == [len(shape) - 1]
-    return total.input if is_last and _number(owner.rhs) == shape[-1] else None
+    return total.input if is_last and graph.constant_number(owner.rhs) == shape[-1] else None
 
 
 def _square_of(value: SSAValue) -> SSAValue | None:
@@ -150,7 +149,7 @@ def _square_of(value: SSAValue) -> SSAValue | None:
         return None
     if owner.function is graph.Binary.MUL and owner.lhs is owner.rhs:
         return owner.lhs
-    is_square = owner.function is graph.Binary.POW and _number(owner.rhs) == 2.0
+    is_square = owner.function is graph.Binary.POW and graph.constant_number(owner.rhs) == 2.0
     return owner.lhs if is_square else None
 
 
@@ -174,12 +173,6 @@ def _channelwise(
         return None
     flat = array.reshape(-1).astype(np.float32)
     return reader, np.ascontiguousarray(np.broadcast_to(flat, shape[-1:]))
-
-
-def _number(value: SSAValue) -> float | None:
-    """The number that a constant is, or holds everywhere."""
-    array = graph.constant_array(value)
-    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 def _is_plain(op: graph.BinaryOp, function: graph.Binary) -> bool:

@@ -4,7 +4,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import FLOAT_REASON, PRECISION
+from ceras_ir.network.precision import copy_precision
 from ceras_ir.network.ranges import copy_statistics, drop_statistics
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -28,9 +28,7 @@ class SplitActivation(RewritePattern):
         unary = graph.UnaryOp(op.result, function)
         unary.location = op.location
         copy_statistics(op, unary)
-        for name in (PRECISION, FLOAT_REASON):
-            if (known := op.attributes.get(name)) is not None:
-                unary.attributes[name] = known
+        copy_precision(op, unary)
         drop_statistics(op)
         op.activation = None
         rewriter.notify_op_modified(op)

@@ -1,86 +1,53 @@
 """Take scales and offsets of functions out of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import FLOAT_REASON, PRECISION
+from ceras_ir.network.precision import copy_precision
 from ceras_ir.network.ranges import copy_statistics, drop_statistics
 from ceras_ir.transforms.pattern_pass import PatternPass
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
-
-class SplitFromUnary(RewritePattern):
-    """`f(x)` with a scale and an offset becomes `f(x) * scale + offset`."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: graph.UnaryOp, rewriter: PatternRewriter, /):
-        import numpy as np
-
-        if (affine := op.function.affine) is None:
-            return
-        down = np.ones(1, np.float32) if (f := op.channel_factors) is None else f[1]
-        op.function = graph.FunctionAttr(op.function.kind, op.function.values)
-        _append(op, op.result, affine, down, rewriter)
-
-
-class SplitFromEpilogue(RewritePattern):
-    """The same of the activation of a float convolution, product or binary operation."""
+class SplitAffine(RewritePattern):
+    """
+    `f(x)` with a scale and an offset becomes `f(x) * scale + offset`, alone or as what a float
+    convolution, product or binary operation ends with.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(
-        self, op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp, rewriter: PatternRewriter, /
+        self,
+        op: graph.UnaryOp | graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp,
+        rewriter: PatternRewriter,
+        /,
     ):
         import numpy as np
 
-        function = op.activation
+        function = op.function if isinstance(op, graph.UnaryOp) else op.activation
         if function is None or (affine := function.affine) is None:
             return
-        op.activation = graph.FunctionAttr(function.kind, function.values)
-        _append(op, op.result, affine, np.ones(1, np.float32), rewriter)
-
-
-def _append(
-    op: graph.GraphOperation,
-    value: SSAValue,
-    affine: tuple[float, float],
-    down: NDArray[np.float32],
-    rewriter: PatternRewriter,
-) -> None:
-    """The product and the sum behind `value`, whose channels are multiplied by powers of two."""
-    import numpy as np
-
-    scale, offset = (np.float32(v) for v in affine)
-    constants = [
-        graph.ConstantOp.from_array(array, location=op.location)
-        for array in (np.array([scale]), (offset * down).astype(np.float32))
-    ]
-    scaled = graph.BinaryOp(graph.Binary.MUL, value, constants[0].result, result_element=f32)
-    moved = graph.BinaryOp(graph.Binary.ADD, scaled.result, constants[1].result, result_element=f32)
-    for new in (scaled, moved):
-        new.location = op.location
-        for name in (PRECISION, FLOAT_REASON):
-            if (known := op.attributes.get(name)) is not None:
-                new.attributes[name] = known
-    copy_statistics(op, moved)
-    drop_statistics(op)
-    rewriter.notify_op_modified(op)
-    rewriter.insert((*constants, scaled, moved), InsertPoint.after(op))
-    value.replace_uses_with_if(moved.result, lambda use: use.operation is not scaled)
+        scale, offset = (np.array([number], np.float32) for number in affine)
+        if not isinstance(op, graph.UnaryOp):
+            op.activation = function.core
+        else:
+            op.function = function.core
+            if (factors := op.channel_factors) is not None:
+                # Channels of the result stand for powers of two of it.
+                offset = offset * factors[1]
+        constants = [graph.ConstantOp.from_array(a, location=op.location) for a in (scale, offset)]
+        by, more = (constant.result for constant in constants)
+        scaled = graph.BinaryOp(graph.Binary.MUL, op.result, by, result_element=f32)
+        moved = graph.BinaryOp(graph.Binary.ADD, scaled.result, more, result_element=f32)
+        for new in (scaled, moved):
+            new.location = op.location
+            copy_precision(op, new)
+        copy_statistics(op, moved)
+        drop_statistics(op)
+        rewriter.notify_op_modified(op)
+        rewriter.insert((*constants, scaled, moved), InsertPoint.after(op))
+        op.result.replace_uses_with_if(moved.result, lambda use: use.operation is not scaled)
 
 
 class SplitAffinePass(PatternPass):
@@ -90,5 +57,5 @@ class SplitAffinePass(PatternPass):
     """
 
     name = "split-affine"
-    pattern = GreedyRewritePatternApplier([SplitFromUnary(), SplitFromEpilogue()])
+    pattern = SplitAffine()
     repeats = False

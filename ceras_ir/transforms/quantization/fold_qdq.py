@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -15,6 +13,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
+from ceras_ir.transforms.rebuilding import erase_dead
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,3 @@ def _only_quantized(quantize: graph.QuantizeOp) -> bool:
     return all(
         isinstance(r, graph.QuantizeOp) and r.result.type == quantize.result.type for r in readers
     )
-
-
-def erase_dead(block: Block) -> None:
-    op: Operation | None = block.last_op
-    while op is not None:
-        before = op.prev_op
-        if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
-            Rewriter.erase_op(op)
-        op = before

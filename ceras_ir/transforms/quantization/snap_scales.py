@@ -113,7 +113,7 @@ def _listed(entries: list[tuple[float, str]]) -> str:
 
 def _unpaired(main: FuncOp, costs: _Costs) -> None:
     """Replace what is read of stored integers by the floats that were stored."""
-    from ceras_ir.transforms.quantization.fold_qdq import erase_dead
+    from ceras_ir.transforms.rebuilding import erase_dead
 
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}

@@ -18,7 +18,7 @@ from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
-from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
+from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
 
 BYTE = WIDE - NARROW
 LEAST = LOW - (HIGH << BYTE)
@@ -121,7 +121,4 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
         part.attributes.pop(LAYER, None)
     Rewriter.insert_op(made, InsertPoint.before(op))
     op.results[0].replace_all_uses_with(joined.result)
-    constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
-    Rewriter.erase_op(op)
-    for constant in constants:
-        erase_unused(constant)
+    erase_with_constants(op)

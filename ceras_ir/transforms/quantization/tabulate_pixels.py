@@ -18,7 +18,7 @@ from ceras_ir.transforms.quantization.analysis.byte_functions import (
     ByteFunction,
     byte_function,
 )
-from ceras_ir.transforms.rebuilding import erase_unused
+from ceras_ir.transforms.rebuilding import erase_with_constants
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,4 @@ def _replace(
     gone: list[Operation] = [*replaced, *reversed(function.steps)]
     for op in dict.fromkeys(gone):
         if not any(result.uses for result in op.results):
-            constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
-            Rewriter.erase_op(op)
-            for constant in constants:
-                erase_unused(constant)
+            erase_with_constants(op)

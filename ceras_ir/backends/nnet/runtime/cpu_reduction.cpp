@@ -163,9 +163,7 @@ void arg_of(const Layer& layer) {
 }
 
 void arg(const Layer& layer, Scratch&) {
-  const Storage storage = layer.input().storage;
-  if (storage == Storage::F32) return arg_of<float>(layer);
-  with_integer(storage, [&](auto number) { arg_of<decltype(number)>(layer); });
+  with_number(layer.input().storage, [&](auto number) { arg_of<decltype(number)>(layer); });
 }
 
 // 0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts.
@@ -208,9 +206,7 @@ void top_k_of(const Layer& layer) {
 }
 
 void top_k(const Layer& layer, Scratch&) {
-  const Storage storage = layer.input().storage;
-  if (storage == Storage::F32) return top_k_of<float>(layer);
-  with_integer(storage, [&](auto number) { top_k_of<decltype(number)>(layer); });
+  with_number(layer.input().storage, [&](auto number) { top_k_of<decltype(number)>(layer); });
 }
 
 // 0 for the greatest or 1 for the least; as many of each row as the result has indices.

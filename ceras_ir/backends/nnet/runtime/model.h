@@ -83,6 +83,13 @@ inline void with_integer(Storage storage, Body body) {
   }
 }
 
+// The same of a float, where it stores those.
+template <class Body>
+inline void with_number(Storage storage, Body body) {
+  if (storage == Storage::F32) return body(float{});
+  with_integer(storage, body);
+}
+
 // Storages that quantized numbers do not have.
 inline bool is_only_plain(Storage storage) {
   return storage == Storage::I64 || storage == Storage::Bool;

@@ -6,14 +6,12 @@ every step. Weights of a body are one constant, whatever the number of steps.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects.graph import (
-    Binary,
     CallingOperation,
     LinearOperation,
     RecurrenceOp,
@@ -23,7 +21,13 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.frontends.onnx.calls import Body, Branches, emit_branch, emit_loop, outlined
 from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.conditions import (
+    both,
+    check_alike,
+    known_condition,
+    selected,
+)
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import text
@@ -59,14 +63,14 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     selects every result. Only one is computed where one of them has a loop that is not unrolled,
     and in such a loop. Both must have results of one shape and type.
     """
-    condition = _condition(node, emitter, emitter.value(0))
+    condition = known_condition(node, emitter, emitter.value(0))
     node.ignore(*BRANCHES)
     if isinstance(condition, bool):
         return emitter.subgraph("then_branch" if condition else "else_branch", {})
     if emitter.is_called or node.has_loops():
         return _called(node, emitter, condition)
     branches = [emitter.subgraph(name, {}) for name in BRANCHES]
-    return [_selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
+    return [selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
 
 
 def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
@@ -83,14 +87,14 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
         with emitter.trial() as second:
             b = [emitter.materialize(value) for value in emitter.subgraph(BRANCHES[1], {})]
             for x, y in zip(a, b, strict=True):
-                _check_alike(node, x, y)
+                check_alike(node, x, y)
             ops = [*first.ops, *second.ops]
             if any(isinstance(op, kinds) for op in ops):
                 branches = Branches.of((first, a), (second, b))
             else:
                 _move(ops, outer)
     if branches is None:
-        return [_selected(node, emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
+        return [selected(node, emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
     return emit_branch(emitter, emitter.materialize(emitter.reshaped(condition, ())), branches)
 
 
@@ -162,7 +166,7 @@ class _Loop:
         trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
         going: bool | Value = True
         if node.has_input(1):
-            going = _condition(node, emitter, emitter.value(1))
+            going = known_condition(node, emitter, emitter.value(1))
         return cls(node, emitter, names, trips, going, carried, scans)
 
     def step(
@@ -172,7 +176,7 @@ class _Loop:
         taken = going if isinstance(going, Value) else Constant.of(self.names[1], np.array(going))
         bound = dict(zip(self.names, (number, taken, *carried), strict=True))
         again, *results = self.emitter.subgraph("body", bound)
-        return _condition(self.node, self.emitter, again), results
+        return known_condition(self.node, self.emitter, again), results
 
     def unrolled(self) -> Sequence[Value] | None:
         """
@@ -194,11 +198,11 @@ class _Loop:
                 if scanned:
                     raise node.unsupported(NUMBER_OF_OUTPUTS)
                 pairs = zip(new, carried, strict=True)
-                new = [_selected(node, emitter, going, a, b) for a, b in pairs]
+                new = [selected(node, emitter, going, a, b) for a, b in pairs]
             carried = new
             for values, value in zip(scanned, outputs, strict=True):
                 values.append(value)
-            going = _both(node, emitter, going, again)
+            going = both(emitter, going, again)
             step += 1
         return [*carried, *(_stacked(node, emitter, values, 0) for values in scanned)]
 
@@ -363,39 +367,3 @@ def _stacked(node: Node, emitter: Emitter, values: Sequence[Value], axis: int) -
         return emitter.constant(np.stack(arrays, at), "steps")
     lifted = [emitter.reshaped(v, (*shape[:at], 1, *shape[at:])) for v in values]
     return Composer(emitter).joined(lifted, at)
-
-
-def _condition(node: Node, emitter: Emitter, value: Value) -> bool | Value:
-    """What a condition is, if that is known, else its one element, whatever its rank."""
-    shape, dtype = shape_of_value(value), dtype_of_value(value)
-    if prod(shape) != 1 or dtype != np.bool_:
-        raise node.wrong(f"a condition of one truth value expected, got {list(shape)} of {dtype}")
-    if isinstance(value, Constant):
-        return bool(value.load().reshape(-1)[0])
-    return emitter.reshaped(value, ()) if len(shape) > 1 else value
-
-
-def _both(node: Node, emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
-    if a is False or b is False:
-        return False
-    if a is True or b is True:
-        return b if a is True else a
-    return emitter.binary(Binary.AND, emitter.reshaped(a, ()), emitter.reshaped(b, ()))
-
-
-def _selected(node: Node, emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
-    """`condition ? a : b` of values of one shape and type."""
-    if a is b:
-        return a
-    _check_alike(node, a, b)
-    return Composer(emitter).select(condition, a, b)
-
-
-def _check_alike(node: Node, a: Value, b: Value) -> None:
-    """Refuse values of different shapes or types, of which a condition decides which it is."""
-    shapes = [shape_of_value(v) for v in (a, b)]
-    if shapes[0] != shapes[1] or dtype_of_value(a) != dtype_of_value(b):
-        raise node.unsupported(
-            f"results of shapes {list(shapes[0])} and {list(shapes[1])} where the condition is "
-            "computed; export the model with one branch, or fix the input that decides with --set"
-        )

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import element_of, is_tensor, shape_of
+from ceras_ir.network.function import module_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,6 @@ class ByteFunction:
     def evaluate(self) -> Array:
         """What every byte becomes: one row per channel, 256 entries each."""
         import numpy as np
-        from xdsl.dialects.builtin import ModuleOp
 
         from ceras_ir.interpreters.registry import interpreter_of
 
@@ -81,9 +81,7 @@ class ByteFunction:
         if self.axis is not None:
             shape[self.axis] = self.channels
         value: Array = np.broadcast_to(grid, shape)
-        module = self.steps[0].get_toplevel_object()
-        assert isinstance(module, ModuleOp)
-        interpreter = interpreter_of(module)
+        interpreter = interpreter_of(module_of(self.steps[0]))
         with np.errstate(all="ignore"):
             for step in self.steps:
                 operands = [

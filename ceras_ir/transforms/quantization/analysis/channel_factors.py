@@ -15,10 +15,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.quantizable import behind_layers
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
     ChannelSlots,
     absorbs,
-    behind_layers,
     is_channel_scale,
 )
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates

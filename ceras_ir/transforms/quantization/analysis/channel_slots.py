@@ -82,15 +82,6 @@ def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
     return found
 
 
-def behind_layers(main: FuncOp) -> set[SSAValue]:
-    """What layers make, and what is made of that."""
-    found: set[SSAValue] = set()
-    for op in main.body.block.ops:
-        if isinstance(op, graph.LinearOperation) or not found.isdisjoint(op.operands):
-            found.update(op.results)
-    return found
-
-
 class ChannelSlots:
     """The slots of a network; `cap` is the upper bound of a clip that a slot goes through."""
 
