@@ -4,13 +4,14 @@ What int8 costs: float, each variant of `quantize`, and ONNX Runtime's own stati
     python benchmarks/quantization.py MODEL.onnx CALIBRATION.npz TEST.npz
         [--labels L.npz] [--metric NAME]
         [--variants 'recipe=none' 'target=vta observer=mse' ...]
-        [--peers 'MinMax per-channel' 'Percentile per-channel' ...]
+        [--peers 'MinMax per-channel' 'Percentile per-channel float-tail' ...]
 
 One line per variant, which is a list of options of the pass `quantize`: top-1, mean IoU or AP where
 there are labels, and its difference from float with the standard error of that, from resampled
 samples; agreement with float; signal to noise; the processor time that quantizing took (with
 OPENBLAS_NUM_THREADS=1, as commands have it). Networks run compiled as C, which computes what every
-other level and target does. ONNX Runtime quantizes the fused float network.
+other level and target does. ONNX Runtime quantizes the fused float network; `float-tail` excludes
+what follows the last product, as its users do by hand.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+import onnx
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.target import CTarget
@@ -42,6 +44,7 @@ from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 VARIANTS = ("recipe=none observer=mse", "target=c", "target=nnet", "target=vta")
 PEERS = ("MinMax per-channel", "MinMax per-tensor")
+LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 TASK = ("top-1", "mean IoU", "AP")
 
 Samples = list[Mapping[str, Array]]
@@ -72,15 +75,19 @@ def session(model: bytes) -> Session:
 
 
 def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
-    """The fused network as ONNX Runtime quantizes it: float scales, int8."""
+    """
+    The fused network as ONNX Runtime quantizes it: float scales, int8. `kind` is the method of
+    calibration, how weights are scaled, and `float-tail` or nothing.
+    """
     tools = import_module("onnxruntime.quantization")
-    method, weights = kind.split()
+    method, weights, *excluding = kind.split()
+    exported = export_model(floats, "network")
     # Other methods than min-max keep all activations of so many samples.
     few = {} if method == "MinMax" else {"CalibMaxIntermediateOutputs": 16}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "q.onnx"
         tools.quantize_static(
-            export_model(floats, "network"),
+            exported,
             path,
             Reader(iter(load_samples(calibration, floats))),
             quant_format=tools.QuantFormat.QDQ,
@@ -88,9 +95,21 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
             activation_type=tools.QuantType.QInt8,
             weight_type=tools.QuantType.QInt8,
             calibrate_method=tools.CalibrationMethod[method],
+            nodes_to_exclude=_tail(exported) if excluding == ["float-tail"] else [],
             extra_options=few,
         )
         return path.read_bytes()
+
+
+def _tail(model: onnx.ModelProto) -> list[str]:
+    """The names of the nodes that no product follows."""
+    inside, tail = set[str](), list[str]()
+    for node in reversed(model.graph.node):
+        if node.op_type in LAYERS or not inside.isdisjoint(node.output):
+            inside.update(node.input)
+        else:
+            tail.append(node.name)
+    return tail
 
 
 def of_runtime(model: bytes, samples: Samples, names: Sequence[str]) -> list[Outputs]:

@@ -16,10 +16,12 @@ from ceras_ir.driver.calibration_options import (
 )
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.pipeline.options import BuildOptions, CalibrationOptions, Insertion, PrecisionOptions
+from ceras_ir.pipeline.pass_options import with_values
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.recipe import (
     DEFAULT_BUDGET,
     HOST_BUDGET,
@@ -124,6 +126,24 @@ def add_scheme(group: ArgumentContainer) -> None:
         "default: in integers where the target has them",
     )
     add_precision(group)
+
+
+def add_arithmetic(group: ArgumentContainer) -> None:
+    """The target in whose arithmetic a network is quantized that is not compiled for it."""
+    group.add_argument(
+        "--target", metavar="NAME", help="quantize in the arithmetic of this target"
+    )
+    group.add_argument("--board", metavar="NAME|FILE", help="of the target")
+
+
+def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
+    """The target that the options of `add_arithmetic` name, if any."""
+    if arguments.target is not None:
+        given = {} if arguments.board is None else {"board": arguments.board}
+        return with_values(find_target(arguments.target), given)
+    if arguments.board is not None:
+        raise UsageError("--board is of a target: add --target")
+    return None
 
 
 def add_precision(group: ArgumentContainer) -> None:

@@ -45,6 +45,29 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
 
 
+def test_arithmetic_of_a_target(tool: Tool, tmp_path: Path) -> None:
+    """What is measured is the network that is compiled for the target, and costs are its own."""
+    (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
+    data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", input0=data[:32])
+    np.savez(tmp_path / "d.npz", input0=data[32:])
+    common = ("ceras-compare", "n.mlir", "--calibrate=c.npz", "--inputs=d.npz", "--budget=1")
+    shares = list[float]()
+    for options in ((), ("--target", "nnet"), ("--target", "vta", "--board", "pynq")):
+        done = tool(*common, *options, "--propose")
+        assert done.status == 0
+        (share,) = re.findall(r"--float '.*modelled time ([+-]\d+)%", done.stdout)
+        shares.append(int(share))
+    assert 10 * shares[0] < min(shares[1:]), "hosts of accelerators take longer for floats"
+    for options, word in (
+        (("--target", "nnett"), "did you mean 'nnet'"),
+        (("--board", "pynq"), "add --target"),
+        (("--target", "vta", "--board", "pink"), "pink"),
+    ):
+        refused = tool(*common, *options)
+        assert refused.status in (1, 2) and word in refused.stderr
+
+
 def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
     """What is proposed gains what it says, and what it costs is said too."""
     (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))

@@ -13,6 +13,7 @@ from ceras_ir.driver.compare.remedies import pattern_of, worst_layers
 from ceras_ir.metrics.choose import Judge, Judgement
 from ceras_ir.metrics.figures import Figure, gain
 from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import WIDE
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import weight_bytes
@@ -65,6 +66,8 @@ def proposals(
     """
     expected = outputs_of(module, samples)
 
+    narrow = WIDE not in options.target.arithmetic.widths
+
     def made(options: BuildOptions) -> tuple[int, Figure, float]:
         """A quantized copy: its weights in bytes, how good it is, and its modelled time."""
         copy = _quantized(module, options)
@@ -73,7 +76,7 @@ def proposals(
             judge.add(as_samples(real, batched=True), as_samples(stored, batched=True))
         figures = judge.figures()
         figure = next((figure for figure in figures if figure.real is not None), figures[0])
-        return weight_bytes(copy), figure, time_of(main_function(copy))
+        return weight_bytes(copy), figure, time_of(main_function(copy), narrow=narrow)
 
     base, before, work = made(options)
     found: list[Proposal] = []

@@ -10,10 +10,12 @@ from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.calibration_options import calibration_workers, with_image_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    add_arithmetic,
     add_extensions,
     add_scheme,
     add_shapes,
     add_states,
+    arithmetic_of,
     interface_of,
     recipe_names,
     scheme_of,
@@ -79,6 +81,7 @@ def make_parser() -> ToolParser:
         "returns a number or numbers by name (default: topk or segmentation, by the labels)",
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
+    add_arithmetic(parser)
     add_scheme(parser)
     parser.add_argument(
         "--against",
@@ -219,7 +222,7 @@ def _proposals(
 def _scheme(arguments: argparse.Namespace) -> "BuildOptions":
     from ceras_ir.driver.compare.variants import comparing_options
 
-    return comparing_options(scheme_of(arguments))
+    return comparing_options(scheme_of(arguments, arithmetic_of(arguments)))
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":

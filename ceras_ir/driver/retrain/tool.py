@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, get_args
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.calibration_options import with_image_options
-from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, add_shapes, names
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_arithmetic,
+    add_extensions,
+    add_scheme,
+    add_shapes,
+    names,
+)
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.training.settings import CHECKPOINT, HARD_SWISH, Optimizer, Schedule, Settings
@@ -61,10 +68,7 @@ def make_parser() -> ToolParser:
         help="quantize first, then train through the rounding: what is trained are the integers "
         "that the compiled network computes with. OUT.onnx has Q/DQ",
     )
-    quantized.add_argument(
-        "--target", metavar="NAME", help="quantize in the arithmetic of this target"
-    )
-    quantized.add_argument("--board", metavar="NAME|FILE", help="of the target")
+    add_arithmetic(quantized)
     add_scheme(quantized)
     add_shapes(parser)
     add_extensions(parser)
@@ -259,10 +263,8 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     """How the network is pruned and quantized; by default the examples calibrate it."""
     from dataclasses import replace
 
-    from ceras_ir.driver.options import scheme_of, title_of
+    from ceras_ir.driver.options import arithmetic_of, scheme_of, title_of
     from ceras_ir.pipeline.options import BuildOptions
-    from ceras_ir.pipeline.pass_options import with_values
-    from ceras_ir.targets.registry import find_target
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
     if not arguments.int8:
@@ -271,13 +273,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
         if arguments.silu not in ("auto", HARD_SWISH):
             raise UsageError(f"--silu {arguments.silu} is for --int8, which is not given")
         return replace(BuildOptions(), quantize="none", silu=arguments.silu, **common)
-    target = None
-    if arguments.target is not None:
-        given = {} if arguments.board is None else {"board": arguments.board}
-        target = with_values(find_target(arguments.target), given)
-    elif arguments.board is not None:
-        raise UsageError("--board is of a target: add --target")
-    scheme = scheme_of(arguments, target)
+    scheme = scheme_of(arguments, arithmetic_of(arguments))
     options = replace(
         scheme, quantize="int8", calibrate=scheme.calibrate or calibration(data), **common
     )

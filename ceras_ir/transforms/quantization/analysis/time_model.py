@@ -71,7 +71,7 @@ class TimeModel:
 
     @property
     def _rates(self) -> Rates:
-        return BESIDE if self.narrow else HOST
+        return _rates(narrow=self.narrow)
 
     def network(self, main: FuncOp) -> float:
         """A float network that will be quantized."""
@@ -125,34 +125,45 @@ class TimeModel:
         return op.macs * self._rates.alone if op.shares_nothing else op.macs
 
 
-def time_of(main: FuncOp) -> float:
-    """What a quantized network takes on a machine that takes 16 bits, and floats."""
-    return sum(map(time_of_operation, main.body.block.ops))
+def time_of(main: FuncOp, *, narrow: bool = False) -> float:
+    """
+    What a quantized network takes on a machine that takes 16 bits, and floats; if `narrow`, on an
+    accelerator of 8 bits and its host.
+    """
+    return sum(time_of_operation(op, narrow=narrow) for op in main.body.block.ops)
 
 
-def time_of_operation(op: Operation) -> float:
+def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     """What one operation of it takes."""
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
-    total = HOST.element * prod(graph.shape_of(op.results[0]))
+    rates, size = _rates(narrow=narrow), prod(graph.shape_of(op.results[0]))
+    total = rates.element * size
     if isinstance(op, graph.LoopOp):
-        total += op.counted_steps * time_of(op.functions[0])
+        total += op.counted_steps * time_of(op.functions[0], narrow=narrow)
     elif isinstance(op, graph.BranchOp):
-        total += max(map(time_of, op.functions))
+        total += max(time_of(function, narrow=narrow) for function in op.functions)
     elif isinstance(op, graph.RecurrenceOp):
-        total += _recurrence(op, FLOAT if op.exponents is None else STATE)
+        total += rates.moved * _recurrence(op, FLOAT if op.exponents is None else STATE)
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
-            total += op.macs * (FLOAT_ALONE if op.shares_nothing else FLOAT)
+            total += rates.moved * op.macs * (FLOAT_ALONE if op.shares_nothing else FLOAT)
+        elif op.shares_nothing:
+            total += op.macs * element.storage.width.data // 8 * rates.alone
+        elif element.storage.width.data == WIDE:
+            total += op.macs * (1 + rates.moved)
         else:
-            stored = element.storage.width.data // 8
-            total += op.macs * stored * (HOST.alone if op.shares_nothing else 1)
+            total += op.macs + (HOST.element - rates.element) * size
     elif isinstance(op, graph.LookupOp):
         element = graph.quantized_element(op.input)
         if element is not None and element.storage.width.data == WIDE:
-            total += HOST.finer_table * prod(graph.shape_of(op.result))
+            total += rates.finer_table * size
     return total
+
+
+def _rates(*, narrow: bool) -> Rates:
+    return BESIDE if narrow else HOST
 
 
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
