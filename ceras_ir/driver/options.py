@@ -130,9 +130,7 @@ def add_scheme(group: ArgumentContainer) -> None:
 
 def add_arithmetic(group: ArgumentContainer) -> None:
     """The target in whose arithmetic a network is quantized that is not compiled for it."""
-    group.add_argument(
-        "--target", metavar="NAME", help="quantize in the arithmetic of this target"
-    )
+    group.add_argument("--target", metavar="NAME", help="quantize in the arithmetic of this target")
     group.add_argument("--board", metavar="NAME|FILE", help="of the target")
 
 

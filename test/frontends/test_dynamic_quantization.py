@@ -12,8 +12,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_compare import agree
-from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
+from onnx_compare import agree, compare
+from onnx_models import (
+    Array,
+    conv_model,
+    gemm_model,
+    model,
+    node,
+    random_inputs,
+    run_onnxruntime,
+)
 from slow_cases import first_fast, slow
 
 from ceras_ir.backends.c.target import CTarget
@@ -212,3 +220,47 @@ def test_rows_of_a_quantized_table(storage: type[np.integer[Any]]) -> None:
     tensors = {"table": table, "s": np.array(0.25, np.float32), "z": np.array(7, storage)}
     proto = model(nodes, {"ids": (1, 2)}, ["y"], tensors, dtype=TensorProto.INT64)
     agree(proto, {"ids": np.array([[3, 1]])})
+
+
+def static_integers(kind: str) -> onnx.ModelProto:
+    """What an early ONNX Runtime's quantizer writes: QuantizeLinear, sums of integers, a factor."""
+    random = np.random.default_rng(2)
+    shape, weights = ((1, 3, 6, 5), (4, 3, 3, 3)) if kind == "ConvInteger" else ((5, 40), (40, 6))
+    operands = {
+        "w": random.integers(0, 256, weights).astype(np.uint8),
+        "wz": np.array(125, np.uint8),
+        "xs": np.array(0.05, np.float32),
+        "xz": np.array(113, np.uint8),
+        "scale": np.array(0.05 * 0.0078, np.float32),
+    }
+    nodes = [
+        node("QuantizeLinear", "x xs xz", "q"),
+        node(kind, "q w xz wz", "sums"),
+        node("Cast", "sums", "counts", to=TensorProto.FLOAT),
+        node("Mul", "counts scale", "y"),
+    ]
+    return model(nodes, {"x": shape}, ["y"], operands)
+
+
+@pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
+def test_integers_of_a_constant_scale_are_multiplied_as_integers(kind: str) -> None:
+    proto = static_integers(kind)
+    module = agree(proto)
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
+    (layer,) = (op for op in module.walk() if isinstance(op, graph.LinearOperation))
+    assert None not in (graph.quantized_element(layer.input), graph.quantized_element(layer.output))
+    x = random_inputs(proto)
+    compare(run(module, x), run_onnxruntime(proto, x))
+
+
+@pytest.mark.parametrize(("scale", "point"), [(0.02, 113), (0.05, 100), (0.07, 3)])
+def test_integers_are_read_by_another_scale(scale: float, point: int) -> None:
+    """As they are stored: what QuantizeLinear made need not be what DequantizeLinear reads."""
+    operands = {
+        "s": np.array(0.05, np.float32),
+        "z": np.array(113, np.uint8),
+        "t": np.array(scale, np.float32),
+        "p": np.array(point, np.uint8),
+    }
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q t p", "y")]
+    agree(model(nodes, {"x": (3, 40)}, ["y"], operands))

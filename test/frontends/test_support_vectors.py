@@ -13,7 +13,7 @@ from ceras_ir.dialects.graph import MatmulOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.precision import stays_float
-from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 KINDS = ("LINEAR", "POLY", "RBF", "SIGMOID")
@@ -82,6 +82,32 @@ def test_classifier(kind: str, counts: list[int]):
     agrees(ml_model([node], x.shape, {"label": INT64, "s": FLOAT}), x)
 
 
+@pytest.mark.parametrize("kind", ["LINEAR", "RBF"])
+@pytest.mark.parametrize("counts", [[4, 3], [2, 4, 3], [1, 2, 3, 2]])
+def test_probabilities(kind: str, counts: list[int]):
+    """Near a half, far from it, and beyond what a float tells from 1, row by row."""
+    classes, every = len(counts), sum(counts)
+    pairs = classes * (classes - 1) // 2
+    node = ml_node(
+        "SVMClassifier", ["x"], ["label", "p"], vectors_per_class=counts,
+        classlabels_ints=list(range(classes)), rho=np.linspace(-0.3, 0.4, pairs).tolist(),
+        prob_a=np.linspace(-2.5, -0.5, pairs).tolist(),
+        prob_b=np.linspace(0.1, -0.1, pairs).tolist(), **machine(kind, every, classes - 1),
+    )  # fmt: skip
+    base = rows(kind)
+    x = np.concatenate([base, base[:10] * np.float32(0.01), base[:10] * np.float32(9)])
+    agrees(ml_model([node], x.shape, {"label": INT64, "p": FLOAT}), x)
+
+
+def test_probabilities_need_both_lists():
+    node = ml_node(
+        "SVMClassifier", ["x"], ["label", "p"], vectors_per_class=[4, 3], rho=[0.1],
+        classlabels_ints=[0, 1], prob_a=[1.0], **machine("RBF", 7, 1),
+    )  # fmt: skip
+    with pytest.raises(InputError, match="1 'prob_a' and 0 'prob_b'"):
+        import_model(ml_model([node], (20, 3), {"label": INT64, "p": FLOAT}))
+
+
 def test_stays_float():
     node = ml_node("SVMRegressor", ["x"], ["y"], n_supports=7, rho=[0.2], **machine("RBF", 7, 1))
     module = import_model(ml_model([node], (20, 3), {"y": FLOAT}))
@@ -92,7 +118,6 @@ def test_stays_float():
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({"prob_a": [1.0], "prob_b": [0.0]}, "train with probability=False"),
         ({"post_transform": "LOGISTIC"}, "post_transform must be NONE"),
         ({"vectors_per_class": None}, "train LinearSVC"),
     ],

@@ -71,6 +71,7 @@ MODELS = {
     "lstm": recurrent("LSTM", starts=True),
     "lstm both ways": recurrent("LSTM", "bidirectional"),
     "lstm of other functions": recurrent("LSTM", activations=["HardSigmoid", "Softsign", "Tanh"]),
+    "lstm of relu": recurrent("LSTM", activations=["Sigmoid", "Relu", "Relu"]),
     "lstm of leaky relu": recurrent("LSTM", activations=["Sigmoid", "Tanh", "LeakyRelu"]),
     "lstm of several panels": recurrent("LSTM", hidden=75),
 }

@@ -81,16 +81,18 @@ class Composer:
         return self.emitter.binary(Binary.MIN, above, self.number(high, x))
 
     def cast(self, x: Value, element: Attribute = f32) -> Value:
-        """`x` with elements of another type; stored integers are numbers at scale 1 only."""
+        """`x` with elements of another type: of quantized numbers, the integers that store them."""
         value = self.emitter.materialize(x)
         if isinstance(known := element_of(value), UniformType):
-            if known != UniformType(1.0, storage=known.storage):
+            scale = 0.0 if known.is_per_axis or known.zero_point else known.scale
+            if not scale or (scale != 1 and element != f32):
                 raise self.emitter.node.unsupported(
                     f"the integers of {known} as numbers of another type; put a DequantizeLinear "
                     "in place of the cast"
                 )
             op = DequantizeOp(value) if element == f32 else CastOp(value, known.storage)
             value = self.emitter.emit(op)
+            value = value if scale == 1 else self.div(value, self.number(scale))
         return value if element_of(value) == element else self.emitter.emit(CastOp(value, element))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:

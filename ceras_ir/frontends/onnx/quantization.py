@@ -24,6 +24,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
@@ -104,12 +105,26 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
         return QuantizedConstant.make(value.name, value.shape, value.load, element)
     if isinstance(element_of(value), IntegerType):
         value = _retyped(emitter, value, element)
-    if (known := element_of(value)) != element:
+    if (known := element_of(value)) == element:
+        return emitter.emit(DequantizeOp(value))
+    if (
+        not isinstance(known, UniformType)
+        or known.storage != element.storage
+        or known.is_per_axis
+        or element.is_per_axis
+    ):
         raise emitter.node.unsupported(
             f"'{value.name_hint or 'its operand'}' was quantized as {known} and is read as "
-            f"{element}; use one scale and zero point for both"
+            f"{element}; use one type of integers, and one scale for all channels"
         )
-    return emitter.emit(DequantizeOp(value))
+    # The same integers stand for other numbers.
+    compose = Composer(emitter)
+    real: Value = emitter.emit(DequantizeOp(value))
+    if (factor := element.scale / known.scale) != 1:
+        real = compose.mul(real, compose.number(factor))
+    if moved := (known.zero_point - element.zero_point) * element.scale:
+        real = compose.add(real, compose.number(moved))
+    return real
 
 
 def is_computed_integer(value: Value) -> bool:

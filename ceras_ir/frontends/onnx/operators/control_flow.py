@@ -4,11 +4,10 @@ loops one after the other. Loops too long for that are one operation, which call
 every step. Weights of a body are one constant, whatever the number of steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects.graph import (
@@ -16,29 +15,23 @@ from ceras_ir.dialects.graph import (
     LinearOperation,
     RecurrenceOp,
     constant_array,
-    element_of,
-    shape_of,
 )
 from ceras_ir.frontends.onnx.calls import Body, Branches, emit_branch, emit_loop, outlined
-from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.conditions import (
     both,
     check_alike,
     known_condition,
     selected,
 )
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.scan import MAX_STEPS, stacked
+from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
+from ceras_ir.frontends.onnx.recurrent_loops import RecurrentLoop
 from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-
-MAX_STEPS = 1 << 10
-"""
-Of a loop that is unrolled, each of which is operations of its own. Those are quantized and run on
-every target, the one body of a longer loop stays float and is for targets that have loops.
-"""
 
 MAX_ENDLESS_STEPS = (1 << 31) - 1
 """Of a loop that nothing ends earlier."""
@@ -108,23 +101,28 @@ def _move(ops: Sequence[Operation], to: Block) -> None:
 @operator("Loop")
 def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The body as often as a constant trip count says, or until its condition is false. Unrolled, or
-    with one body if there are more than 1024 steps, or it is not known how many.
+    The body as often as a constant trip count says, or until its condition is false. A recurrent
+    layer if it is the cell of one; else unrolled, or with one body if there are more than 1024
+    steps, or it is not known how many.
     """
     found = _Loop.of(node, emitter)
-    if found.trips is not None and found.trips <= MAX_STEPS:
+    is_short = found.trips is not None and found.trips <= MAX_STEPS
+    body, refusal = None, None
+    # No cell has loops, and each of nested ones would come twice.
+    if not is_short or not node.has_loops():
+        try:
+            body = found.body()
+        except (InputError, UnsupportedError) as error:
+            refusal = error
+    if body is not None and (results := found.as_layer(body)) is not None:
+        return results
+    if is_short:
         results = found.unrolled()
         assert results is not None
         return results
-    try:
-        body = found.body()
-    except (InputError, UnsupportedError) as error:
-        body, refusal = None, error
-    else:
-        refusal = None
-        # Within a body nothing is gained by unrolling, and each of nested loops would come twice.
-        if emitter.is_called or not found.can_end_early(body):
-            return found.with_body(body)
+    # Within a body nothing is gained by unrolling, and each of nested loops would come twice.
+    if body is not None and (emitter.is_called or not found.can_end_early(body)):
+        return found.with_body(body)
     # What ends it may be computed of constants alone.
     outer = emitter.block
     with emitter.trial() as block:
@@ -204,21 +202,53 @@ class _Loop:
                 values.append(value)
             going = both(emitter, going, again)
             step += 1
-        return [*carried, *(_stacked(node, emitter, values, 0) for values in scanned)]
+        return [*carried, *(stacked(node, emitter, values, 0) for values in scanned)]
+
+    @property
+    def changing(self) -> Sequence[int]:
+        """Which of the carried values a body changes: exporters carry weights too."""
+        ends = [text(value.name) for value in self.node.subgraph("body").output]
+        found = [
+            i
+            for i, value in enumerate(self.carried)
+            if self.names[i + 2] != ends[i + 1] or isinstance(value, QuantizedConstant)
+        ]
+        return found or range(len(self.carried))
 
     def body(self) -> Body:
-        """A step, which first returns whether there is another. Where it runs, it may."""
+        """
+        A step, which first returns whether there is another. Where it runs, it may. It takes and
+        returns the carried values that change.
+        """
+        changing = self.changing
 
         def step(
             number: SSAValue, carried: Sequence[SSAValue], elements: Sequence[SSAValue]
         ) -> list[Value]:
-            again, results = self.step(number, True, carried)
+            again, results = self.step(number, True, self.merged(carried))
             if isinstance(again, bool):
                 again = Constant.of(self.names[1], np.array(again))
-            return [self.emitter.reshaped(again, ()), *results]
+            changed = [results[i] for i in changing]
+            return [self.emitter.reshaped(again, ()), *changed, *results[len(self.carried) :]]
 
-        carried = [self.emitter.materialize(value) for value in self.carried]
+        carried = [self.emitter.materialize(self.carried[i]) for i in changing]
         return outlined(self.emitter, carried, [], step)
+
+    def merged(self, changed: Sequence[Value]) -> Sequence[Value]:
+        """All carried values, of those that change; what else there is comes behind them."""
+        values = list(self.carried)
+        for i, value in zip(self.changing, changed, strict=False):
+            values[i] = value
+        return [*values, *changed[len(self.changing) :]]
+
+    def as_layer(self, body: Body) -> Sequence[Value] | None:
+        """The results of a recurrent layer, if the loop is one."""
+        carried = [self.carried[i] for i in self.changing]
+        if self.going is not True:
+            return None
+        layer = RecurrentLoop(self.emitter, body, carried, trips=self.trips, has_condition=True)
+        results = layer.results()
+        return None if results is None else self.merged(results)
 
     def can_end_early(self, body: Body) -> bool:
         """Whether a condition decides how many steps there are."""
@@ -246,124 +276,8 @@ class _Loop:
             body = body.without_first_result()
         if len(body.results) == (going is not None):
             raise node.wrong("nothing is carried, and nothing is an output")
-        carried = [emitter.materialize(value) for value in self.carried]
+        carried = [emitter.materialize(self.carried[i]) for i in self.changing]
         backwards = [0] * self.scans
-        return emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
-
-
-@operator("Scan")
-def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    The body for every element along an axis of its inputs, in either direction: unrolled, or with
-    one body if there are more than 1024 elements.
-    """
-    body = node.subgraph("body")
-    if node.opset < 9:
-        raise node.unsupported("Scan of opset 8 has a batch; convert the model to opset 9")
-    count = node.integer("num_scan_inputs", 0)
-    names = [text(value.name) for value in body.input]
-    states = len(names) - count
-    outputs = len(body.output) - states
-    if not 1 <= count <= len(names) or len(node.inputs) != len(names) or outputs < 0:
-        raise node.wrong(f"{count} inputs to scan of {len(names)} inputs of the body")
-    values = [emitter.value(i) for i in range(len(names))]
-    carried, given = values[:states], values[states:]
-    axes = _list(node, "scan_input_axes", count)
-    axes = [
-        node.axis(a, len(shape_of_value(v)), "scan_input_axes")
-        for a, v in zip(axes, given, strict=True)
-    ]
-    backwards = _list(node, "scan_input_directions", count)
-    out_axes = _list(node, "scan_output_axes", outputs)
-    out_backwards = _list(node, "scan_output_directions", outputs)
-    lengths = {shape_of_value(v)[a] for v, a in zip(given, axes, strict=True)}
-    if len(lengths) != 1:
-        raise node.wrong(f"inputs of {sorted(lengths)} elements to scan, expected one number")
-    (length,) = lengths
-
-    def step(carried: Sequence[Value], elements: Sequence[Value]) -> Sequence[Value]:
-        return emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
-
-    if length > MAX_STEPS:
-        moved = [_axis_first(emitter, v, a) for v, a in zip(given, axes, strict=True)]
-        directions = [int(bool(back)) for back in (*backwards, *out_backwards)]
-        made = _scan_with_body(emitter, carried, moved, directions, step)
-        stacks = zip(made[states:], out_axes, strict=True)
-        stacked = [_axis_to(node, emitter, value, axis) for value, axis in stacks]
-        return [*made[:states], *stacked]
-    scanned: list[list[Value]] = [[] for _ in range(outputs)]
-    for t in range(length):
-        elements = [
-            _element(emitter, v, a, length - 1 - t if back else t)
-            for v, a, back in zip(given, axes, backwards, strict=True)
-        ]
-        results = step(carried, elements)
-        carried = list(results[:states])
-        for found, value in zip(scanned, results[states:], strict=True):
-            found.append(value)
-    stacked = [
-        _stacked(node, emitter, found[::-1] if back else found, axis)
-        for found, axis, back in zip(scanned, out_axes, out_backwards, strict=True)
-    ]
-    return [*carried, *stacked]
-
-
-def _scan_with_body(
-    emitter: Emitter,
-    carried: Sequence[Value],
-    scanned: Sequence[SSAValue],
-    backwards: Sequence[int],
-    step: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]],
-) -> Sequence[Value]:
-    """What is carried at the end, and what is stacked along a first dimension."""
-    first = [emitter.materialize(value) for value in carried]
-    elements = [TensorType(element_of(v), shape_of(v)[1:]) for v in scanned]
-    body = outlined(emitter, first, elements, lambda _, states, parts: step(states, parts))
-    steps = shape_of(scanned[0])[0]
-    return emit_loop(emitter, body, steps, first, scanned, backwards=backwards)
-
-
-def _axis_first(emitter: Emitter, value: Value, axis: int) -> SSAValue:
-    order = [axis, *(i for i in range(len(shape_of_value(value))) if i != axis)]
-    return emitter.materialize(emitter.transposed(value, order))
-
-
-def _axis_to(node: Node, emitter: Emitter, value: Value, axis: int) -> Value:
-    """`value` with its first dimension as dimension `axis` of the result."""
-    rank = len(shape_of_value(value))
-    order = list(range(1, rank))
-    order.insert(node.axis(axis, rank, "scan_output_axes"), 0)
-    return emitter.transposed(value, order)
-
-
-def _list(node: Node, name: str, count: int) -> list[int]:
-    values = node.integers(name) or (0,) * count
-    if len(values) != count:
-        raise node.wrong(f"attribute '{name}' has {len(values)} entries, expected {count}")
-    return list(values)
-
-
-def _element(emitter: Emitter, value: Value, axis: int, index: int) -> Value:
-    """One element along an axis, without that axis."""
-    shape = shape_of_value(value)
-    if isinstance(value, Constant):
-        array = np.asarray(value.load().take(index, axis))
-        return Constant.of(f"{value.name}/{index}", array)
-    part = Composer(emitter).part(value, axis, index, 1)
-    return emitter.reshaped(part, (*shape[:axis], *shape[axis + 1 :]))
-
-
-def _stacked(node: Node, emitter: Emitter, values: Sequence[Value], axis: int) -> Value:
-    """Values of one shape along a new axis."""
-    if not values:
-        raise node.unsupported("no step is taken, and outputs of every step have no elements")
-    shapes = {shape_of_value(v) for v in values}
-    if len(shapes) != 1:
-        raise node.unsupported("outputs of steps that differ in shape; pad them to one shape")
-    (shape,) = shapes
-    at = node.axis(axis, len(shape) + 1)
-    if all(isinstance(v, Constant) for v in values):
-        arrays = [v.load() for v in values if isinstance(v, Constant)]
-        return emitter.constant(np.stack(arrays, at), "steps")
-    lifted = [emitter.reshaped(v, (*shape[:at], 1, *shape[at:])) for v in values]
-    return Composer(emitter).joined(lifted, at)
+        return self.merged(
+            emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
+        )

@@ -88,6 +88,10 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"time and batch are the first two dimensions, got {time} and {batch}")
     order = [time, batch, *range(2, len(shape))]
     steps, count = shape[time], shape[batch]
+    if node.is_constant(1) and len(every := np.unique(emitter.array(1))) == 1:
+        length = min(max(int(every[0]), 0), steps)
+        turned = [*range(length)[::-1], *range(length, steps)]
+        return compose.gathered(emitter.value(0), time, turned)
     lengths = compose.cast(emitter.reshaped(emitter.value(1), (1, count)), i64)
     now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
     there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)

@@ -46,13 +46,16 @@ constant_operands(
 
 @operator("ConvInteger")
 def conv_integer(node: Node, emitter: Emitter) -> Value:
-    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    """
+    Weights are real numbers of scale 1, and the 32-bit result has the scale of the input: 1, or
+    that of QuantizeLinear.
+    """
     return _product(emitter, "Conv", 0, _point(emitter, 2))
 
 
 @operator("MatMulInteger")
 def matmul_integer(node: Node, emitter: Emitter) -> Value:
-    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    """A matrix product, with weights and result as those of `ConvInteger`."""
     return _product(emitter, "MatMul", -1, _point(emitter, 2))
 
 
@@ -97,9 +100,14 @@ def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Val
     weights = dequantized(emitter, emitter.value(index), element)
     if (point is None or isinstance(point, Constant)) and not _is_computed(x):
         known = None if point is None else point.load()
-        real = dequantized(emitter, x, _whole(emitter, x, known, emitter.shape(0), 0))
-        result = float_operator(emitter, kind, [real, weights])
-        return quantized(emitter, result, UniformType(1.0, storage=i32), node.outputs[0])
+        read = _whole(emitter, x, known, emitter.shape(0), 0)
+        # The same integers at their own scale, by which the result is greater.
+        given = None if isinstance(x, Constant) else element_of(x)
+        if isinstance(given, UniformType) and given == read.rescaled(_scale_of(given)):
+            read = given
+        scale = _scale_of(read)
+        result = float_operator(emitter, kind, [dequantized(emitter, x, read), weights])
+        return quantized(emitter, result, UniformType(scale, storage=i32), node.outputs[0])
     assert isinstance(weights, Constant)
     return _with_computed_point(emitter, kind, axis, point, weights)
 
@@ -110,6 +118,11 @@ def _whole(
     """Integers at scale 1."""
     ones = np.ones(() if point is None or point.size == 1 else point.shape, np.float32)
     return uniform_type(emitter, stored_type(emitter, value), ones, point, shape, axis)
+
+
+def _scale_of(element: UniformType) -> float:
+    """The one scale of a type; 1 where each channel has a zero point of its own."""
+    return 1.0 if element.is_per_axis else element.scale
 
 
 def _is_computed(value: Value) -> bool:

@@ -74,7 +74,10 @@ constant_operands(
 
 @operator(DYNAMIC)
 def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """`LSTM` with the weights that the integers stand for; what it multiplies stays float."""
+    """
+    `LSTM` with the weights that the integers stand for. Input and state stay float, where ONNX
+    Runtime rounds them to 8 bits again in every step.
+    """
     weights = (_dequantized(node, emitter, i, i + 7 + (i == 2)) for i in (1, 2))
     return _recurrent(node, emitter, Cell.LSTM, *weights)
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import f32
 
 from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.coupled_probabilities import coupled
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
@@ -32,17 +33,6 @@ def plain_scores(node: Node) -> str | None:
     """post_transform must be NONE"""
     post = node.string("post_transform", "NONE")
     return None if post == "NONE" else f"got '{post}'; convert the model without it"
-
-
-@rule(CLASSIFIER)
-def no_probabilities(node: Node) -> str | None:
-    """sums are no probabilities"""
-    if not node.has_attribute("prob_a"):
-        return None
-    return (
-        "those are found by iteration; train with probability=False, or calibrate with "
-        "CalibratedClassifierCV"
-    )
 
 
 @operator(REGRESSOR)
@@ -66,8 +56,9 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
 @operator(CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The label with the most votes of pairs of classes, and the sums of all pairs. Labels that are
-    strings are numbers in the order of their list.
+    The label with the most votes of pairs of classes, and the sums of all pairs, or probabilities
+    where there are `prob_a` and `prob_b`. Labels that are strings are numbers in the order of their
+    list.
     """
     labels, counts = class_labels(node, "classlabels_ints"), node.integers("vectors_per_class")
     if not counts:
@@ -79,6 +70,9 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
         raise node.wrong(f"{coefficients.size} coefficients of {list(counts)} vectors")
     if rho.size != len(pairs):
         raise node.wrong(f"{rho.size} sums for {len(pairs)} pairs of classes")
+    logistic = _list(node, "prob_a"), _list(node, "prob_b")
+    if any(v.size not in (0, len(pairs)) for v in logistic) or logistic[0].size != logistic[1].size:
+        raise node.wrong(f"{logistic[0].size} 'prob_a' and {logistic[1].size} 'prob_b' for as many")
     # The sum of a pair is of the vectors of both classes, by the coefficients against the other.
     ends = np.cumsum([0, *counts])
     given, matrix = coefficients.reshape(classes - 1, every), np.zeros((len(pairs), every))
@@ -95,7 +89,9 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
             votes[i, pair], votes[j, pair] = 1, -1
         counted = _product(emitter, first, votes, np.maximum(-votes, 0).sum(1))
         scores: Value = sums
-        if classes == 2:
+        if logistic[0].size:
+            scores = coupled(emitter, sums, classes, *logistic)
+        elif classes == 2:
             scores = compose.joined([compose.sub(compose.number(0), sums), sums], 1)
         index = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(counted), 1))
     rows = shape_of_value(sums)[0]

@@ -1,0 +1,205 @@
+"""
+Values of a step as sums of products with constant matrices, whatever operations spell them.
+
+`parts[v] : [K, n]` and `offset : [n]` say that a value of [rows, n] is the sum over all `v` of
+`v @ parts[v]`, plus `offset`. Products, sums, factors, and slices and concatenations of columns are
+taken together; the result of any other operation is a part of its own. Reshapes keep the order of
+elements, so that they are looked through.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    ConcatOp,
+    MatmulOp,
+    ReshapeOp,
+    SliceOp,
+    constant_array,
+    shape_of,
+)
+
+Floats: TypeAlias = NDArray[np.float64]
+
+WIDEST = 2048
+"""Columns of a part at most: its matrix has their square, and no layer reads more in a step."""
+
+
+def origin(value: SSAValue) -> SSAValue:
+    """What a value is before all reshapes."""
+    while isinstance(op := value.owner, ReshapeOp):
+        value = op.input
+    return value
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """A value of [rows, n]; see the module."""
+
+    parts: Mapping[SSAValue, Floats]
+    offset: Floats
+
+    def __add__(self, other: "LinearForm") -> "LinearForm":
+        parts = dict(self.parts)
+        for value, weights in other.parts.items():
+            parts[value] = parts[value] + weights if value in parts else weights
+        return LinearForm(parts, self.offset + other.offset)
+
+    def times(self, weights: Floats) -> "LinearForm":
+        """The product with a matrix [n, m]."""
+        parts = {v: _product(w, weights) for v, w in self.parts.items()}
+        return LinearForm(parts, _product(self.offset, weights))
+
+    def scaled(self, factors: Floats) -> "LinearForm":
+        """Columns times one factor each, or one for all."""
+        return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
+
+    def columns(self, start: int, stride: int, count: int) -> "LinearForm":
+        """Some of the columns."""
+        taken = start + stride * np.arange(count)
+        parts = {v: w[:, taken] for v, w in self.parts.items()}
+        return LinearForm(parts, self.offset[taken])
+
+    def padded(self, before: int, behind: int) -> "LinearForm":
+        """Columns of zeros around those that there are."""
+        around = (before, behind)
+        parts = {v: np.pad(w, ((0, 0), around)) for v, w in self.parts.items()}
+        return LinearForm(parts, np.pad(self.offset, around))
+
+
+def _product(a: Floats, b: Floats) -> Floats:
+    """`a @ b`; a value that nothing was done to yet has the weights of the other exactly."""
+    if a.ndim == 2 and a.shape[0] == a.shape[1] and np.array_equal(a, np.eye(len(a))):
+        return b
+    return a @ b
+
+
+def _itself(value: SSAValue, width: int) -> LinearForm | None:
+    """The form of what is a part, unless it is too wide for one."""
+    return None if width > WIDEST else LinearForm({value: np.eye(width)}, np.zeros(width))
+
+
+class LinearForms:
+    """The forms of values that have a number of `rows`."""
+
+    def __init__(self, rows: int):
+        self.rows = rows
+        self._known: dict[SSAValue, LinearForm | None] = {}
+
+    def of(self, value: SSAValue) -> LinearForm | None:
+        """The form of a value; None where it is not [rows, n], or does not have each row alike."""
+        if value not in self._known:
+            self._known[value] = self._form(value)
+        return self._known[value]
+
+    def width(self, value: SSAValue) -> int | None:
+        """`n` of a value of [rows, n]."""
+        axis = self._axis(value)
+        return None if axis is None else shape_of(value)[axis]
+
+    def _axis(self, value: SSAValue) -> int | None:
+        """The dimension that columns lie along."""
+        shape = shape_of(value)
+        if self.rows == 1:
+            long = [i for i, extent in enumerate(shape) if extent > 1] or [len(shape) - 1]
+            return long[0] if len(long) == 1 and shape else None
+        return len(shape) - 1 if prod(shape[:-1]) == self.rows else None
+
+    def _form(self, value: SSAValue) -> LinearForm | None:
+        if (width := self.width(value)) is None:
+            return None
+        match value.owner:
+            case ReshapeOp() as op:
+                return self.of(op.input) or _itself(origin(value), width)
+            case BinaryOp() as op:
+                form = self._binary(op, width)
+            case MatmulOp() as op:
+                form = self._matmul(op)
+            case SliceOp() as op:
+                form = self._slice(op)
+            case ConcatOp() as op:
+                form = self._concat(op, width)
+            case _:
+                form = None
+        return form or _itself(value, width)
+
+    def _numbers(self, value: SSAValue, width: int) -> Floats | None:
+        """A constant that all rows share, one number for each column."""
+        array = constant_array(value)
+        if array is None or array.dtype.kind != "f":
+            return None
+        along = array.size == width and (self.rows == 1 or array.shape[-1] == width)
+        if array.size != 1 and not along:
+            return None
+        return np.broadcast_to(array.reshape(-1).astype(np.float64), (width,))
+
+    def _operand(self, value: SSAValue, width: int) -> LinearForm | None:
+        """The form of an operand that is broadcast to `width` columns."""
+        if (numbers := self._numbers(value, width)) is not None:
+            return LinearForm({}, numbers)
+        return self.of(value) if self.width(value) == width else None
+
+    def _binary(self, op: BinaryOp, width: int) -> LinearForm | None:
+        if op.activation is not None:
+            return None
+        lhs, rhs = (self._operand(v, width) for v in (op.lhs, op.rhs))
+        if lhs is None or rhs is None:
+            return None
+        match op.function:
+            case Binary.ADD:
+                return lhs + rhs
+            case Binary.SUB:
+                return lhs + rhs.scaled(np.array(-1.0))
+            case Binary.MUL if not rhs.parts:
+                return lhs.scaled(rhs.offset)
+            case Binary.MUL if not lhs.parts:
+                return rhs.scaled(lhs.offset)
+            case Binary.DIV if not rhs.parts and rhs.offset.all():
+                return lhs.scaled(1 / rhs.offset)
+            case _:
+                return None
+
+    def _matmul(self, op: MatmulOp) -> LinearForm | None:
+        weights, given = constant_array(op.weights), self.of(op.input)
+        if weights is None or weights.dtype.kind != "f" or given is None:
+            return None
+        if shape_of(op.input)[0] != self.rows or not (op.activation is op.residual is None):
+            return None
+        product = given.times(weights.astype(np.float64).T)
+        if op.bias is None:
+            return product
+        bias = self._operand(op.bias, len(weights))
+        return None if bias is None else product + bias
+
+    def _slice(self, op: SliceOp) -> LinearForm | None:
+        given, axis = self.of(op.input), self._axis(op.input)
+        if given is None or axis is None or self.width(op.result) is None:
+            return None
+        starts, strides = op.starts.get_values(), op.strides.get_values()
+        sizes = shape_of(op.result)
+        if any(
+            s != 1 and n > 1
+            for i, (s, n) in enumerate(zip(strides, sizes, strict=True))
+            if i != axis
+        ):
+            return None
+        return given.columns(starts[axis], strides[axis], sizes[axis])
+
+    def _concat(self, op: ConcatOp, width: int) -> LinearForm | None:
+        total, at = LinearForm({}, np.zeros(width)), 0
+        for value in op.inputs:
+            size = shape_of(value)[op.axis.value.data]
+            part = self._operand(value, size)
+            if part is None or self._axis(op.result) != op.axis.value.data:
+                return None
+            total += part.padded(at, width - at - size)
+            at += size
+        return total

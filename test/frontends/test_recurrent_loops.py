@@ -1,0 +1,350 @@
+"""Loops that are recurrent layers: one operation, with ONNX Runtime's values."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import pytest
+from loop_networks import BOOL, FLOAT, body, info, make
+from onnx import TensorProto, helper, numpy_helper
+from onnx_compare import agree
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects.graph import (
+    Cell,
+    GatherOp,
+    LoopOp,
+    MatmulOp,
+    RecurrenceOp,
+    SliceOp,
+    shape_of,
+)
+from ceras_ir.frontends.onnx import import_model
+
+STEPS, SIZE, HIDDEN = 6, 5, 4
+GATES = {"rnn": 1, "gru": 3, "gru_reset_first": 3, "lstm": 4}
+
+Nodes = list[onnx.NodeProto]
+
+
+def constants(kind: str, batch: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(3)
+    width = GATES[kind] * HIDDEN
+
+    def some(*shape: int) -> np.ndarray:
+        return (random.uniform(-1, 1, shape) / 2).astype(np.float32)
+
+    return {
+        "W": some(SIZE, width), "U": some(HIDDEN, width), "b": some(width), "d": some(width),
+        "both": some(SIZE + HIDDEN, width), "h0": some(batch, HIDDEN), "c0": some(batch, HIDDEN),
+        "steps": np.array(STEPS), "on": np.array(True), "zero": np.array(0), "one": np.array(1),
+        "last": np.array(STEPS - 1), "limit": np.array(STEPS, np.float32),
+        "ones": np.array(1, np.float32), "halves": np.full(HIDDEN, 0.5, np.float32),
+        "three": np.array(3, np.float32), "six": np.array(6, np.float32),
+        "nought": np.array(0, np.float32), "sixth": np.array(1 / 6, np.float32),
+        **{f"U{i}": some(HIDDEN, HIDDEN) for i in range(3)},
+    }  # fmt: skip
+
+
+def split(value: str, *parts: str) -> onnx.NodeProto:
+    return make("Split", [value], list(parts), axis=1, num_outputs=len(parts))
+
+
+def lstm(sums: str, function: str = "Sigmoid") -> Nodes:
+    """`h2` and `c2` of the gates in `sums`, in Keras' order."""
+    return [
+        split(sums, "ai", "af", "ag", "ao"),
+        *(make(function, [f"a{g}"], [g]) for g in "ifo"),
+        make("Tanh", ["ag"], ["g"]),
+        make("Mul", ["c", "f"], ["kept"]), make("Mul", ["g", "i"], ["added"]),
+        make("Add", ["added", "kept"], ["c2"]), make("Tanh", ["c2"], ["shown"]),
+        make("Mul", ["shown", "o"], ["h2"]),
+    ]  # fmt: skip
+
+
+SUMS: dict[str, Nodes] = {
+    "two products": [
+        make("MatMul", ["x", "W"], ["p"]), make("MatMul", ["h", "U"], ["q"]),
+        make("Add", ["q", "p"], ["pq"]), make("Add", ["pq", "b"], ["sums"]),
+    ],
+    "a product in another": [
+        make("MatMul", ["h", "U"], ["q0"]), make("Add", ["q0", "b"], ["q"]),
+        make("Gemm", ["x", "W", "q"], ["sums"]),
+    ],
+    "one product": [
+        make("Concat", ["x", "h"], ["xh"], axis=1), make("Gemm", ["xh", "both", "b"], ["sums"]),
+    ],
+}  # fmt: skip
+
+GRU = [
+    make("Gemm", ["x", "W", "b"], ["p"]), split("p", "pz", "pr", "pn"),
+    make("Gemm", ["h", "U", "d"], ["q"]), split("q", "qz", "qr", "qn"),
+    make("Add", ["pz", "qz"], ["az"]), make("Sigmoid", ["az"], ["z"]),
+    make("Add", ["qr", "pr"], ["ar"]), make("Sigmoid", ["ar"], ["r"]),
+    make("Mul", ["r", "qn"], ["rq"]), make("Add", ["pn", "rq"], ["an"]),
+]  # fmt: skip
+
+RESET_FIRST = [
+    make("Gemm", ["x", "W", "b"], ["p"]), split("p", "pz", "pr", "pn"),
+    *(make("MatMul", ["h", f"U{i}"], [f"q{g}"]) for i, g in enumerate("zr")),
+    *(make("Add", [f"p{g}", f"q{g}"], [f"a{g}"]) for g in "zr"),
+    *(make("Sigmoid", [f"a{g}"], [g]) for g in "zr"),
+    make("Mul", ["h", "r"], ["rh"]), make("MatMul", ["rh", "U2"], ["qn"]),
+    make("Add", ["qn", "pn"], ["an"]),
+]  # fmt: skip
+
+MIXTURES: dict[str, Nodes] = {
+    "two products": [
+        make("Sub", ["ones", "z"], ["rest"]), make("Mul", ["rest", "n"], ["new"]),
+        make("Mul", ["z", "h"], ["old"]), make("Add", ["new", "old"], ["h2"]),
+    ],
+    "a difference": [
+        make("Sub", ["h", "n"], ["away"]), make("Mul", ["away", "z"], ["back"]),
+        make("Add", ["n", "back"], ["h2"]),
+    ],
+}  # fmt: skip
+
+
+def cells() -> dict[str, tuple[str, Nodes]]:
+    found: dict[str, tuple[str, Nodes]] = {}
+    for name, sums in SUMS.items():
+        found[f"lstm of {name}"] = "lstm", [*sums, *lstm("sums")]
+        found[f"rnn of {name}"] = "rnn", [*sums, make("Relu", ["sums"], ["h2"])]
+    for name, end in MIXTURES.items():
+        for kind, start in (("gru", GRU), ("gru_reset_first", RESET_FIRST)):
+            found[f"{kind} of {name}"] = kind, [*start, make("Tanh", ["an"], ["n"]), *end]
+    return found
+
+
+CELLS = cells()
+
+
+def looped(kind: str, nodes: Nodes, batch: int = 1, index: str = "counter") -> onnx.ModelProto:
+    """
+    A `Loop` as tf2onnx writes it: a counter and the weights are carried, the condition counts
+    steps, and the state of each step is an output.
+    """
+    index_nodes = {
+        "counter": [make("Gather", ["xs", "time"], ["x"])],
+        "number": [make("Gather", ["xs", "number"], ["x"])],
+        "backwards": [make("Sub", ["last", "time"], ["at"]), make("Gather", ["xs", "at"], ["x"])],
+    }[index]
+    row, state = (FLOAT, [batch, SIZE]), (FLOAT, [batch, HIDDEN])
+    values = constants(kind, batch)
+    weights = {name: (FLOAT, values[name].shape) for name in ("W", "U")}
+    carried = {
+        "time": (TensorProto.INT64, ()),
+        "h": state,
+        **({"c": state} if kind == "lstm" else {}),
+    }
+    inside = [
+        *index_nodes,
+        make("Add", ["time", "one"], ["later"]),
+        make("Cast", ["later"], ["float"], to=FLOAT),
+        make("Less", ["float", "limit"], ["again"]),
+        *nodes,
+        make("Identity", ["h2"], ["seen"]),
+    ]
+    ends = {"again": (BOOL, ()), "later": (TensorProto.INT64, ()), "h2": state}
+    ends |= {"c2": state} if kind == "lstm" else {}
+    step = body(
+        inside,
+        {"number": (TensorProto.INT64, ()), "go": (BOOL, ()), **carried, **weights},
+        {**ends, **weights, "seen": state},
+    )
+    results = ["time1", "h1", *(["c1"] if kind == "lstm" else []), "W_", "U_", "all"]
+    starts = ["zero", "h0", *(["c0"] if kind == "lstm" else []), "W", "U"]
+    nodes = [make("Loop", ["steps", "on", *starts], results, body=step, name="layer")]
+    outputs = {"h1": state, "all": (FLOAT, [STEPS, *state[1]])}
+    outputs |= {"c1": state} if kind == "lstm" else {}
+    return whole(nodes, {"xs": (FLOAT, [STEPS, *row[1]])}, outputs, values)
+
+
+def whole(
+    nodes: Nodes,
+    inputs: Mapping[str, tuple[int, Sequence[int]]],
+    outputs: Mapping[str, tuple[int, Sequence[int]]],
+    values: Mapping[str, np.ndarray],
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info(n, kind, list(shape)) for n, (kind, shape) in inputs.items()],
+        [info(n, kind, list(shape)) for n, (kind, shape) in outputs.items()],
+        [numpy_helper.from_array(np.asarray(v), n) for n, v in values.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    proto.ir_version = 8
+    return proto
+
+
+def layers(module: ModuleOp) -> list[Cell]:
+    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_that_are_written_out_are_layers(name: str, batch: int) -> None:
+    kind, nodes = CELLS[name]
+    module = agree(looped(kind, nodes, batch))
+    assert layers(module) == [Cell(kind)]
+    assert sum(isinstance(op, MatmulOp) for op in module.walk()) == 1
+
+
+@pytest.mark.parametrize("index", ["number", "backwards"])
+def test_rows_are_those_that_the_steps_count(index: str) -> None:
+    kind, nodes = CELLS["lstm of two products"]
+    module = agree(looped(kind, nodes, index=index))
+    assert layers(module) == [Cell.LSTM]
+    assert not any(isinstance(op, GatherOp) for op in module.walk())
+
+
+@pytest.mark.parametrize(("trips", "count"), [(3, 3), (1 << 62, STEPS)])
+def test_a_loop_ends_by_its_trip_count_or_its_condition(trips: int, count: int) -> None:
+    proto = looped(*CELLS["gru of two products"])
+    set_constant(proto, "steps", np.array(trips))
+    proto.graph.output[1].type.tensor_type.shape.dim[0].dim_value = count
+    module = agree(proto)
+    (layer,) = (op for op in module.walk() if isinstance(op, RecurrenceOp))
+    assert layer.result.type.get_shape()[0] == count
+
+
+def test_one_step_is_its_operations() -> None:
+    proto = looped(*CELLS["gru of two products"])
+    set_constant(proto, "steps", np.array(1))
+    proto.graph.output[1].type.tensor_type.shape.dim[0].dim_value = 1
+    assert not layers(agree(proto))
+
+
+def set_constant(proto: onnx.ModelProto, name: str, value: np.ndarray) -> None:
+    for tensor in proto.graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(numpy_helper.from_array(value, name))
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scans_are_layers(backwards: int) -> None:
+    kind, nodes = CELLS["lstm of one product"]
+    state, row = (FLOAT, [2, HIDDEN]), (FLOAT, [2, SIZE])
+    step = body(
+        [*nodes, make("Identity", ["h2"], ["seen"])],
+        {"h": state, "c": state, "x": row},
+        {"h2": state, "c2": state, "seen": state},
+    )
+    scan = make("Scan", ["h0", "c0", "xs"], ["h1", "c1", "all"], body=step, num_scan_inputs=1,
+                scan_input_axes=[1], scan_input_directions=[backwards],
+                scan_output_axes=[1], scan_output_directions=[backwards])  # fmt: skip
+    proto = whole(
+        [scan], {"xs": (FLOAT, [2, STEPS, SIZE])},
+        {"h1": state, "c1": state, "all": (FLOAT, [2, STEPS, HIDDEN])}, constants(kind, 2),
+    )  # fmt: skip
+    assert layers(agree(proto)) == [Cell.LSTM]
+
+
+def test_keras_hard_sigmoid_is_a_function() -> None:
+    """`min(max(a + 3, 0), 6) / 6`, whose addend goes into the bias."""
+
+    def hard(gate: str) -> Nodes:
+        return [
+            make("Add", [f"a{gate}", "three"], [f"{gate}3"]),
+            make("Clip", [f"{gate}3", "nought", "six"], [f"{gate}6"]),
+            make("Mul", [f"{gate}6", "sixth"], [gate]),
+        ]
+
+    nodes = [n for n in lstm("sums") if n.op_type != "Sigmoid"]
+    nodes[1:1] = [n for gate in "ifo" for n in hard(gate)]
+    proto = looped("lstm", [*SUMS["two products"], *nodes])
+    (layer,) = (op for op in agree(proto).walk() if isinstance(op, RecurrenceOp))
+    assert str(layer.functions.data[0]).startswith("#graph.function<hard_sigmoid")
+
+
+def replaced(nodes: Nodes, old: str, *new: onnx.NodeProto) -> Nodes:
+    """`nodes` with others in place of the one that makes `old`."""
+    at = next(i for i, n in enumerate(nodes) if old in n.output)
+    return [*nodes[:at], *new, *nodes[at + 1 :]]
+
+
+LSTM, RNN = CELLS["lstm of two products"][1], CELLS["rnn of two products"][1]
+MIXED = CELLS["gru of two products"][1]
+
+OTHERS: dict[str, tuple[str, Nodes]] = {
+    "a peephole": ("lstm", replaced(
+        LSTM, "o", make("Add", ["ao", "c"], ["ac"]), make("Sigmoid", ["ac"], ["o"]))),
+    "two kinds of gates": ("lstm", replaced(LSTM, "f", make("Tanh", ["af"], ["f"]))),
+    "another function": ("rnn", replaced(
+        RNN, "h2", make("Atan", ["sums"], ["h2"]))),
+    "the state before": ("lstm", replaced(LSTM, "shown", make("Tanh", ["c"], ["shown"]))),
+    "no complement": ("gru", replaced(MIXED, "rest", make("Sub", ["halves", "z"], ["rest"]))),
+    "another complement": ("gru", replaced(MIXED, "rest", make("Sub", ["ones", "r"], ["rest"]))),
+    "a product of states": ("rnn", replaced(
+        RNN, "q", make("Mul", ["h", "h"], ["hh"]), make("MatMul", ["hh", "U"], ["q"]))),
+    "a factor in the reset": ("gru", replaced(
+        MIXED, "rq", make("Mul", ["r", "qn"], ["r0"]), make("Mul", ["r0", "halves"], ["rq"]))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_such_cell_stays_steps(name: str) -> None:
+    assert not layers(agree(looped(*OTHERS[name])))
+
+
+def test_outputs_that_are_no_states_keep_a_loop() -> None:
+    kind, nodes = CELLS["lstm of two products"]
+    proto = looped(kind, nodes)
+    step = proto.graph.node[0].attribute[0].g
+    step.node[-1].input[0] = "c2"
+    assert not layers(agree(proto))
+
+
+def test_a_condition_that_is_computed_keeps_a_loop() -> None:
+    kind, nodes = CELLS["rnn of two products"]
+    proto = looped(kind, [*nodes, make("ReduceMax", ["h2"], ["top"], keepdims=0)])
+    step = proto.graph.node[0].attribute[0].g
+    (less,) = (n for n in step.node if n.op_type == "Less")
+    less.input[0] = "top"
+    del step.output[-1], proto.graph.node[0].output[-1], proto.graph.output[1]
+    assert not layers(import_model(proto))
+
+
+def test_long_loops_capture_what_they_do_not_change() -> None:
+    """One body for many steps reads the weights that the model carries; it does not copy them."""
+    proto = long(looped(*OTHERS["another function"]))
+    step = proto.graph.node[0].attribute[0].g
+    del step.output[-1], proto.graph.node[0].output[-1], proto.graph.output[1]
+    (loop,) = (op for op in agree(proto).walk() if isinstance(op, LoopOp))
+    assert [shape_of(value) for value in loop.carried] == [(), (1, HIDDEN)]
+
+
+def long(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with more steps than are unrolled."""
+    for name, value in (("steps", np.array(1500)), ("limit", np.array(1500, np.float32))):
+        set_constant(proto, name, value)
+    for value in (proto.graph.input[0], proto.graph.output[1]):
+        value.type.tensor_type.shape.dim[0].dim_value = 1500
+    return proto
+
+
+def test_a_layer_longer_than_what_is_unrolled_is_one() -> None:
+    proto = long(looped(*CELLS["rnn of one product"]))
+    assert layers(agree(proto)) == [Cell.RNN]
+
+
+def test_a_sequence_that_is_reversed_is_a_slice() -> None:
+    """Lengths that are all of it, as Keras' backward layers have."""
+    node = make("ReverseSequence", ["xs", "lengths"], ["y"], time_axis=0, batch_axis=1)
+    kind = (FLOAT, [STEPS, 2, SIZE])
+    proto = whole([node], {"xs": kind}, {"y": kind}, {"lengths": np.array([STEPS, STEPS])})
+    assert [type(op) for op in agree(proto).walk()][2:-1] == [SliceOp]
+
+
+def test_a_state_as_wide_as_an_image_is_no_layer() -> None:
+    """Whose matrix would take 80 GB to look at."""
+    state = (FLOAT, [1, 100_000])
+    ends = {"number": (TensorProto.INT64, ()), "go": (BOOL, ()), "h": state}
+    nodes = [make("Mul", ["h", "halves"], ["a"]), make("Tanh", ["a"], ["h2"])]
+    step = body(
+        [make("Identity", ["go"], ["again"]), *nodes], ends, {"again": (BOOL, ()), "h2": state}
+    )
+    constants = {"trips": np.array(3), "on": np.array(True), "halves": np.float32([0.5])}
+    loop = make("Loop", ["trips", "on", "x"], ["y"], body=step)
+    assert not layers(agree(whole([loop], {"x": state}, {"y": state}, constants)))
