@@ -345,6 +345,6 @@ def test_a_state_as_wide_as_an_image_is_no_layer() -> None:
     step = body(
         [make("Identity", ["go"], ["again"]), *nodes], ends, {"again": (BOOL, ()), "h2": state}
     )
-    constants = {"trips": np.array(3), "on": np.array(True), "halves": np.float32([0.5])}
+    constants = {"trips": np.array(3), "on": np.array(True), "halves": np.array([0.5], np.float32)}
     loop = make("Loop", ["trips", "on", "x"], ["y"], body=step)
     assert not layers(agree(whole([loop], {"x": state}, {"y": state}, constants)))
