@@ -13,8 +13,11 @@ from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
-PANEL = 128
+PANEL = 64
 """Outputs whose weights lie together; as in `multiply_state.c`."""
+
+VECTOR = 16
+"""Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
 
 INTEGER_PANEL = 64
 """Likewise in `multiply_state_i16.c`, where they are four vectors."""
@@ -32,13 +35,14 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     bias = layer.read(op.bias, "bias") if op.bias is not None else ""
     # Where the last gate's product waits for the second one, it has a matrix of its own.
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
+    at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
-        _product(layer, op, name, start, end) if start < end else None
+        _product(layer, op, name, start, end, at) if start < end else None
         for name, start, end in (("weights", 0, joint), ("last_weights", joint, width))
     )
     assert multiply is not None
     y = layer.write(op.result)
-    layer.scratch("float", "p", width, 4)
+    layer.scratch("float", "p", max(_in_vectors(joint), joint + _in_vectors(width - joint)), 4)
     if kind is Cell.GRU_RESET_FIRST:
         layer.scratch("float", "reset", hidden, 4)
     rows = prod((batch, hidden))
@@ -47,7 +51,6 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
         layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
     layer.line(f"for (int32_t b = 0; b < {batch}; ++b) {{", 1)
-    at = f"(t * {batch} + b)" if batch > 1 else "t"
     layer.line(f"const float *in = {x} + {at} * {width};", 2)
     before = f"{y} + ({at} - {batch}) * {hidden}"
     first = f"{start} + b * {hidden}" if batch > 1 else start
@@ -99,14 +102,14 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 
 
 def _product(
-    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int
+    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, number: str
 ) -> Callable[[str, str], str]:
-    """The call that multiplies a state by the weights of some outputs."""
+    """The call that multiplies a state by the weights of some outputs; `number` counts calls."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     if (exponents := op.exponents) is None:
         w = _panels(layer, op, name, first, last)
         multiply = layer.kernels.use("multiply_state")
-        return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs});"
+        return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs}, {number} % 2);"
     state, of_rows = exponents
     weights = constant_array(op.weights)
     assert weights is not None
@@ -133,6 +136,11 @@ def _product(
     return lambda to, h: f"{multiply}({to}, {h}, {w}, {scale}, {hidden}, {outputs}, {up}, q, sums);"
 
 
+def _in_vectors(outputs: int) -> int:
+    """`outputs`, rounded up to whole vectors."""
+    return -(-outputs // VECTOR) * VECTOR
+
+
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
     """
     The weights of some outputs in panels [H, outputs of the panel]; computed ones are packed for
@@ -140,16 +148,18 @@ def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) ->
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
     owner, whole = op.weights.owner, outputs - outputs % PANEL
+    size = outputs * hidden + _in_vectors(outputs) - outputs
     if isinstance(owner, ConstantOp):
 
         def packed() -> Array:
             rows = np.asarray(owner.array(), np.float32)[first:last]
             panels = (rows[b : b + PANEL].T for b in range(0, outputs, PANEL))
-            return np.concatenate([panel.reshape(-1) for panel in panels])
+            room = np.zeros(size - outputs * hidden, np.float32)
+            return np.concatenate([*(panel.reshape(-1) for panel in panels), room])
 
-        return layer.constant(name, "float", outputs * hidden, 4, packed)
+        return layer.constant(name, "float", size, 4, packed)
     weights = layer.read(op.weights, "w")
-    layer.scratch("float", name, outputs * hidden, 4)
+    layer.scratch("float", name, size, 4)
     pack = layer.kernels.use("pack_panels")
     for start, end, width in ((0, whole, PANEL), (whole, outputs, outputs - whole)):
         if start < end:
