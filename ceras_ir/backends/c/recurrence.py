@@ -13,8 +13,13 @@ from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
-PANEL = 64
-"""Outputs whose weights lie together; as in `multiply_state.c`."""
+WIDE_PANEL, PANEL = 128, 64
+"""
+Outputs whose weights lie together, wider where the first cache holds all weights: more sums are
+under way at once, but less of the last panel is left for the next step.
+"""
+FIRST_CACHE = 1 << 15
+"""Bytes that the first cache of a common processor holds."""
 
 VECTOR = 16
 """Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
@@ -37,7 +42,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
     at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
-        _product(layer, op, name, start, end, at) if start < end else None
+        _product(layer, op, name, start, end, f"{at} % 2") if start < end else None
         for name, start, end in (("weights", 0, joint), ("last_weights", joint, width))
     )
     assert multiply is not None
@@ -102,14 +107,16 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 
 
 def _product(
-    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, number: str
+    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
 ) -> Callable[[str, str], str]:
-    """The call that multiplies a state by the weights of some outputs; `number` counts calls."""
+    """The call that multiplies a state by weights of some outputs; `is_odd` every other time."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     if (exponents := op.exponents) is None:
-        w = _panels(layer, op, name, first, last)
+        panel = WIDE_PANEL if 4 * outputs * hidden < FIRST_CACHE else PANEL
+        w = _panels(layer, op, name, first, last, panel)
         multiply = layer.kernels.use("multiply_state")
-        return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs}, {number} % 2);"
+        sizes = f"{hidden}, {outputs}, {panel}"
+        return lambda to, h: f"{multiply}({to}, {h}, {w}, {sizes}, {is_odd});"
     state, of_rows = exponents
     weights = constant_array(op.weights)
     assert weights is not None
@@ -141,27 +148,26 @@ def _in_vectors(outputs: int) -> int:
     return -(-outputs // VECTOR) * VECTOR
 
 
-def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
+def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
     """
     The weights of some outputs in panels [H, outputs of the panel]; computed ones are packed for
     every run.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
-    owner, whole = op.weights.owner, outputs - outputs % PANEL
+    owner, whole = op.weights.owner, outputs - outputs % panel
     size = outputs * hidden + _in_vectors(outputs) - outputs
     if isinstance(owner, ConstantOp):
 
         def packed() -> Array:
             rows = np.asarray(owner.array(), np.float32)[first:last]
-            panels = (rows[b : b + PANEL].T for b in range(0, outputs, PANEL))
-            room = np.zeros(size - outputs * hidden, np.float32)
-            return np.concatenate([*(panel.reshape(-1) for panel in panels), room])
+            panels = (rows[b : b + panel].T.reshape(-1) for b in range(0, outputs, panel))
+            return np.concatenate([*panels, np.zeros(size - outputs * hidden, np.float32)])
 
         return layer.constant(name, "float", size, 4, packed)
     weights = layer.read(op.weights, "w")
     layer.scratch("float", name, size, 4)
     pack = layer.kernels.use("pack_panels")
-    for start, end, width in ((0, whole, PANEL), (whole, outputs, outputs - whole)):
+    for start, end, width in ((0, whole, panel), (whole, outputs, outputs - whole)):
         if start < end:
             source = f"{weights} + {(first + start) * hidden}"
             layer.line(

@@ -18,16 +18,16 @@ MODEL_INLINE void multiply_state_vectors(int32_t vectors, float *restrict p,
 }
 #endif
 
-/* The same for n outputs, in panels of 64 of which the last may be narrower. Vectors hold outputs,
+/* The same for n outputs, in panels of `width` of which the last may be narrower. Vectors hold outputs,
  * so that no sum is reordered; the last one of a narrow panel reads on in the next row, and w and p
  * have room for it. What is read `backwards` begins with what was read last, which the first cache
  * still has. */
 MODEL_TILE void multiply_state(float *restrict p, const float *restrict h, const float *restrict w,
-                               int32_t k, int32_t n, int32_t backwards)
+                               int32_t k, int32_t n, int32_t width, int32_t backwards)
 {
-  const int32_t end = (n + 63) / 64 * 64;
-  for (int32_t turn = 0; turn < end; turn += 64) {
-    const int32_t b = backwards ? end - 64 - turn : turn, m = n - b < 64 ? n - b : 64;
+  const int32_t end = (n + width - 1) / width * width;
+  for (int32_t turn = 0; turn < end; turn += width) {
+    const int32_t b = backwards ? end - width - turn : turn, m = n - b < width ? n - b : width;
     const float *panel = w + b * k;
     float *to = p + b;
 #if MODEL_F32
@@ -36,6 +36,8 @@ MODEL_TILE void multiply_state(float *restrict p, const float *restrict h, const
       multiply_state_vectors(8, to + j, h, panel + j, k, m);
     for (; left >= 4 * MODEL_F32; left -= 4 * MODEL_F32, j += 4 * MODEL_F32)
       multiply_state_vectors(4, to + j, h, panel + j, k, m);
+    for (; left >= 2 * MODEL_F32; left -= 2 * MODEL_F32, j += 2 * MODEL_F32)
+      multiply_state_vectors(2, to + j, h, panel + j, k, m);
     for (; left > 0; left -= MODEL_F32, j += MODEL_F32)
       multiply_state_vectors(1, to + j, h, panel + j, k, m);
 #else
