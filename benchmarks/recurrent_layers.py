@@ -87,7 +87,8 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     rounds: int = parser.parse_args().rounds
-    print("| layer, units | KiB a step | us | ONNX Runtime / ours | bound, us | / bound |")
+    heads = "layer, units", "KiB a step", "us", "ONNX Runtime / ours", "bound, us"
+    print(f"| {' | '.join(heads)} | ONNX Runtime / bound |")
     print("|---|---|---|---|---|---|")
     for kind in GATES:
         for units in UNITS:
