@@ -1,9 +1,12 @@
 """Recurrent layers against ONNX Runtime, and in C against the interpreter."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
-from c_harness import SANITIZE, check
+from c_harness import SANITIZE, check, check_elsewhere, needs_aarch64
+from cross import AARCH64
 from onnx import TensorProto, helper, numpy_helper
 from onnx_compare import agree
 from xdsl.context import Context
@@ -74,6 +77,9 @@ MODELS = {
     "lstm of relu": recurrent("LSTM", activations=["Sigmoid", "Relu", "Relu"]),
     "lstm of leaky relu": recurrent("LSTM", activations=["Sigmoid", "Tanh", "LeakyRelu"]),
     "lstm of several panels": recurrent("LSTM", hidden=75),
+    "gru of several panels": recurrent("GRU", hidden=50, linear_before_reset=1),
+    "gru as onnx has it, of several panels": recurrent("GRU", hidden=74),
+    "gru as onnx has it, of no whole vector": recurrent("GRU", hidden=10),
 }
 
 
@@ -83,16 +89,28 @@ def test_as_onnx_runtime(name: str) -> None:
     assert len(steps) == (2 if "both" in name or "without" in name else 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_c_is_exact(name: str) -> None:
-    """In the order that is documented; the products of the input have an order of their own."""
+def ordered(name: str) -> ModuleOp:
+    """The products of the input have an order of their own, unless it is the documented one."""
     module = import_model(MODELS[name])
     for op in module.walk():
         if isinstance(op, MatmulOp):
             op.properties["ordered"] = UnitAttr()
-    check(module, flags=SANITIZE)
-    check(module, flags=("-O3", "-march=native"))
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_c_is_exact(name: str) -> None:
+    check(ordered(name), flags=SANITIZE)
+    for flags in (("-march=native",), ("-mavx2", "-mfma"), ("-march=native", "-DMODEL_LANES=0")):
+        check(ordered(name), flags=("-O3", *flags))
+
+
+@needs_aarch64
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_neon_is_exact(name: str, tmp_path: Path) -> None:
+    check_elsewhere(ordered(name), AARCH64, AARCH64.builds["neon"], tmp_path, tolerance=0)
 
 
 def test_layers_are_calls() -> None:

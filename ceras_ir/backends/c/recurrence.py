@@ -13,8 +13,16 @@ from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
-PANEL = 128
-"""Outputs whose weights lie together; as in `multiply_state.c`."""
+WIDE_PANEL, PANEL = 128, 64
+"""
+Outputs whose weights lie together, wider where the first cache holds all weights: more sums are
+under way at once, but less of the last panel is left for the next step.
+"""
+FIRST_CACHE = 1 << 15
+"""Bytes that the first cache of a common processor holds."""
+
+VECTOR = 16
+"""Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
 
 INTEGER_PANEL = 64
 """Likewise in `multiply_state_i16.c`, where they are four vectors."""
@@ -32,13 +40,14 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     bias = layer.read(op.bias, "bias") if op.bias is not None else ""
     # Where the last gate's product waits for the second one, it has a matrix of its own.
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
+    at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
-        _product(layer, op, name, start, end) if start < end else None
+        _product(layer, op, name, start, end, f"{at} % 2") if start < end else None
         for name, start, end in (("weights", 0, joint), ("last_weights", joint, width))
     )
     assert multiply is not None
     y = layer.write(op.result)
-    layer.scratch("float", "p", width, 4)
+    layer.scratch("float", "p", max(_in_vectors(joint), joint + _in_vectors(width - joint)), 4)
     if kind is Cell.GRU_RESET_FIRST:
         layer.scratch("float", "reset", hidden, 4)
     rows = prod((batch, hidden))
@@ -47,7 +56,6 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
         layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
     layer.line(f"for (int32_t b = 0; b < {batch}; ++b) {{", 1)
-    at = f"(t * {batch} + b)" if batch > 1 else "t"
     layer.line(f"const float *in = {x} + {at} * {width};", 2)
     before = f"{y} + ({at} - {batch}) * {hidden}"
     first = f"{start} + b * {hidden}" if batch > 1 else start
@@ -99,14 +107,16 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 
 
 def _product(
-    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int
+    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
 ) -> Callable[[str, str], str]:
-    """The call that multiplies a state by the weights of some outputs."""
+    """The call that multiplies a state by weights of some outputs; `is_odd` every other time."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     if (exponents := op.exponents) is None:
-        w = _panels(layer, op, name, first, last)
+        panel = WIDE_PANEL if 4 * outputs * hidden < FIRST_CACHE else PANEL
+        w = _panels(layer, op, name, first, last, panel)
         multiply = layer.kernels.use("multiply_state")
-        return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs});"
+        sizes = f"{hidden}, {outputs}, {panel}"
+        return lambda to, h: f"{multiply}({to}, {h}, {w}, {sizes}, {is_odd});"
     state, of_rows = exponents
     weights = constant_array(op.weights)
     assert weights is not None
@@ -133,25 +143,31 @@ def _product(
     return lambda to, h: f"{multiply}({to}, {h}, {w}, {scale}, {hidden}, {outputs}, {up}, q, sums);"
 
 
-def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
+def _in_vectors(outputs: int) -> int:
+    """`outputs`, rounded up to whole vectors."""
+    return -(-outputs // VECTOR) * VECTOR
+
+
+def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
     """
     The weights of some outputs in panels [H, outputs of the panel]; computed ones are packed for
     every run.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
-    owner, whole = op.weights.owner, outputs - outputs % PANEL
+    owner, whole = op.weights.owner, outputs - outputs % panel
+    size = outputs * hidden + _in_vectors(outputs) - outputs
     if isinstance(owner, ConstantOp):
 
         def packed() -> Array:
             rows = np.asarray(owner.array(), np.float32)[first:last]
-            panels = (rows[b : b + PANEL].T for b in range(0, outputs, PANEL))
-            return np.concatenate([panel.reshape(-1) for panel in panels])
+            panels = (rows[b : b + panel].T.reshape(-1) for b in range(0, outputs, panel))
+            return np.concatenate([*panels, np.zeros(size - outputs * hidden, np.float32)])
 
-        return layer.constant(name, "float", outputs * hidden, 4, packed)
+        return layer.constant(name, "float", size, 4, packed)
     weights = layer.read(op.weights, "w")
-    layer.scratch("float", name, outputs * hidden, 4)
+    layer.scratch("float", name, size, 4)
     pack = layer.kernels.use("pack_panels")
-    for start, end, width in ((0, whole, PANEL), (whole, outputs, outputs - whole)):
+    for start, end, width in ((0, whole, panel), (whole, outputs, outputs - whole)):
         if start < end:
             source = f"{weights} + {(first + start) * hidden}"
             layer.line(

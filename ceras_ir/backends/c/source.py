@@ -116,6 +116,12 @@ typedef int16_t model_row;
 #else
 #define MODEL_ROLLED
 #endif
+/* Loops over variables that registers hold if each turn has its own. */
+#if defined(__clang__)
+#define MODEL_IN_REGISTERS _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define MODEL_IN_REGISTERS _Pragma("GCC unroll 16")
+#endif
 /* Short loops over sums that registers hold: without vectors a turn costs more than its sum. */
 #if defined(__clang__)
 #define MODEL_UNROLLED

@@ -1,18 +1,15 @@
-/* exp(x) as a fixed sequence of float32 operations, the same bits on every machine; within 1.4
- * units of the last place. Not a number stays one. */
+#include "exp_reduced_f32.c"
+/* exp(x), the same bits on every machine; within 1.4 units of the last place. Not a number stays
+ * one. */
 static inline float exp_f32(float x)
 {
-  /* Masks where branches would do: so loops over this function become vectors. */
+  /* Masks where branches would do, so that loops over this function become vectors; on the result,
+   * so that nothing waits for them. */
   const uint32_t below = -(uint32_t)(x < @EXP_LOW@), above = -(uint32_t)(x > @EXP_HIGH@);
-  union { uint32_t bits; float value; } safe, sum, scale;
-  safe.value = x;
-  safe.bits &= ~(below | above);
-  /* A sum of this size has no room for a fraction; its lowest bits are n. */
-  sum.value = safe.value * @LOG2_E@ + @EXP_ROUND@;
-  const float n = sum.value - @EXP_ROUND@;
-  const float r = (safe.value - n * @LN2_HIGH@) - n * @LN2_LOW@;
-  float p = @EXP_COEFFICIENTS[0]@;
-  p = p * r + @EXP_COEFFICIENTS[1:]@;
-  scale.bits = (((sum.bits + 127u) << 23) & ~below) | (above & 0x7F800000u);
-  return ((p * (r * r) + r) + 1.0f) * scale.value;
+  union { float value; uint32_t bits; } y;
+  float scale;
+  const float t = exp_reduced_f32(x, &scale);
+  y.value = (t + 1.0f) * scale;
+  y.bits = (y.bits & ~(below | above)) | (above & 0x7F800000u);
+  return y.value;
 }

@@ -1,34 +1,49 @@
 #include "vectors_f32.c"
-/* p[j] = the sum of h[i] * w[i][j] in the order of i, from 0, every step rounded; w lies in panels of
- * 128 outputs, of which the last may be narrower. Vectors hold outputs, so that no sum is reordered. */
-static void multiply_state(float *restrict p, const float *restrict h, const float *restrict w,
-                           int32_t k, int32_t n)
-{
-  for (int32_t b = 0; b < n; b += 128, p += 128, w += 128 * k) {
-    const int32_t m = n - b < 128 ? n - b : 128;
-    int32_t j = 0;
 #if MODEL_F32
-    for (; j + 8 * MODEL_F32 <= m; j += 8 * MODEL_F32) {
-      model_f32v s0 = {0}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
-      const float *at = w + j;
-      for (int32_t i = 0; i < k; ++i, at += m) {
-        const model_f32v v = SPLAT_F32(h + i);
-        s0 = s0 + v * LOAD_F32(at), s1 = s1 + v * LOAD_F32(at + MODEL_F32);
-        s2 = s2 + v * LOAD_F32(at + 2 * MODEL_F32), s3 = s3 + v * LOAD_F32(at + 3 * MODEL_F32);
-        s4 = s4 + v * LOAD_F32(at + 4 * MODEL_F32), s5 = s5 + v * LOAD_F32(at + 5 * MODEL_F32);
-        s6 = s6 + v * LOAD_F32(at + 6 * MODEL_F32), s7 = s7 + v * LOAD_F32(at + 7 * MODEL_F32);
-      }
-      STORE_F32(p + j, s0), STORE_F32(p + j + MODEL_F32, s1);
-      STORE_F32(p + j + 2 * MODEL_F32, s2), STORE_F32(p + j + 3 * MODEL_F32, s3);
-      STORE_F32(p + j + 4 * MODEL_F32, s4), STORE_F32(p + j + 5 * MODEL_F32, s5);
-      STORE_F32(p + j + 6 * MODEL_F32, s6), STORE_F32(p + j + 7 * MODEL_F32, s7);
-    }
+/* p[j] = the sum of h[i] * w[i * pitch + j] in the order of i, from 0, every step rounded, for so
+ * many vectors of j: up to 8, so that registers hold the sums. */
+MODEL_INLINE void multiply_state_vectors(int32_t vectors, float *restrict p,
+                                         const float *restrict h, const float *restrict w,
+                                         int32_t k, int32_t pitch)
+{
+  model_f32v s[8] = {{0}};
+  MODEL_ROLLED
+  for (int32_t i = 0; i < k; ++i, w += pitch) {
+    const model_f32v v = SPLAT_F32(h + i);
+    MODEL_IN_REGISTERS
+    for (int32_t b = 0; b < vectors; ++b) s[b] = s[b] + v * LOAD_F32(w + b * MODEL_F32);
+  }
+  MODEL_IN_REGISTERS
+  for (int32_t b = 0; b < vectors; ++b) STORE_F32(p + b * MODEL_F32, s[b]);
+}
 #endif
-    for (int32_t r = j; r < m; ++r) p[r] = 0.0f;
-    const float *at = w;
-    for (int32_t i = 0; j < m && i < k; ++i, at += m) {
-      const float a = h[i];
-      for (int32_t r = j; r < m; ++r) p[r] += a * at[r];
-    }
+
+/* The same for n outputs, in panels of `width` of which the last may be narrower. Vectors hold outputs,
+ * so that no sum is reordered; the last one of a narrow panel reads on in the next row, and w and p
+ * have room for it. What is read `backwards` begins with what was read last, which the first cache
+ * still has. */
+MODEL_TILE void multiply_state(float *restrict p, const float *restrict h, const float *restrict w,
+                               int32_t k, int32_t n, int32_t width, int32_t backwards)
+{
+  const int32_t end = (n + width - 1) / width * width;
+  for (int32_t turn = 0; turn < end; turn += width) {
+    const int32_t b = backwards ? end - width - turn : turn, m = n - b < width ? n - b : width;
+    const float *panel = w + b * k;
+    float *to = p + b;
+#if MODEL_F32
+    int32_t j = 0, left = (m + MODEL_F32 - 1) / MODEL_F32 * MODEL_F32;
+    for (; left >= 8 * MODEL_F32; left -= 8 * MODEL_F32, j += 8 * MODEL_F32)
+      multiply_state_vectors(8, to + j, h, panel + j, k, m);
+    for (; left >= 4 * MODEL_F32; left -= 4 * MODEL_F32, j += 4 * MODEL_F32)
+      multiply_state_vectors(4, to + j, h, panel + j, k, m);
+    for (; left >= 2 * MODEL_F32; left -= 2 * MODEL_F32, j += 2 * MODEL_F32)
+      multiply_state_vectors(2, to + j, h, panel + j, k, m);
+    for (; left > 0; left -= MODEL_F32, j += MODEL_F32)
+      multiply_state_vectors(1, to + j, h, panel + j, k, m);
+#else
+    for (int32_t r = 0; r < m; ++r) to[r] = 0.0f;
+    for (int32_t i = 0; i < k; ++i, panel += m)
+      for (int32_t r = 0; r < m; ++r) to[r] += h[i] * panel[r];
+#endif
   }
 }

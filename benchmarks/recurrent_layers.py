@@ -1,0 +1,104 @@
+"""
+Recurrent layers of floats in C beside ONNX Runtime and beside what the processor's caches allow.
+
+    python benchmarks/recurrent_layers.py [--rounds 5]
+
+Prints a table of layers with seeded weights, 16 steps of 32 inputs: process CPU time on one thread,
+medians of rounds in which both run. No step can begin before the one before has ended, so each
+reads all weights of the state. The bound is the time that this takes a loop that does nothing else,
+and that the products of the input take at the processor's peak (recurrent_bound.c, c_host_peak.c;
+AVX-512). Functions of the gates are not in it.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from c_host import BIN, HERE, peaks, run
+from c_host_peers import median_milliseconds
+from networks import save
+from onnx import TensorProto, helper, numpy_helper
+
+STEPS, INPUTS, RUNS = 16, 32, 200
+GATES = {"LSTM": 4, "GRU": 3}
+UNITS = (16, 24, 32, 48, 64, 96, 128, 256)
+
+
+def write(path: Path, kind: str, units: int) -> None:
+    """A layer that gives its last state, as exporters of PyTorch write it."""
+    rng = np.random.default_rng(0)
+    rows = GATES[kind] * units
+    shapes = {"w": (1, rows, INPUTS), "r": (1, rows, units), "b": (1, 2 * rows)}
+    bound = 1 / np.sqrt(units)
+    constants = [
+        numpy_helper.from_array(rng.uniform(-bound, bound, shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    node = helper.make_node(kind, ["x", *shapes], ["", "y"], hidden_size=units)
+    if kind == "GRU":
+        node.attribute.append(helper.make_attribute("linear_before_reset", 1))
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [STEPS, 1, INPUTS]), ("y", [1, 1, units]))
+    )
+    graph = helper.make_graph([node], "recurrent", [x], [y], constants)
+    opset = helper.make_opsetid("", 17)
+    save(helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+
+
+def row(kind: str, units: int, rounds: int, folder: Path, peak: float) -> list[str]:
+    """Cells of one layer; `peak` is in products a nanosecond."""
+    model, out = folder / "model.onnx", folder / "c"
+    write(model, kind, units)
+    run([BIN / "ceras-compile", model, "-o", out, "--target", "c"])
+    run(["make", "-C", out, "model_bench"])
+    ours, theirs = (
+        1e3 * statistics.median(times)
+        for times in zip(
+            *(
+                (
+                    json.loads(run([out / "model_bench", str(RUNS)]))["median_ms"],
+                    median_milliseconds(model, RUNS),
+                )
+                for _ in range(rounds)
+            ),
+            strict=True,
+        )
+    )
+    read = GATES[kind] * units * units * 4
+    passes = float(run([folder / "recurrent_bound", str(read)]))
+    bound = STEPS * (passes + GATES[kind] * units * INPUTS / peak * 1e-3)
+    return [
+        f"{kind}, {units}",
+        f"{read / 1024:.0f}",
+        f"{ours:.1f}",
+        f"{theirs / ours:.1f}",
+        f"{bound:.1f}",
+        f"{theirs / bound:.1f}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds: int = parser.parse_args().rounds
+    heads = "layer, units", "KiB a step", "us", "ONNX Runtime / ours", "bound, us"
+    print(f"| {' | '.join(heads)} | ONNX Runtime / bound |")
+    print("|---|---|---|---|---|---|")
+    for kind in GATES:
+        for units in UNITS:
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                run(["cc", "-O2", "-march=native", HERE / "recurrent_bound.c", "-o",
+                     folder / "recurrent_bound"])  # fmt: skip
+                cells = row(kind, units, rounds, folder, peaks(folder)["float32"])
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
