@@ -41,8 +41,8 @@ quantized graph, the placed graph, memory, machine code or instruction streams. 
 all of them have the same integers in every element of every output. The two columns of ONNX
 Runtime are the largest difference of the float network, relative to the largest output, in the
 interpreter and in C; of networks that come quantized, `quantized-import.md` tells. Signal to noise
-is int8 against float at the outputs, by powers of two and recipe none, the graph that target
-c runs; it says as much about the inputs as about the compiler.
+is int8 against float at the outputs, without options; it says as much about the inputs as about
+the compiler. [quantization.md](quantization.md) has what int8 costs in right answers.
 
 Where a network says *Q/DQ* its own scales are kept on c and nnet and snapped to powers of two for
 vta. Networks with seeded weights (make_models.py) stand for a topology.
@@ -111,7 +111,7 @@ def page(rows: Sequence[Row], targets: Sequence[str]) -> str:
 
 def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
     inputs, calibration = path.with_suffix(".npz"), path.with_suffix(".cal.npz")
-    options = ["--samples", str(samples), "--recipe", "none"]
+    options = ["--samples", str(samples)]
     if inputs.exists():
         options += ["--inputs", str(inputs)]
     if (taken := calibration if calibration.exists() else inputs).exists():
