@@ -45,13 +45,18 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
 
 
+def of_chain(folder: Path) -> tuple[str, ...]:
+    """The command for two layers whose channels are far apart."""
+    (folder / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
+    data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
+    np.savez(folder / "c.npz", input0=data[:32])
+    np.savez(folder / "d.npz", input0=data[32:])
+    return "ceras-compare", "n.mlir", "--calibrate=c.npz", "--inputs", "d.npz"
+
+
 def test_arithmetic_of_a_target(tool: Tool, tmp_path: Path) -> None:
     """What is measured is the network that is compiled for the target, and costs are its own."""
-    (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
-    data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
-    np.savez(tmp_path / "c.npz", input0=data[:32])
-    np.savez(tmp_path / "d.npz", input0=data[32:])
-    common = ("ceras-compare", "n.mlir", "--calibrate=c.npz", "--inputs=d.npz", "--budget=1")
+    common = (*of_chain(tmp_path), "--budget=1")
     shares = list[float]()
     for options in ((), ("--target", "nnet"), ("--target", "vta", "--board", "pynq")):
         done = tool(*common, *options, "--propose")
@@ -70,11 +75,7 @@ def test_arithmetic_of_a_target(tool: Tool, tmp_path: Path) -> None:
 
 def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
     """What is proposed gains what it says, and what it costs is said too."""
-    (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
-    data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
-    np.savez(tmp_path / "c.npz", input0=data[:32])
-    np.savez(tmp_path / "d.npz", input0=data[32:])
-    common = ("ceras-compare", "n.mlir", "--calibrate=c.npz", "--inputs", "d.npz")
+    common = of_chain(tmp_path)
     options = ("--budget", "0", "--recipe", "none", "--observer", "minmax")
     done = tool(*common, *options, "--propose")
     assert (done.status, done.stderr) == (0, "")
