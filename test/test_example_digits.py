@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import onnx
 import pytest
 from onnx_models import check, run_onnxruntime, value_shape
 from slow_cases import slow
+
+from ceras_ir.driver.compile.tool import main as compile_tool
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "digits"
 ARTEFACTS = ("digits.onnx", "digits_test.npz", "digits_labels.npz", "digits_calibration.npz")
@@ -133,6 +137,19 @@ def demo(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
     )
     return done, log.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["c", "nnet", "vta"])
+def test_readme_has_what_the_demo_prints(tmp_path: Path, target: str) -> None:
+    data = str(EXAMPLE / "digits_calibration.npz")
+    # As demo.py has it.
+    board = ["--board", "pynq"] if target == "vta" else []
+    options = ["--target", target, *board, "--calibrate", data, "-o", str(tmp_path)]
+    assert compile_tool([str(EXAMPLE / "digits.onnx"), *options]) == 0
+    totals = json.loads((tmp_path / "report.json").read_text())["totals"]
+    row = rf"│ int8 {target} .*│ *{totals['weight_bytes']:,} B │ *{totals['peak_bytes']:,} B │"
+    assert re.search(row, (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.network.function import input_names
 from ceras_ir.network.ranges import INPUT_RANGE, interval
+from ceras_ir.network.states import states_of
 
 DEFAULT_RANGE = (0.0, 1.0)
 """Of an input without `graph.input_range`."""
@@ -53,6 +54,13 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
             sample[name] = (low + (high - low) * unit).astype(np.float32)
         samples.append(sample)
     return samples
+
+
+def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+    """The same, of what callers give: a network keeps its states itself."""
+    kept = {state.name for state in states_of(main)}
+    samples = synthetic_samples(main, count, seed)
+    return [{k: v for k, v in sample.items() if k not in kept} for sample in samples]
 
 
 def _blocks(

@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import load_samples
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.synthetic_samples import synthetic_steps
 from ceras_ir.driver.differences import Array, compare_outputs, signal_to_noise
 from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.function import main_function
@@ -35,7 +35,7 @@ def by_outputs(
     verify_module(module)
     main = main_function(module)
     if inputs is None:
-        samples = synthetic_samples(main, count, seed=1)
+        samples = synthetic_steps(main, count, seed=1)
     else:
         samples = list(load_samples(inputs, module).first(count))
 

@@ -50,7 +50,8 @@ def add_build_options(parser: ToolParser) -> None:
         choices=("auto", "int8", "none"),
         default="auto",
         help="compute in int8 (int8) or as the model says (none); auto is int8 if the model has "
-        "Q/DQ, calibration data is given, or the target has no floating point "
+        "Q/DQ or calibrated ranges, calibration data is given, or the target has no floating "
+        "point "
         "(default: %(default)s)",
     )
     add_scheme(group)
@@ -130,8 +131,12 @@ def add_scheme(group: ArgumentContainer) -> None:
 
 def add_arithmetic(group: ArgumentContainer) -> None:
     """The target in whose arithmetic a network is quantized that is not compiled for it."""
-    group.add_argument("--target", metavar="NAME", help="quantize in the arithmetic of this target")
-    group.add_argument("--board", metavar="NAME|FILE", help="of the target")
+    group.add_argument(
+        "--target",
+        metavar="NAME",
+        help="quantize in the arithmetic of this target, such as c, nnet or vta (default: of any)",
+    )
+    group.add_argument("--board", metavar="NAME|FILE", help="quantize for this board of the target")
 
 
 def arithmetic_of(arguments: argparse.Namespace) -> Target | None:

@@ -84,12 +84,17 @@ class BuildOptions:
         return self.quantize == "int8"
 
     def resolved(self, module: ModuleOp) -> BuildOptions:
-        """Checked options with what `auto` means for this network: int8 if it has Q/DQ."""
+        """What `auto` means for this network: int8 if it has Q/DQ, or was calibrated."""
         if self.quantize != "auto" or self.is_quantized:
             return self
-        from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+        from ceras_ir.network.function import main_function
+        from ceras_ir.transforms.quantization.analysis.qdq import (
+            carries_exponents,
+            carries_quantization,
+        )
 
-        return replace(self, quantize="int8") if carries_quantization(module) else self
+        is_known = carries_quantization(module) or carries_exponents(main_function(module))
+        return replace(self, quantize="int8") if is_known else self
 
     def check(self) -> None:
         """Refuse options that contradict each other, before any work."""

@@ -11,6 +11,7 @@ from ceras_ir.backends.c.cores import CORES, Core
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.boards import unknown_board
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def load_board(name: str) -> Board:
             raise InputError(f"cannot read board: {error}", name) from error
     known = board_names()
     if name not in known:
-        raise InputError(f"unknown Arduino board '{name}', known are {', '.join(known)}")
+        raise unknown_board("arduino", name, known)
     resource = files("ceras_ir.backends.c") / "boards" / f"{name}.toml"
     return parse_board(resource.read_text(encoding="utf-8"), resource.name)
 

@@ -14,6 +14,7 @@ from ceras_ir.backends.c.kernels import filled
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.boards import unknown_board
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 FIELDS = ("title", "compiler", "flags")
@@ -85,7 +86,7 @@ def load_machine(name: str) -> Machine | Board:
     if not name.endswith(".toml"):
         known = [*machine_names(), *board_names()]
         if name not in known:
-            raise InputError(f"target c knows no board '{name}', but {', '.join(known)}")
+            raise unknown_board("c", name, known)
         text = (files("ceras_ir.backends.c") / "boards" / f"{name}.toml").read_text("utf-8")
         return load_board(name) if name in board_names() else parse_machine(text, f"{name}.toml")
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ceras_ir.backends.dataflow.families import FAMILIES, Family
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.boards import unknown_board
 
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""
@@ -54,11 +55,10 @@ def load_board(name: str) -> Board:
             text = Path(name).read_text(encoding="utf-8")
         else:
             folder = files("ceras_ir.backends.dataflow") / "boards"
-            text = (folder / f"{name}.toml").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        known = "zcu102, zcu104, ecp5-85f"
-        message = f"no such board for dataflow: choose from {known}, or give a .toml file"
-        raise InputError(message, name) from None
+            known = {Path(entry.name).stem: entry for entry in folder.iterdir()}
+            if name not in known:
+                raise unknown_board("dataflow", name, known)
+            text = known[name].read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the board: {error}", name) from None
     return parse_board(text, name)

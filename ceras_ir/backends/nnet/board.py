@@ -16,6 +16,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.boards import unknown_board
 
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
@@ -69,8 +70,7 @@ def load_board(name: str) -> FpgaBoard:
         if entry.name.endswith(".toml")
     }
     if name not in boards:
-        known = ", ".join(sorted(boards))
-        raise InputError(f"no board '{name}' for nnet: choose from {known}, or give a .toml file")
+        raise unknown_board("nnet", name, boards)
     return parse_board(boards[name].read_text(encoding="utf-8"), name)
 
 

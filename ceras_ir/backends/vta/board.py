@@ -19,6 +19,7 @@ from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.targets.boards import unknown_board
 
 _FIXED = {
     "LOG_INP_WIDTH": (3, "inputs must be int8"),
@@ -331,7 +332,7 @@ def load_board(name: str | Path) -> VtaBoard:
         except (OSError, UnicodeDecodeError) as e:
             raise InputError(f"cannot read board: {e}", str(name)) from e
     if name not in (known := board_names()):
-        raise InputError(f"unknown VTA board '{name}', known are {', '.join(known)}")
+        raise unknown_board("vta", str(name), known, ".json")
     resource = files("ceras_ir.backends.vta") / "boards" / f"{name}.json"
     return parse_board(resource.read_text(encoding="utf-8"), resource.name)
 

@@ -97,7 +97,8 @@ def _variants(
     if PRECISION in recipe:
         budget = replace(options.precision, budget=SPENT)
         yield f"--budget {SPENT:g}", replace(options, precision=budget)
-    names = (pattern_of(layer.name) for layer in worst_layers(layers))
+    # A layer and its function may have one name.
+    names = dict.fromkeys(pattern_of(layer.name) for layer in worst_layers(layers))
     if worst := [name for name in names if "'" not in name and "," not in name]:
         kept = replace(options.precision, in_float=(*options.precision.in_float, *worst))
         yield f"--float '{','.join(worst)}'", replace(options, precision=kept)

@@ -22,7 +22,7 @@ from ceras_ir.metrics.choose import Judge, Judgement
 from ceras_ir.metrics.figures import Measured, measured
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.network.ranges import LAYER, exponent
+from ceras_ir.network.ranges import LAYER
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
@@ -155,7 +155,10 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     the calibration data or by the exponents in its text, else left in float. Says which.
     """
     from ceras_ir.transforms.graph.fuse import FusePass
-    from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+    from ceras_ir.transforms.quantization.analysis.qdq import (
+        carries_exponents,
+        carries_quantization,
+    )
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
     ctx, runner, main = load_context(), PassRunner(), main_function(module)
@@ -167,8 +170,7 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass(), *at_quantized])
         return "Q/DQ"
-    calibrated = any(exponent(value) is not None for value in main.body.block.args)
-    if options.calibrate is None and not calibrated:
+    if options.calibrate is None and not carries_exponents(main):
         return "float"
     runner.run(ctx, module, [quantize_pass(options), *at_quantized])
     return recipe_text(options.recipe)

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import SourceError
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.synthetic_samples import synthetic_steps
 from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
     Array,
@@ -77,7 +77,7 @@ class Verification:
         if samples is None:
             main = main_function(module)
             count = STEPS if states_of(main) else SYNTHETIC
-            samples = synthetic_samples(main, limit or count, seed=1)
+            samples = synthetic_steps(main, limit or count, seed=1)
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
         self.module = module

@@ -119,7 +119,7 @@ class ObserveRangesPass(FloatNetworkPass):
         remark(
             f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
             f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
-            f"range; give calibration=FILE.npz for real ones"
+            "range; give data for real ones (--calibrate FILE.npz)"
         )
         samples = synthetic_samples(main, count, self.seed)
         # Made-up samples have no rare extremes.

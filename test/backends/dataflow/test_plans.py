@@ -347,5 +347,5 @@ def test_boards_are_checked(text: str, message: str):
 def test_every_board_loads():
     boards = [load_board(name) for name in ("zcu102", "zcu104", "ecp5-85f")]
     assert [board.pairs for board in boards] == [True, True, False]
-    with pytest.raises(InputError, match="no such board"):
+    with pytest.raises(InputError, match="has no board"):
         load_board("none")

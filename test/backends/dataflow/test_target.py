@@ -169,8 +169,8 @@ def test_real_networks(tool: Tool, name: str):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--board", "none"], 1, "no such board for dataflow"),
-        (["--dsp", "0", "--board", "none"], 1, "no such board for dataflow"),
+        (["--board", "none"], 1, "target dataflow has no board 'none'"),
+        (["--dsp", "0", "--board", "none"], 1, "target dataflow has no board 'none'"),
         (["--jobs", "0"], 2, "--jobs is for target vta, not dataflow"),
         (["--dsp", "many"], 2, "invalid int value: 'many'"),
         (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),

@@ -44,6 +44,17 @@ def test_ranges_in_the_text_need_no_data(tool: Tool, tmp_path: Path) -> None:
     assert (direct.status, calibrated.status, again.status) == (0, 0, 0)
     assert again.stderr == ""
     assert again.stdout == direct.stdout
+    compiled = tool("ceras-compile", "c.mlir", "--target", "c", "-o", "out")
+    assert "quantized: " in compiled.stdout, "calibrated text becomes integers without being told"
+
+
+def test_data_in_which_nothing_changes_is_doubtful(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    for image, warned in ((np.zeros_like(IMAGE), True), (IMAGE, False)):
+        np.savez(tmp_path / "data.npz", image=image, gain=GAIN)
+        done = tool("ceras-opt", "n.mlir", "--calibrate=calibration=data.npz")
+        assert done.status == 0
+        assert ("input 'image' is 0 everywhere" in done.stderr) == warned
 
 
 def test_synthetic_data_is_announced_and_repeatable(tool: Tool, tmp_path: Path) -> None:

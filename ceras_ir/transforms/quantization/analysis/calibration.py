@@ -6,6 +6,7 @@ of a sample is kept, so memory does not grow with their number.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
-from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp
+from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, shape_of
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
@@ -134,7 +135,25 @@ def record(
         set_affine(value, chosen.affine)
         if width(value) == WIDE:
             widen(value)
+    if (constant := _constant_input(main, values, found)) is not None:
+        return constant
     return _doubt(found.samples, found.halves)
+
+
+def _constant_input(main: FuncOp, values: Sequence[SSAValue], found: Observations) -> str | None:
+    """What is doubtful about data in which no input of floats ever changes."""
+    args, kept = main.body.block.args, {state.argument for state in states_of(main)}
+    inputs = {v: name for v, name in zip(args, input_names(main), strict=True) if v not in kept}
+    seen = {v: o for v, o in zip(values, found.observers, strict=True) if v in inputs}
+    if not seen or any(observer.low != observer.high for observer in seen.values()):
+        return None
+    if all(prod(shape_of(v)) <= 1 for v in seen):
+        return None
+    value, observer = next(iter(seen.items()))
+    return (
+        f"input '{inputs[value]}' is {observer.low:g} everywhere in the calibration data, from "
+        "which no range can be learnt: give inputs that the network was made for"
+    )
 
 
 def _of_softmax(main: FuncOp) -> set[SSAValue]:

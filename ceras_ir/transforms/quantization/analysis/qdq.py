@@ -1,14 +1,17 @@
 """
-Q/DQ networks: whether one is, and which operations integers pass as floats do.
+Q/DQ networks: whether one is, or was calibrated to become integers, and which operations integers
+pass as floats do.
 """
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.ranges import exponent
 
 HALF_EVEN = "graph.half_even"
 """
@@ -20,6 +23,12 @@ it those between powers of two go up.
 def only_moves(op: GraphOperation) -> bool:
     """Whether elements are moved, or the greatest taken; what puts others around is apart."""
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
+
+
+def carries_exponents(main: FuncOp) -> bool:
+    """Whether values have exponents, as calibrated text has them."""
+    values = [*main.body.block.args, *(v for op in main.body.block.ops for v in op.results)]
+    return any(exponent(value) is not None for value in values)
 
 
 def carries_quantization(module: ModuleOp) -> bool:

@@ -21,7 +21,7 @@
 
 // VTA takes nothing that the host has in its hands already.
 // VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu
-// BOARD:   no board 'x' for nnet: choose from ceras_zcu104, or give a .toml file
+// BOARD:   target nnet has no board 'x' (boards: ceras_zcu104; or a .toml file)
 func.func @main(%x: tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>> {
   %0 = graph.binary add %x, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
   %1 = graph.binary add %0, %0 {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
