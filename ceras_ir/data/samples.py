@@ -70,6 +70,11 @@ def load_arrays(path: str) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise InputError("no such file", path) from None
+    except IsADirectoryError:
+        what = (
+            "a folder, not an .npz file; folders of images calibrate, and ceras-compare reads them"
+        )
+        raise InputError(what, path) from None
     except OSError as error:
         raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
     except UNREADABLE as error:

@@ -119,7 +119,7 @@ def _compare(
     arguments: argparse.Namespace, classes: Sequence[TargetClass], workers: "Workers | None"
 ) -> int:
     from ceras_ir.command.named_file import naming
-    from ceras_ir.data.samples import load_samples
+    from ceras_ir.data.samples import load_samples, require_finite
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.pipeline.parsing import display_name
@@ -134,6 +134,8 @@ def _compare(
             samples = SharedSamples(workers, arguments.inputs, module, arguments.samples)
         elif arguments.inputs is not None:
             samples = list(load_samples(arguments.inputs, module))
+            for number, sample in enumerate(samples):
+                require_finite(sample, number, arguments.inputs)
         status, started = 0, False
         watching = watching_of(arguments, arguments.inputs)
         for found, group in verifications(

@@ -142,8 +142,9 @@ def record(
 
 def _constant_input(main: FuncOp, values: Sequence[SSAValue], found: Observations) -> str | None:
     """What is doubtful about data in which no input of floats ever changes."""
-    args, kept = main.body.block.args, {state.argument for state in states_of(main)}
-    inputs = {v: name for v, name in zip(args, input_names(main), strict=True) if v not in kept}
+    kept = {state.argument for state in states_of(main)}
+    named = zip(main.body.block.args, input_names(main), strict=True)
+    inputs: dict[SSAValue, str] = {v: name for v, name in named if v not in kept}
     seen = {v: o for v, o in zip(values, found.observers, strict=True) if v in inputs}
     if not seen or any(observer.low != observer.high for observer in seen.values()):
         return None
