@@ -35,6 +35,22 @@ class UsageParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def format_help(self) -> str:
+        """With a usage of one line: all options in brackets would hide what the command is for."""
+        if self.usage is None:
+            self.usage = self._short_usage().replace("%", "%%")
+        return super().format_help()
+
+    def _short_usage(self) -> str:
+        """Positional arguments and what must be given."""
+        positional = (a for a in self._actions if not a.option_strings)
+        required = (a for a in self._actions if a.required and a.option_strings)
+        parts = [
+            *map(_positional, positional),
+            *(f"{max(a.option_strings, key=len)} {value_text(a)}" for a in required),
+        ]
+        return " ".join([self.prog, *parts, "[options]"])
+
     @property
     def listed_actions(self) -> list[argparse.Action]:
         """All arguments, in order."""
@@ -44,6 +60,26 @@ class UsageParser(argparse.ArgumentParser):
     def flags(self) -> frozenset[str]:
         """All options."""
         return frozenset(self._option_string_actions)
+
+
+def value_text(action: argparse.Action) -> str:
+    """What stands for the value of an argument; nothing for a switch."""
+    if isinstance(action.metavar, str):
+        return action.metavar
+    if action.metavar is not None:
+        return " ".join(action.metavar)
+    if action.choices is not None:
+        return "{" + ",".join(map(str, action.choices)) + "}"
+    return "" if action.nargs == 0 else action.dest.upper()
+
+
+def _positional(action: argparse.Action) -> str:
+    text = value_text(action)
+    if action.nargs in ("*", "..."):
+        return f"[{text} ...]"
+    if action.nargs == "+":
+        return f"{text} [{text} ...]"
+    return f"[{text}]" if action.nargs == "?" else text
 
 
 def early_value(argv: Sequence[str], flag: str) -> str | None:

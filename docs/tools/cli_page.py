@@ -7,6 +7,7 @@ from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.calibration import tool as vta
+from ceras_ir.command.tool_parser import value_text
 from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.completion import tool as completion
@@ -77,12 +78,8 @@ class MarkdownFormatter(argparse.HelpFormatter):
         groups: object,
         prefix: str | None = None,
     ) -> None:
-        if usage is None:
-            required = [a for a in actions if a.required and a.option_strings]
-            options = (f"{_name(a)} {_value(a)}" for a in required)
-            positional = (_value(a) for a in actions if not a.option_strings)
-            usage = " ".join([str(self._prog), *positional, *options, "[options]"])
-        self.lines += ["```", usage, "```", ""]
+        assert usage is not None, "tools have a usage of one line"
+        self.lines += ["```", usage.replace("%%", "%"), "```", ""]
 
     def add_text(self, text: str | None) -> None:
         if text is not None and text != argparse.SUPPRESS:
@@ -112,22 +109,8 @@ class MarkdownFormatter(argparse.HelpFormatter):
         return "\n".join(self.lines)
 
 
-def _name(action: argparse.Action) -> str:
-    return max(action.option_strings, key=len, default="")
-
-
-def _value(action: argparse.Action) -> str:
-    if isinstance(action.metavar, str):
-        return action.metavar
-    if action.metavar is not None:
-        return " ".join(action.metavar)
-    if action.choices is not None:
-        return "{" + ",".join(map(str, action.choices)) + "}"
-    return "" if action.nargs == 0 else action.dest.upper()
-
-
 def _spelling(action: argparse.Action) -> str:
-    value = _value(action)
+    value = value_text(action)
     names: Iterable[str] = action.option_strings or [""]
     return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
 
