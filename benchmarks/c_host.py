@@ -28,10 +28,13 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from c_host_peers import quantize
+from c_host_peers import only_input, quantize, refuse
 from networks import mobilenet_v2, resnet8, resnet18
 from rich.console import Console
 from rich.table import Table
+
+from ceras_ir.data.samples import load_arrays
+from ceras_ir.support.diagnostics import InputError
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -184,6 +187,25 @@ def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float])
     return figures
 
 
+def check_samples(model: Path, data: Path | None) -> None:
+    """Refuse a model of the user's, and samples for it, that this benchmark cannot take."""
+    if data is None:
+        refuse("--model needs --calibrate DATA.npz")
+    for path in (model, data):
+        if not path.is_file():
+            refuse(f"{path}: no such file")
+    name, shape = only_input(model)
+    try:
+        arrays = load_arrays(str(data))
+    except InputError as error:
+        refuse(f"{data}: {error}")
+    if list(arrays) != [name]:
+        refuse(f"{data} has {', '.join(arrays) or 'no arrays'}; the one input is '{name}'")
+    array = arrays[name]
+    if array.ndim == 0 or array[:1].size != prod(shape):
+        refuse(f"{data} has shape {list(array.shape)}, samples have {list(shape)}")
+
+
 def percent(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
@@ -203,6 +225,7 @@ def main() -> None:
     networks = [n for n in NETWORKS if arguments.only is None or arguments.only in n.name]
     if arguments.model is not None:
         model: Path = arguments.model
+        check_samples(model, arguments.calibrate)
         networks.append(
             Network(model.stem, lambda path: shutil.copy(model, path), 0, arguments.runs, "",
                     data=arguments.calibrate, by_default=arguments.default)

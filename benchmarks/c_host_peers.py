@@ -8,24 +8,46 @@ activations, signed 8-bit weights per channel: its fastest form on x86).
 import statistics
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx_runtime import runtime_module
 
-# As Any, because the runtime has no type stubs.
-ort: Any = import_module("onnxruntime")
-quantization: Any = import_module("onnxruntime.quantization")
-shape_inference: Any = import_module("onnxruntime.quantization.shape_inference")
+ort = runtime_module()
+quantization = runtime_module("onnxruntime.quantization")
+shape_inference = runtime_module("onnxruntime.quantization.shape_inference")
+
+
+def refuse(text: str) -> NoReturn:
+    """End with one line about what was given."""
+    print(f"error: {text}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def only_input(path: Path) -> tuple[str, tuple[int, ...]]:
+    """Name and shape of a model's one input of floats; an unknown batch is 1, as of commands."""
+    graph = onnx.ModelProto.FromString(path.read_bytes()).graph
+    constants = {constant.name for constant in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    if len(inputs) != 1:
+        refuse(f"{path} has {len(inputs)} inputs; this benchmark takes models with one")
+    tensor = inputs[0].type.tensor_type
+    if tensor.elem_type != onnx.TensorProto.FLOAT:
+        refuse(f"the input of {path} must be of type float32")
+    shape = [dim.dim_value for dim in tensor.shape.dim]
+    if unknown := [i for i, extent in enumerate(shape) if i and extent < 1]:
+        refuse(f"dimension {unknown[0]} of the input of {path} is unknown; only the first may be")
+    return inputs[0].name, tuple(max(extent, 1) for extent in shape)
 
 
 class Samples:
     """Arrays for one input, one after the other."""
 
-    def __init__(self, name: str, arrays: NDArray[np.float32]):
-        self.feeds = iter({name: a[None]} for a in arrays)
+    def __init__(self, name: str, arrays: NDArray[np.float32], shape: tuple[int, ...]):
+        self.feeds = iter({name: a.reshape(shape).astype(np.float32)} for a in arrays)
 
     def get_next(self) -> dict[str, NDArray[np.float32]] | None:
         return next(self.feeds, None)
@@ -38,7 +60,7 @@ def quantize(model: Path, quantized: Path, name: str, arrays: NDArray[np.float32
     quantization.quantize_static(
         str(prepared),
         str(quantized),
-        Samples(name, arrays),
+        Samples(name, arrays, only_input(model)[1]),
         quant_format=quantization.QuantFormat.QDQ,
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,
@@ -52,10 +74,9 @@ def median_milliseconds(model: Path, runs: int) -> float:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     session = ort.InferenceSession(str(model), options, ["CPUExecutionProvider"])
-    entry = session.get_inputs()[0]
+    name, shape = only_input(model)
     rng = np.random.default_rng(0)
-    shape: list[int] = entry.shape
-    feed = {entry.name: rng.uniform(-1, 1, shape).astype(np.float32)}
+    feed = {name: rng.uniform(-1, 1, shape).astype(np.float32)}
     times: list[float] = []
     for _ in range(2 * runs):
         start = time.process_time()

@@ -19,11 +19,11 @@ import logging
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 import onnx
+from onnx_runtime import runtime_module
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.target import CTarget
@@ -67,7 +67,7 @@ class Reader:
 
 
 def session(model: bytes) -> Session:
-    runtime = import_module("onnxruntime")
+    runtime = runtime_module()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
@@ -79,7 +79,7 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
     The fused network as ONNX Runtime quantizes it: float scales, int8. `kind` is the method of
     calibration, how weights are scaled, and `float-tail` or nothing.
     """
-    tools = import_module("onnxruntime.quantization")
+    tools = runtime_module("onnxruntime.quantization")
     method, weights, *excluding = kind.split()
     exported = export_model(floats, "network")
     # Other methods than min-max keep all activations of so many samples.
@@ -163,6 +163,7 @@ def task_parser(description: str | None) -> argparse.ArgumentParser:
 
 def open_task(arguments: argparse.Namespace) -> tuple[ModuleOp, Samples, Table]:
     """The fused float network, the samples that judge, and a table that begins with float."""
+    runtime_module()  # Before minutes of work.
     logging.disable()
     floats, test = read_network(arguments.model), arguments.test
     network = network_inputs(main_function(floats))

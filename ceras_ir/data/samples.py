@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from pickle import HIGHEST_PROTOCOL
 from tokenize import TokenError
 from typing import IO, TypeAlias
 
@@ -26,6 +27,9 @@ from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
+
+PICKLE_MARK = 0x80
+"""The first byte of a pickle; the protocol's number follows."""
 
 UNREADABLE = (
     *(ValueError, EOFError, KeyError, OverflowError, MemoryError, SyntaxError),
@@ -79,9 +83,22 @@ def load_arrays(path: str) -> dict[str, Array]:
         raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
     except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else "damaged"
+        if "contains pickled" in reason and not _is_pickle(path):
+            # So numpy calls whatever is no archive and no array.
+            raise InputError("not an .npz file", path) from None
         if "pickle" in reason:
             reason = "it holds Python objects, which are not loaded: they could run anything"
         raise InputError(f"not a readable .npz file: {reason}", path) from None
+
+
+def _is_pickle(path: str) -> bool:
+    """Whether a file begins as pickles have since Python 3.0."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(2)
+    except OSError:
+        return False
+    return len(head) == 2 and head[0] == PICKLE_MARK and head[1] <= HIGHEST_PROTOCOL
 
 
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:

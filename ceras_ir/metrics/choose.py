@@ -27,10 +27,12 @@ class Judgement:
     """How outputs are judged, besides by their closeness; `start` makes the metric anew."""
 
     name: str | None = None
-    labels: NDArray[np.integer] | CocoLabels | None = None
+    labels: Array | CocoLabels | None = None
     function: Function | None = None
     size: tuple[int, int] = (0, 0)
     """Height and width of an input of images."""
+    function_name: str = "metric"
+    """How the user wrote which function it is."""
 
     def first(self, count: int) -> "Judgement":
         """For the first samples only."""
@@ -56,8 +58,9 @@ class Judgement:
             truth = self.labels if isinstance(self.labels, CocoLabels) else None
             return AveragePrecision(shapes, self.size, truth)
         if self.function is None:
-            return Classification(shapes, labels)
-        return UserMetric(self.function, labels)
+            classes = None if labels is None else labels.astype(np.int64)
+            return Classification(shapes, classes)
+        return UserMetric(self.function, labels, self.function_name)
 
 
 class Judge:
@@ -115,14 +118,15 @@ def judgement_of(
             )
         function = load_function(metric) if isinstance(metric, str) else metric
         known = None if labels is None else _load_labels(labels, count)
-        return Judgement(None, known, function)
+        name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+        return Judgement(None, known, function, function_name=name)
     if metric == DETECTION:
         return _detection(labels, inputs, count, network)
     if labels is None:
         if metric is not None:
             raise UsageError(f"--metric {metric} needs --labels")
         return Judgement()
-    known = _load_labels(labels, count)
+    known = _load_classes(labels, count)
     axes = {TOPK: 1, SEGMENTATION: 3}
     if metric is not None and known.ndim != axes[metric]:
         wanted = {TOPK: "[N]", SEGMENTATION: "[N, H, W]"}[metric]
@@ -148,8 +152,20 @@ def _detection(labels: str | None, inputs: str, count: int, network: list[Tensor
     return replace(judgement, labels=boxes)
 
 
-def _load_labels(path: str, count: int) -> NDArray[np.integer]:
-    """The labels in an `.npz` file: its only array, or the one called `labels`."""
+def _load_classes(path: str, count: int) -> NDArray[np.integer]:
+    """Labels that are classes of samples, or of pixels."""
+    labels = _load_labels(path, count)
+    if labels.dtype.kind not in "iu" or labels.ndim not in (1, 3):
+        raise InputError(
+            f"labels must be integers of shape [N] or [N, H, W], got {labels.dtype}"
+            f"{list(labels.shape)}; a function of yours (--metric FILE.py:FUNCTION) takes any",
+            path,
+        )
+    return labels.astype(np.int64)
+
+
+def _load_labels(path: str, count: int) -> Array:
+    """The labels in an `.npz` file: its only array, or the one called `labels`, as it is."""
     if Path(path).suffix == ".json":
         raise UsageError("labels in COCO's format are for --metric detection")
     arrays = load_arrays(path)
@@ -159,12 +175,8 @@ def _load_labels(path: str, count: int) -> NDArray[np.integer]:
             f"expected one array, or one named 'labels'; found {', '.join(arrays) or 'none'}", path
         )
     labels = arrays[name]
-    if labels.dtype.kind not in "iu" or labels.ndim not in (1, 3):
-        raise InputError(
-            f"labels must be integers of shape [N] or [N, H, W], got {labels.dtype}"
-            f"{list(labels.shape)}",
-            path,
-        )
+    if not labels.ndim:
+        raise InputError("labels are one number; their first axis must be samples", path)
     if len(labels) != count:
         raise InputError(f"there are {len(labels)} labels for {count} samples", path)
-    return labels.astype(np.int64)
+    return labels

@@ -1,9 +1,11 @@
 """A metric that the user wrote: a function of outputs and labels."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from traceback import extract_tb, format_exception_only
+from types import CodeType, ModuleType
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -29,7 +31,10 @@ def load_function(text: str) -> Function:
 def _load_file(path: str) -> ModuleType:
     if not Path(path).is_file():
         raise InputError("no such file", path)
-    return run_file(Path(path).stem, path)
+    try:
+        return run_file(Path(path).stem, path)
+    except Exception as error:
+        raise InputError(f"cannot be run: {_said(error)}", path) from error
 
 
 def _load_module(path: str) -> ModuleType:
@@ -39,11 +44,35 @@ def _load_module(path: str) -> ModuleType:
         raise UsageError(f"--metric {path}: {error}") from None
 
 
+@contextmanager
+def _calling(function: Function, name: str) -> Generator[None]:
+    """Say of what `function` raises that it is the user's, and where in it."""
+    try:
+        yield
+    except Exception as error:
+        file, _, called = name.rpartition(":")
+        code: CodeType | None = getattr(function, "__code__", None)
+        source = None if code is None else code.co_filename
+        frames = extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == source]
+        where = f" in line {lines[-1]}" if lines else ""
+        raise InputError(
+            f"the function '{called}' of --metric failed{where}: {_said(error)}", file or None
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """The line that ends a traceback."""
+    return "".join(format_exception_only(error)).strip().splitlines()[-1]
+
+
 class UserMetric:
     """Keeps all outputs, which the function wants at once."""
 
-    def __init__(self, function: Function, labels: Array | None):
+    def __init__(self, function: Function, labels: Array | None, name: str = "metric"):
+        """`name` is how the user wrote which function it is."""
         self._function: Function | None = function
+        self._name = name
         self._labels = labels
         self._outputs: tuple[list[Outputs], list[Outputs]] = ([], [])
 
@@ -75,8 +104,8 @@ class UserMetric:
             for name in quantized(every)
         ]  # fmt: skip
 
-    def _values(self, outputs: list[Outputs]) -> Callable[[Chosen], Mapping[str, float]]:
-        joined = {name: np.concatenate([o[name] for o in outputs]) for name in outputs[0]}
+    def _values(self, found: list[Outputs]) -> Callable[[Chosen], Mapping[str, float]]:
+        joined = {name: np.concatenate([o[name] for o in found]) for name in found[0]}
         last: tuple[bytes, Mapping[str, float]] = (b"", {})
 
         def read(chosen: Chosen) -> Mapping[str, float]:
@@ -85,9 +114,11 @@ class UserMetric:
             if last[0] != (key := chosen.tobytes()):
                 labels = None if self._labels is None else self._labels[chosen]
                 assert self._function is not None
-                found = self._function({k: v[chosen] for k, v in joined.items()}, labels)
-                named = found if isinstance(found, Mapping) else {"metric": float(found)}
-                last = key, named
+                outputs = {k: v[chosen] for k, v in joined.items()}
+                with _calling(self._function, self._name):
+                    result = self._function(outputs, labels)
+                    named = result if isinstance(result, Mapping) else {"metric": result}
+                    last = key, {name: float(value) for name, value in named.items()}
             return last[1]
 
         return read

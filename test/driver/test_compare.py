@@ -129,6 +129,40 @@ def test_hook(tool: Tool, files: Path) -> None:
     assert row == ["shape", "8.5", "8.5"]
 
 
+def test_hook_with_labels_of_its_own(tool: Tool, files: Path) -> None:
+    """A function of the user's has the labels as they are, whatever they are."""
+    np.savez(files / "levels.npz", np.arange(16, dtype=np.float32).reshape(8, 2) / 4)
+    (files / "m.py").write_text(
+        "def metric(outputs, labels):\n"
+        "    assert labels.shape == (8, 2) and labels.dtype == 'float32'\n"
+        "    return {'level': labels.max()}\n"
+    )
+    done = tool(*COMMON, "--metric", "m.py:metric", "--labels", "levels.npz")
+    assert done.status == 0, done.stderr
+    assert rows(done.stdout)["level"] == ["level", "3.75", "3.75"]
+
+
+FAILING = {
+    "raises": (
+        "def f(outputs, labels):\n    x = outputs['scores']\n    return outputs['score']\n",
+        "m.py: error: the function 'f' of --metric failed in line 3: KeyError: 'score'",
+    ),
+    "nothing": ("def f(outputs, labels):\n    pass\n", "'f' of --metric failed: TypeError: float"),
+    "file": ("import nowhere\n", "m.py: error: cannot be run: ModuleNotFoundError: No module"),
+    "syntax": ("def f(:\n", "m.py: error: cannot be run: SyntaxError: invalid syntax"),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_hook_that_fails(tool: Tool, files: Path, case: str) -> None:
+    text, message = FAILING[case]
+    (files / "m.py").write_text(text)
+    done = tool(*COMMON, "--metric", "m.py:f")
+    assert (done.status, done.stdout) == (1, "")
+    assert message in done.stderr and "internal" not in done.stderr
+    assert not list(files.glob("ceras-crash*"))
+
+
 def rows(text: str) -> dict[str, list[str]]:
     """The lines of tables by what they start with, the first of each."""
     lines = [line.split() for line in text.splitlines() if line.strip()]

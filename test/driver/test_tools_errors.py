@@ -1,5 +1,6 @@
 """What users get wrong with ceras-compile, ceras-run and ceras-verify: one message, one status."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -108,16 +109,21 @@ def test_unfit_inputs(
 
 def test_inputs_that_are_no_archive(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
-    data.write_bytes(b"not a zip file")
-    done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
-    refused(done, 1, "data.npz: error:")
+    for content in (b"not a zip file", b"\x08\x07\x12\x07pytorch"):  # As ONNX files begin.
+        data.write_bytes(content)
+        done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
+        refused(done, 1, "data.npz: error: not an .npz file")
+        assert "Python objects" not in done.stderr
 
 
 def test_pickles_are_not_loaded(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
     np.savez(data, x=np.array([{"a": 1}], object))
-    done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
-    refused(done, 1, "data.npz: error:")
+    plain = tmp_path / "plain.npz"
+    plain.write_bytes(pickle.dumps({"a": 1}))
+    for path in (data, plain):
+        done = tool("ceras-run", model, "--inputs", path, "--outputs", tmp_path / "out.npz")
+        refused(done, 1, f"{path.name}: error:", "it holds Python objects")
 
 
 def test_output_folder_that_is_a_file(tmp_path: Path, model: Path, tool: Tool):

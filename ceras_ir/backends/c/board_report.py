@@ -33,7 +33,7 @@ def on_board(
     return Emission(
         files,
         dict(manifest),
-        footprint.to_json(),
+        footprint.to_json() | model.memory_totals(),
         annotate,
         {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
         [text for text in (footprint.line(), footprint.width_line()) if text],

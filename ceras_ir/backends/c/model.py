@@ -74,6 +74,16 @@ class Model:
         return place_workspaces(self.program, sizes)
 
     @property
+    def workspace_bytes(self) -> int:
+        """Bytes of the arena that workspaces take beyond those of values."""
+        ends: dict[str, int] = {}
+        for i, at in self.workspaces.items():
+            end = at.offset + self.layers[i].scratch_bytes
+            ends[at.region] = max(ends.get(at.region, 0), end)
+        sizes = self.program.regions
+        return sum(max(end - sizes[region][0], 0) for region, end in ends.items())
+
+    @property
     def arena_bytes(self) -> int:
         """
         Bytes that the caller provides. With launches the arena is the accelerator's memory
@@ -96,6 +106,16 @@ class Model:
                     f"has {capacity:,} and would need {sizes[first]:,}"
                 )
         return sizes
+
+    def memory_totals(self) -> dict[str, object]:
+        """The arena and its parts besides values, for the totals of a report."""
+        totals: dict[str, object] = {
+            "arena_bytes": self.arena_bytes,
+            "workspace_bytes": self.workspace_bytes,
+        }
+        if self.program.states:
+            totals["state_bytes"] = self.program.state_bytes
+        return totals
 
     @property
     def state_offset(self) -> int:

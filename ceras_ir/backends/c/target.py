@@ -162,22 +162,17 @@ class CTarget(Target):
 
         notes: list[str] = []
         model, footprint = self._printed(module, notes)
-        sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
-        if model.program.states:
-            sizes["state_bytes"] = model.program.state_bytes
         files = files_of(model, self.package)
         if self.python_wrapper:
             files.append(importable())
         manifest = model.options.prefix.entry()
         if footprint is not None:
-            emission = on_board(files, manifest, model, footprint)
-            emission.totals |= sizes
-            return emission
+            return on_board(files, manifest, model, footprint)
         latency = latency_of(model, NATIVE if self.board is None else load_machine(self.board))
         return Emission(
             files,
             manifest,
-            totals=sizes | {"sram_bytes": model.arena_bytes},
+            totals=model.memory_totals() | {"sram_bytes": model.arena_bytes},
             notes=notes,
             annotate=lambda layers: annotate(layers, model.layers, latency),
             prediction=None if latency is None else latency.prediction,

@@ -70,7 +70,8 @@ def make_parser() -> ToolParser:
         "--labels",
         metavar="L.npz|L.json",
         help="measure accuracy of both networks against these labels: classes [N] (top-1, "
-        "top-5), [N, H, W] for segmentation (IoU), or a .json file of COCO's format for detection",
+        "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for detection, or "
+        "whatever a function of yours takes, first axis samples",
     )
     parser.add_argument(
         "--metric",

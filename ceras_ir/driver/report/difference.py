@@ -23,6 +23,7 @@ from ceras_ir.driver.report.parts import (
 
 CARDS = {
     "microseconds": ("predicted latency", duration),
+    "arena_bytes": ("arena", size),
     "peak_bytes": ("memory for values", size),
     "flash_bytes": ("flash", size),
     "sram_bytes": ("SRAM", size),

@@ -42,7 +42,7 @@ STYLE = """\
 def memory_picture(plan: Plan) -> str:
     """The plan as part of a page."""
     summary = (
-        f"{plan.steps} steps, {len(plan.buffers)} buffers, peak {plan.size:,} bytes, "
+        f"{plan.steps} steps, {len(plan.buffers)} buffers of values, peak {plan.size:,} bytes, "
         f"lower bound {plan.lower_bound:,}, gap {gap(plan.size, plan.lower_bound):.2%}"
     )
     colours = dict(zip(_devices(plan), cycle(COLOURS), strict=False))

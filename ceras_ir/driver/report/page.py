@@ -112,11 +112,7 @@ def _cards(content: Content) -> list[Card]:
         each = 1e6 / content.microseconds if content.microseconds else 0.0
         note = f"{together(amount(each))} inferences a second, as modelled for {content.machine}"
         cards.append(Card("predicted latency", number, unit, note))
-    peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
-    if peak is not None:
-        note = "" if bound is None else f"no plan takes less than {bound:,} bytes"
-        share = bound / peak if bound is not None and peak else None
-        cards.append(Card("memory for values", *size(peak), note, share))
+    cards += _memory(content)
     for key, label in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
         used, has = content.total(key), content.total(f"board_{key}")
         if used is not None and has:
@@ -139,6 +135,25 @@ def _cards(content: Content) -> list[Card]:
         note = f"signal to noise at the outputs, {samples} samples"
         cards.append(Card("quantization", f"{ratio:.1f}", "dB", note))
     return cards
+
+
+def _memory(content: Content) -> list[Card]:
+    """The whole arena and its parts; of a target without one, the memory for values."""
+    peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
+    if peak is None:
+        return []
+    least = "" if bound is None else f"no plan takes less than {bound:,} bytes"
+    arena = content.total("arena_bytes")
+    if arena is None:
+        share = bound / peak if bound is not None and peak else None
+        return [Card("memory for values", *size(peak), least, share)]
+    parts = [f"{peak:,} bytes of values" + (f" ({least})" if least else "")]
+    for key, what in (("workspace_bytes", "workspace of kernels"), ("state_bytes", "states")):
+        if count := content.total(key):
+            parts.append(f"{count:,} of {what}")
+    note = f"{', '.join(parts)}; inputs and outputs are the caller's"
+    share = min(peak / arena, 1.0) if arena else None
+    return [Card("arena", *size(arena), note, share)]
 
 
 def _splits(content: Content, colours: dict[str, str]) -> list[Split]:

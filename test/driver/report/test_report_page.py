@@ -172,3 +172,29 @@ def test_a_target_without_a_model_has_no_trace(model: Path, capsys: pytest.Captu
     folder = compiled(model, "out", "--quantize", "int8", target="nnet")
     assert report_main([str(folder), "-o", str(model.parent / "p"), "--trace", "t.json"]) == 2
     assert "--board" in capsys.readouterr().err
+
+
+def test_the_arena_is_told_with_what_kernels_take(model: Path):
+    """Microcontrollers are sized by the whole arena, not by values alone."""
+    t = "tensor<1x16x16x16xf32>"
+    model.write_text(f"""
+    func.func @main(%x: {t}) -> {t} {{
+      %w = "graph.constant"() <{{value = dense<0.25> : tensor<16x3x3x16xf32>}}> : ()
+        -> tensor<16x3x3x16xf32>
+      %a = graph.conv2d %x, %w {{padding = array<i64: 1, 1, 1, 1>}}
+        : ({t}, tensor<16x3x3x16xf32>) -> {t}
+      %b = graph.conv2d %a, %w {{padding = array<i64: 1, 1, 1, 1>}}
+        : ({t}, tensor<16x3x3x16xf32>) -> {t}
+      func.return %b : {t}
+    }}
+    """)
+    folder = compiled(model, "out", "--quantize", "none")
+    totals = json.loads((folder / "report.json").read_text())["totals"]
+    arena, values, workspace = (totals[f"{k}_bytes"] for k in ("arena", "peak", "workspace"))
+    assert workspace > 0 and arena == values + workspace
+    defined = re.search(r"#define MODEL_ARENA_BYTES (\d+)", (folder / "model.h").read_text())
+    assert defined is not None and int(defined[1]) == arena
+    page = page_of(folder)
+    assert f"{arena / 1024:.1f}" in page and "memory for values" not in page
+    assert f"{values:,} bytes of values" in page
+    assert f"{workspace:,} of workspace of kernels" in page

@@ -1,0 +1,74 @@
+"""Benchmarks that users run on models of their own refuse in one line what they cannot take."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).parents[1]
+DATA = np.random.default_rng(0).normal(size=(4, 3, 4)).astype(np.float32)
+
+
+def write_model(path: Path, *inputs: str) -> None:
+    """The sum of inputs of [N, 3, 4], with `N` as a name."""
+    shape = ["N", 3, 4]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in (*inputs, "y")]
+    node = helper.make_node("Sum", inputs, ["y"])
+    graph = helper.make_graph([node], "g", values[:-1], values[-1:])
+    opset = helper.make_opsetid("", 17)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=9)
+    path.write_bytes(model.SerializeToString())
+
+
+def benchmark(name: str, *arguments: str | Path, first: Path | None = None) -> tuple[int, str, str]:
+    """Status and both streams of a benchmark; modules in `first` come before all others."""
+    command = [sys.executable, *([] if first is None else ["-c", RUN, first])]
+    command += [ROOT / "benchmarks" / name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+RUN = """
+import runpy, sys
+from pathlib import Path
+sys.argv = sys.argv[1:]
+sys.path[:0] = [sys.argv.pop(0), str(Path(sys.argv[0]).parent)]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a script as Python does, but for the first place where modules are looked for."""
+
+
+@pytest.mark.slow
+def test_a_symbolic_batch_is_one(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.onnx", "x")
+    status, out, err = benchmark("c_host_peers.py", tmp_path / "m.onnx", "1")
+    assert (status, err) == (0, "") and float(out) > 0
+
+
+REFUSED = {
+    "inputs": (("x", "z"), {"x": DATA, "z": DATA}, "has 2 inputs"),
+    "names": (("x",), {"z": DATA}, "the one input is 'x'"),
+    "shape": (("x",), {"x": DATA[:, :2]}, "samples have [1, 3, 4]"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(tmp_path: Path, case: str) -> None:
+    inputs, arrays, message = REFUSED[case]
+    write_model(tmp_path / "m.onnx", *inputs)
+    np.savez(tmp_path / "d.npz", allow_pickle=False, **arrays)
+    given = ("--only", "none", "--model", tmp_path / "m.onnx", "--calibrate", tmp_path / "d.npz")
+    status, out, err = benchmark("c_host.py", *given, "--default")
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["c_host.py", "quantization.py"])
+def test_without_the_runtime(tmp_path: Path, name: str) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(name='onnxruntime')\n")
+    status, out, err = benchmark(name, "m.onnx", "c.npz", "t.npz", first=tmp_path)
+    assert (status, out) == (1, "") and "pip install '.[test]'" in err and err.count("\n") == 1
