@@ -134,7 +134,7 @@ def add_arithmetic(group: ArgumentContainer) -> None:
     group.add_argument(
         "--target",
         metavar="NAME",
-        help="quantize in the arithmetic of this target, such as c, nnet or vta (default: of any)",
+        help="quantize in the arithmetic of this target (default: of any)",
     )
     group.add_argument("--board", metavar="NAME|FILE", help="quantize for this board of the target")
 
