@@ -50,8 +50,7 @@ def add_build_options(parser: ToolParser) -> None:
         choices=("auto", "int8", "none"),
         default="auto",
         help="compute in int8 (int8) or as the model says (none); auto is int8 if the model has "
-        "Q/DQ or calibrated ranges, calibration data is given, or the target has no floating "
-        "point "
+        "Q/DQ, calibration data is given, or the target has no floating point "
         "(default: %(default)s)",
     )
     add_scheme(group)

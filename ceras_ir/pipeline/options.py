@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.remarks import remark
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 from ceras_ir.transforms.quantization.analysis.observer_names import (
@@ -84,7 +85,10 @@ class BuildOptions:
         return self.quantize == "int8"
 
     def resolved(self, module: ModuleOp) -> BuildOptions:
-        """What `auto` means for this network: int8 if it has Q/DQ, or was calibrated."""
+        """
+        What `auto` means for this network: int8 if it has Q/DQ. Of text with calibrated ranges, a
+        note says that they are not used.
+        """
         if self.quantize != "auto" or self.is_quantized:
             return self
         from ceras_ir.network.function import main_function
@@ -93,8 +97,13 @@ class BuildOptions:
             carries_quantization,
         )
 
-        is_known = carries_quantization(module) or carries_exponents(main_function(module))
-        return replace(self, quantize="int8") if is_known else self
+        if carries_quantization(module):
+            return replace(self, quantize="int8")
+        if carries_exponents(main_function(module)):
+            remark(
+                "note: computed in float; --quantize int8 uses the calibrated ranges in the text"
+            )
+        return self
 
     def check(self) -> None:
         """Refuse options that contradict each other, before any work."""

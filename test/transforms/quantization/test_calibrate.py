@@ -44,8 +44,10 @@ def test_ranges_in_the_text_need_no_data(tool: Tool, tmp_path: Path) -> None:
     assert (direct.status, calibrated.status, again.status) == (0, 0, 0)
     assert again.stderr == ""
     assert again.stdout == direct.stdout
-    compiled = tool("ceras-compile", "c.mlir", "--target", "c", "-o", "out")
-    assert "quantized: " in compiled.stdout, "calibrated text becomes integers without being told"
+    float_ = tool("ceras-compile", "c.mlir", "--target", "c", "-o", "float")
+    assert "--quantize int8 uses the calibrated ranges" in float_.stderr
+    integers = tool("ceras-compile", "c.mlir", "--target", "c", "-o", "out", "--quantize", "int8")
+    assert "calibrated" not in integers.stderr and "quantized: " in integers.stdout
 
 
 def test_data_in_which_nothing_changes_is_doubtful(tool: Tool, tmp_path: Path) -> None:
