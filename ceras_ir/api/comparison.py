@@ -138,8 +138,7 @@ def compare(
         judgement = judgement_of(
             metric, None if truth is None else fspath(truth), path, count, network
         )
-        for number, sample in enumerate(chosen):
-            require_finite(sample, number, "inputs")
+        require_finite(chosen, "inputs")
         task = Task(chosen, judgement.first(len(chosen)))
         given = model.options
         precision = PrecisionOptions(tuple(int16), tuple(in_float), budget)

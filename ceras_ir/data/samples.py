@@ -9,7 +9,7 @@ every array's size is checked by numpy against the bytes that are there.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -154,11 +154,12 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     return Samples(result, count, batched)
 
 
-def require_finite(sample: Mapping[str, Array], number: int, path: str) -> None:
-    """Refuse what no result can be compared on: NaN and infinities."""
-    for name, array in sample.items():
-        if not np.isfinite(array).all():
-            raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
+def require_finite(samples: Iterable[Mapping[str, Array]], path: str, first: int = 0) -> None:
+    """Refuse what no result can be compared on: NaN and infinities; `first` counts the samples."""
+    for number, sample in enumerate(samples, first):
+        for name, array in sample.items():
+            if not np.isfinite(array).all():
+                raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
 
 
 def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:

@@ -88,8 +88,7 @@ def judge_shard(task: Task) -> "Judge | BadShard":
     place = shipped_paths(task.shard.path, dict(task.data.files))
     try:
         samples = list(read_shard(replace(task.shard, path=place), real.inputs))
-        for number, each in enumerate(samples):
-            require_finite(each.sample, task.shard.first + number, task.shard.path)
+        require_finite((each.sample for each in samples), task.shard.path, task.shard.first)
     except InputError as error:
         return BadShard(task.shard, str(error))
     judgement = _judgement(data, task.total, tuple(real.inputs))

@@ -86,8 +86,8 @@ class BuildOptions:
 
     def resolved(self, module: ModuleOp) -> BuildOptions:
         """
-        What `auto` means for this network: int8 if it has Q/DQ. Of text with calibrated ranges, a
-        note says that they are not used.
+        What `auto` means for this network, once and for all: int8 if it has Q/DQ, else none. Of
+        text with calibrated ranges, a note says that they are not used.
         """
         if self.quantize != "auto" or self.is_quantized:
             return self
@@ -103,7 +103,7 @@ class BuildOptions:
             remark(
                 "note: computed in float; --quantize int8 uses the calibrated ranges in the text"
             )
-        return self
+        return replace(self, quantize="none")
 
     def check(self) -> None:
         """Refuse options that contradict each other, before any work."""

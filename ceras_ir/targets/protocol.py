@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
@@ -21,6 +20,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.accelerator import Accelerator, GapRule, takes_runs_only
+from ceras_ir.targets.boards import board_files
 from ceras_ir.targets.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class Arithmetic:
     """Softmax and normalization of rows are computed in integers."""
     widths: tuple[int, ...] = (8, 16)
     """Bits of stored activations that its fastest device takes; others are for its host."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether that device stores 8 bits only."""
+        return max(self.widths) == 8
 
     def __str__(self) -> str:
         kinds = [f"int{width}" for width in self.widths] + ["float32"] * self.floats
@@ -161,11 +166,7 @@ class Target(ABC):
         """The boards that come with it: the files in `boards/` beside its module."""
         package = cls.__module__.rpartition(".")[0]
         # A plugin of one file has no folder of its own.
-        if not package or not (folder := files(package) / "boards").is_dir():
-            return {}
-        found = [f for f in folder.iterdir() if f.name.endswith(cls.board_suffix)]
-        found.sort(key=lambda f: f.name)
-        return {f.name.removesuffix(cls.board_suffix): f for f in found}
+        return board_files(package, cls.board_suffix) if package else {}
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -42,8 +42,7 @@ def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) 
         labels = str(below) if below.is_dir() else None
         path = f"{Path(folder) / 'images'}?{options}" if options else str(Path(folder) / "images")
     samples = list(open_samples(path, network))
-    for number, sample in enumerate(samples):
-        require_finite(sample, number, path)
+    require_finite(samples, path)
     inputs = [np.stack([sample[t.name] for sample in samples]) for t in network]
     if labels is None:
         return Examples(inputs, None)

@@ -59,6 +59,17 @@ def test_damaged_inputs_are_named(files: Path, capsys: pytest.CaptureFixture[str
     assert "torn.npz: error: not a readable .npz file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [(), ("--workers", "1")])
+def test_inputs_that_are_not_finite_are_refused(
+    files: Path, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    image = np.load(files / "b.npz")["image"]
+    image[290, 1, 2, 0] = np.nan
+    np.savez(files / "c.npz", image=image)
+    assert verify(files, *more, inputs="c.npz") == 1
+    assert "sample 290 of 'image' has NaN or infinite elements" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flag", [("--workers", "2"), ("--scheduler", "tcp://127.0.0.1:1")])
 def test_workers_need_inputs(
     files: Path, flag: tuple[str, ...], capsys: pytest.CaptureFixture[str]

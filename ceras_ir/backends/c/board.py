@@ -11,7 +11,7 @@ from ceras_ir.backends.c.cores import CORES, Core
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import unknown_board
+from ceras_ir.targets.boards import board_files, unknown_board
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,5 @@ def board_names() -> list[str]:
 
 def described(field: str) -> list[str]:
     """The descriptions of this package that have a field."""
-    return sorted(
-        f.name.removesuffix(".toml")
-        for f in (files("ceras_ir.backends.c") / "boards").iterdir()
-        if f.name.endswith(".toml") and field in parse_toml(f.read_text("utf-8"), f.name)
-    )
+    every = board_files("ceras_ir.backends.c").items()
+    return [name for name, f in every if field in parse_toml(f.read_text("utf-8"), f.name)]

@@ -76,12 +76,16 @@ class Model:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of the arena that workspaces take beyond those of values."""
-        ends: dict[str, int] = {}
+        values = sum(size for size, _ in self.program.regions.values())
+        return sum(self._used_bytes.values()) - values
+
+    @property
+    def _used_bytes(self) -> dict[str, int]:
+        """What values and workspaces take of each memory that the arena is made of."""
+        sizes = {region: size for region, (size, _) in self.program.regions.items()}
         for i, at in self.workspaces.items():
-            end = at.offset + self.layers[i].scratch_bytes
-            ends[at.region] = max(ends.get(at.region, 0), end)
-        sizes = self.program.regions
-        return sum(max(end - sizes[region][0], 0) for region, end in ends.items())
+            sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
+        return sizes
 
     @property
     def arena_bytes(self) -> int:
@@ -94,9 +98,7 @@ class Model:
     @property
     def region_bytes(self) -> dict[str, int]:
         """The same of each memory that the arena is made of."""
-        sizes = {region: max(size, 1) for region, (size, _) in self.program.regions.items()}
-        for i, at in self.workspaces.items():
-            sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
+        sizes = {region: max(size, 1) for region, size in self._used_bytes.items()}
         if self.program.state_bytes:
             first = next(iter(sizes))
             sizes[first] = aligned(sizes[first], STATE_ALIGNMENT) + self.program.state_bytes

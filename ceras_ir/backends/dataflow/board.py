@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 
 from ceras_ir.backends.dataflow.families import FAMILIES, Family
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import unknown_board
+from ceras_ir.targets.boards import board_files, unknown_board
 
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""
@@ -54,8 +53,7 @@ def load_board(name: str) -> Board:
         if name.endswith(".toml"):
             text = Path(name).read_text(encoding="utf-8")
         else:
-            folder = files("ceras_ir.backends.dataflow") / "boards"
-            known = {Path(entry.name).stem: entry for entry in folder.iterdir()}
+            known = board_files("ceras_ir.backends.dataflow")
             if name not in known:
                 raise unknown_board("dataflow", name, known)
             text = known[name].read_text(encoding="utf-8")

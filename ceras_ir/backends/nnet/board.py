@@ -8,7 +8,6 @@ reads costs `latency_us` and its bytes once.
 """
 
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -16,7 +15,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import unknown_board
+from ceras_ir.targets.boards import board_files, unknown_board
 
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
@@ -64,11 +63,7 @@ def load_board(name: str) -> FpgaBoard:
             return parse_board(path.read_text(encoding="utf-8"), name)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read the board: {error}", name) from None
-    boards = {
-        Path(entry.name).stem: entry
-        for entry in (files("ceras_ir.backends.nnet") / "boards").iterdir()
-        if entry.name.endswith(".toml")
-    }
+    boards = board_files("ceras_ir.backends.nnet")
     if name not in boards:
         raise unknown_board("nnet", name, boards)
     return parse_board(boards[name].read_text(encoding="utf-8"), name)

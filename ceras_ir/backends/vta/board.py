@@ -19,7 +19,7 @@ from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.targets.boards import unknown_board
+from ceras_ir.targets.boards import board_files, unknown_board
 
 _FIXED = {
     "LOG_INP_WIDTH": (3, "inputs must be int8"),
@@ -339,5 +339,4 @@ def load_board(name: str | Path) -> VtaBoard:
 
 def board_names() -> list[str]:
     """Boards that come with the compiler."""
-    names = (f.name for f in (files("ceras_ir.backends.vta") / "boards").iterdir())
-    return sorted(n.removesuffix(".json") for n in names if n.endswith(".json"))
+    return list(board_files("ceras_ir.backends.vta", ".json"))

@@ -13,7 +13,6 @@ from ceras_ir.driver.compare.remedies import pattern_of, worst_layers
 from ceras_ir.metrics.choose import Judge, Judgement
 from ceras_ir.metrics.figures import Figure, gain
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import WIDE
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import weight_bytes
@@ -64,9 +63,7 @@ def proposals(
     Quantize copies of a fused float network with other options than `options`, and judge each on
     `samples`, which must have calibrated nothing; the best gains first.
     """
-    expected = outputs_of(module, samples)
-
-    narrow = WIDE not in options.target.arithmetic.widths
+    expected, narrow = outputs_of(module, samples), options.target.arithmetic.narrow
 
     def made(options: BuildOptions) -> tuple[int, Figure, float]:
         """A quantized copy: its weights in bytes, how good it is, and its modelled time."""
@@ -76,7 +73,11 @@ def proposals(
             judge.add(as_samples(real, batched=True), as_samples(stored, batched=True))
         figures = judge.figures()
         figure = next((figure for figure in figures if figure.real is not None), figures[0])
-        return weight_bytes(copy), figure, time_of(main_function(copy), narrow=narrow)
+        return (
+            weight_bytes(copy),
+            figure,
+            time_of(main_function(copy), narrow=narrow),
+        )
 
     base, before, work = made(options)
     found: list[Proposal] = []

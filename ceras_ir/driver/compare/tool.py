@@ -159,8 +159,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
-    for number, sample in enumerate(samples):
-        require_finite(sample, number, arguments.inputs)
+    require_finite(samples, arguments.inputs)
     alone = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:

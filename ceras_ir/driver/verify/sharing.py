@@ -15,7 +15,7 @@ from typing import overload
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import Array
+from ceras_ir.data.samples import Array, require_finite
 from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
 from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
@@ -62,6 +62,7 @@ def run_task(task: Task) -> list[Outputs] | str:
     try:
         shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
         samples = [each.sample for each in read_shard(shard, task.inputs)]
+        require_finite(samples, task.shard.path, task.shard.first)
     except InputError as error:
         return str(error)
     if isinstance(task.runs, Machine):

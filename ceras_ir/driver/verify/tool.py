@@ -134,8 +134,7 @@ def _compare(
             samples = SharedSamples(workers, arguments.inputs, module, arguments.samples)
         elif arguments.inputs is not None:
             samples = list(load_samples(arguments.inputs, module))
-            for number, sample in enumerate(samples):
-                require_finite(sample, number, arguments.inputs)
+            require_finite(samples, arguments.inputs)
         status, started = 0, False
         watching = watching_of(arguments, arguments.inputs)
         for found, group in verifications(

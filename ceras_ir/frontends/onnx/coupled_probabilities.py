@@ -39,7 +39,11 @@ def coupled(
 ) -> Value:
     """Probabilities [rows, classes] from the sums of all pairs, in the order of `combinations`."""
     compose, rows = Composer(emitter), shape_of_value(sums)[0]
-    weights = _weights(emitter, sums, classes, slopes, offsets)
+    scaled = compose.mul(sums, emitter.constant(-slopes, "slopes"))
+    logits = compose.add(scaled, emitter.constant(-offsets, "offsets"))
+    sigmoid = compose.unary(Function.SIGMOID, logits)
+    highest = float(np.float32(1) - np.float32(LEAST))
+    weights = _weights(compose, compose.unary(Function.CLIP, sigmoid, LEAST, highest), classes)
     start = np.full((rows, classes), 1 / classes, np.float32)
     carried = [
         emitter.materialize(emitter.constant(array, name))
@@ -64,20 +68,9 @@ def coupled(
     return emit_loop(emitter, body, MAX_SWEEPS, carried, going=going)[0]
 
 
-def _weights(
-    emitter: Emitter,
-    sums: Value,
-    classes: int,
-    slopes: NDArray[np.float32],
-    offsets: NDArray[np.float32],
-) -> Value:
-    """`Q` of every row, [rows, classes, classes]."""
-    compose, pairs = Composer(emitter), list(combinations(range(classes), 2))
-    scaled = compose.mul(sums, emitter.constant(-slopes, "slopes"))
-    logits = compose.add(scaled, emitter.constant(-offsets, "offsets"))
-    sigmoid = compose.unary(Function.SIGMOID, logits)
-    highest = float(np.float32(1) - np.float32(LEAST))
-    first = compose.unary(Function.CLIP, sigmoid, LEAST, highest)
+def _weights(compose: Composer, first: Value, classes: int) -> Value:
+    """`Q` of every row, [rows, classes, classes], from the `r[i, j]` of all pairs with `i < j`."""
+    emitter, pairs = compose.emitter, list(combinations(range(classes), 2))
     second = compose.sub(compose.number(1), first)
     against = np.zeros((classes, 2 * len(pairs)), np.float32)
     for pair, (i, j) in enumerate(pairs):
@@ -96,7 +89,7 @@ def _weights(
         places[i, j] = places[j, i] = pair
     np.fill_diagonal(places, len(pairs) + np.arange(classes))
     entries = compose.gathered(compose.joined([other, diagonal], 1), 1, places.reshape(-1).tolist())
-    return emitter.reshaped(entries, (shape_of_value(sums)[0], classes, classes))
+    return emitter.reshaped(entries, (shape_of_value(first)[0], classes, classes))
 
 
 def _distance(

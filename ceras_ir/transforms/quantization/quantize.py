@@ -5,7 +5,6 @@ from typing import ClassVar, Literal, TypeAlias
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.network.precision import WIDE
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
 from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
@@ -141,7 +140,7 @@ class QuantizePass(PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         data, optional = (self.calibration, self.samples, self.draw), self.optional
-        rows, narrow = ROWS in optional, WIDE not in self._arithmetic.widths
+        rows, narrow = ROWS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
         splits = narrow and PRECISION in optional and self.budget != 0
         everything = (

@@ -154,7 +154,7 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
         elif element.storage.width.data == WIDE:
             total += op.macs * (1 + rates.moved)
         else:
-            total += op.macs + (HOST.element - rates.element) * size
+            total = op.macs + HOST.element * size  # On the device, which stores as fast.
     elif isinstance(op, graph.LookupOp):
         element = graph.quantized_element(op.input)
         if element is not None and element.storage.width.data == WIDE:
