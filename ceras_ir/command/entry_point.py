@@ -1,5 +1,6 @@
 """What a command does before anything is imported that takes time."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,4 +20,6 @@ def start(tool: str, module: str, argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print(f"{tool}: interrupted", file=sys.stderr)
         return 130
+    # What was imported stays: the collector need not look at it again.
+    gc.freeze()
     return main(argv)

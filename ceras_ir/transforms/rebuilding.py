@@ -78,6 +78,8 @@ def erase_unused(op: Operation) -> None:
     """Erase an operation whose result nobody reads."""
     if op.results[0].first_use is None:
         Rewriter.erase_op(op)
+        # It and its result refer to each other: a large constant would wait for the collector.
+        op.properties.clear()
 
 
 def erase_with_constants(op: Operation) -> None:

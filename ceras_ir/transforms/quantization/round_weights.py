@@ -31,7 +31,10 @@ class RoundWeightsPass(CalibratedPass):
 
     def improve(self, main: FuncOp) -> None:
         from ceras_ir.support.progress import progress
-        from ceras_ir.transforms.quantization.analysis.input_moments import input_moments
+        from ceras_ir.transforms.quantization.analysis.input_moments import (
+            input_moments,
+            patch_length,
+        )
         from ceras_ir.transforms.quantization.analysis.rounded_weights import roundable_layers
         from ceras_ir.transforms.quantization.rewrites.rounded_layers import (
             round_weights,
@@ -40,6 +43,7 @@ class RoundWeightsPass(CalibratedPass):
 
         layers = with_equal_weights(roundable_layers(main))
         found = input_moments(module_of(main), self.data(main, "measuring inputs", SAMPLES), layers)
-        for moments in progress(found, "rounding weights"):
-            round_weights(moments)
-            moments.forget_pairs()
+        # What is done gives its memory back, so that most is free when the largest are rounded.
+        found.sort(key=lambda moments: -patch_length(moments.op))
+        for _ in progress(range(len(found)), "rounding weights"):
+            round_weights(found.pop())

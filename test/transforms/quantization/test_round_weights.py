@@ -13,7 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.analysis.input_moments import MAX_PART
+from ceras_ir.transforms.quantization.analysis.input_moments import BLOCK, MAX_PART, InputMoments
 from ceras_ir.transforms.quantization.analysis.rounded_weights import (
     compensated,
     nearest,
@@ -53,6 +53,28 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
         for made in (rounded, plain)
     ]
     assert errors[0] < errors[1] / 2
+
+
+@pytest.mark.parametrize("length", [BLOCK - 1, BLOCK, 2 * BLOCK + 3])
+def test_moments_are_those_of_all_patches(length: int) -> None:
+    """Whatever the blocks are that products of pairs are summed in."""
+    rng = np.random.default_rng(0)
+
+    def build(value: SSAValue) -> list[SSAValue]:
+        weights = graph.ConstantOp.from_array(np.ones((2, length), np.float32)).result
+        return [graph.MatmulOp(value, weights, result_element=f32).result]
+
+    main = main_function(make_network([(f32, (9, length))], build))
+    (layer,) = (op for op in main.body.block.ops if isinstance(op, graph.MatmulOp))
+    moments = InputMoments(layer)
+    batches = [rng.normal(3, 1, size=(9, length)).astype(np.float32) for _ in range(4)]
+    for x in batches:
+        moments.see(x, layer)
+    every = np.concatenate(batches).astype(np.float64)
+    (centred,), (plain,) = (moments.products(slice(0, 1), centred=c) for c in (True, False))
+    np.testing.assert_allclose(moments.mean[0], every.mean(axis=0))
+    np.testing.assert_allclose(centred, np.cov(every.T, bias=True), atol=1e-5)
+    np.testing.assert_allclose(plain, every.T @ every / len(every), rtol=1e-5)
 
 
 def test_equal_weights_stay_equal(tmp_path: Path) -> None:

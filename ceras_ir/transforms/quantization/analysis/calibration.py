@@ -26,6 +26,7 @@ from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.ranges import set_affine, set_exponent, set_range
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.memory import give_back
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.extremes import Extremes
@@ -199,6 +200,8 @@ def calibration_samples(
     `what` is done.
     """
     inputs = network_inputs(main_function(module))
+    # Runs of the network are where most memory is in use.
+    give_back()
     try:
         numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
         if most is not None:
@@ -207,6 +210,7 @@ def calibration_samples(
     except InputError as error:
         error.file = error.file or path
         raise
+    give_back()
 
 
 def sample_numbers(

@@ -24,13 +24,47 @@ Number = TypeVar("Number", bound=np.generic)
 POSITIONS = 512
 """About how many patches of one sample are taken for products."""
 MAX_PART = 1536
-"""Longest patch whose products of all pairs are kept, 9 MiB; of longer ones those within parts of
+"""Longest patch whose products of all pairs are kept, 5 MiB; of longer ones those within parts of
 this length at most."""
+BLOCK = 128
+"""How many columns are multiplied at once by themselves and those that follow."""
 
 
 def patch_length(op: graph.LinearOperation) -> int:
     """Products per accumulator."""
     return prod(graph.shape_of(op.weights)[1:])
+
+
+class _Pairs:
+    """Sums of the products of all pairs of columns: blocks of rows, from the diagonal on."""
+
+    def __init__(self, groups: int, length: int):
+        starts = range(0, length, BLOCK)
+        self.shape = (groups, length, length)
+        self.blocks = [
+            np.zeros((groups, min(BLOCK, length - start), length - start), np.float32)
+            for start in starts
+        ]
+
+    def add(self, x: NDArray[np.float32]) -> None:
+        """Add the products of `x` [groups, patches, K]."""
+        for number, block in enumerate(self.blocks):
+            rest = x[:, :, number * BLOCK :]
+            block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
+
+    @property
+    def are_finite(self) -> bool:
+        return all(np.isfinite(block).all() for block in self.blocks)
+
+    def of(self, groups: slice) -> NDArray[np.float64]:
+        """Those of some groups [groups, K, K], both triangles."""
+        count = len(range(*groups.indices(self.shape[0])))
+        found = np.empty((count, *self.shape[1:]))
+        for number, block in enumerate(self.blocks):
+            start, end = number * BLOCK, number * BLOCK + block.shape[1]
+            found[:, start:end, start:] = block[groups]
+            found[:, start:, start:end] = block[groups].transpose(0, 2, 1)
+        return found
 
 
 @dataclass
@@ -43,15 +77,13 @@ class InputMoments:
     total: NDArray[np.float64] = field(init=False)
     origin: NDArray[np.float32] | None = field(init=False, default=None)
     """[groups, 1, K], about where the inputs are: products are of differences from it."""
-    pairs: NDArray[np.float32] = field(init=False)
+    _pairs: _Pairs = field(init=False)
     patches: int = 0
 
     def __post_init__(self) -> None:
         length = patch_length(self.op)
         self.total = np.zeros((self.groups, length))
-        part = length // self.parts
-        shape = (self.groups * self.parts, part, part)
-        self.pairs = np.zeros(shape, np.float32)
+        self._pairs = _Pairs(self.groups * self.parts, length // self.parts)
 
     @property
     def groups(self) -> int:
@@ -80,22 +112,25 @@ class InputMoments:
         """The mean patch of each group, zeros of the padding included."""
         return self.total / max(self.patches, 1)
 
-    def forget_pairs(self) -> None:
-        """Give the memory of the products back."""
-        self.pairs = np.zeros(0, np.float32)
+    @property
+    def are_finite(self) -> bool:
+        """Whether products can be told: squares of numbers above 10^19 cannot, in float32."""
+        return self._pairs.are_finite
 
-    def covariances(self) -> NDArray[np.float64]:
-        """Means of the products of pairs, of differences from the mean [groups * parts, K, K]."""
-        found = self.pairs.astype(np.float64) / max(self.patches, 1)
+    def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:
+        """
+        Means of the products of all pairs, of some of the groups' parts [parts, K, K]; of
+        differences from the mean if `centred`.
+        """
+        found = self._pairs.of(parts)
+        found /= max(self.patches, 1)
         if self.origin is not None:
-            off = self.by_part(self.mean[:, None] - self.origin)
+            off = self.by_part(self.mean[:, None] - self.origin)[parts]
             found -= off.transpose(0, 2, 1) * off
+        if not centred:
+            means = self.by_part(self.mean[:, None])[parts]
+            found += means.transpose(0, 2, 1) * means
         return found
-
-    def squares(self) -> NDArray[np.float64]:
-        """The same of the inputs themselves."""
-        means = self.by_part(self.mean[:, None])
-        return self.covariances() + means.transpose(0, 2, 1) * means
 
     def see(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
         """Add what `op` read, one of the layers."""
@@ -123,7 +158,7 @@ class InputMoments:
             origin = self.origin = patches.mean(axis=1, keepdims=True, dtype=np.float32)
         split = self.by_part(np.asarray(patches - origin, np.float32))
         self.total += patches.sum(axis=1, dtype=np.float64)
-        self.pairs += np.matmul(split.transpose(0, 2, 1), split)
+        self._pairs.add(split)
         self.patches += patches.shape[1]
 
 

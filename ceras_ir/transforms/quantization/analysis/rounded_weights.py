@@ -42,22 +42,26 @@ def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
     """
     order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
     groups = np.arange(len(order))[:, None, None]
-    sorted_pairs = pairs[groups, order[:, :, None], order[:, None, :]]
+    pairs = pairs[groups, order[:, :, None], order[:, None, :]]
+    factors = _factors(pairs)
     result = np.empty_like(weights)
-    factors = _factors(sorted_pairs)
     rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), factors, steps)
     np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
     return result
 
 
 def _factors(pairs: Real) -> Real:
-    """Upper triangles of which the inverse of `pairs` is the product, transposed first."""
-    length = pairs.shape[1]
-    mean = np.einsum("gii->g", pairs) / length
-    added = np.where(mean > 0, DAMPING * mean, 1.0)[:, None, None] * np.eye(length)
+    """
+    Upper triangles of which the inverse of `pairs` is the product, transposed first. The diagonals
+    of `pairs` become larger.
+    """
+    diagonal = np.einsum("gii->gi", pairs)
+    mean = diagonal.mean(axis=1, keepdims=True)
+    added = np.where(mean > 0, DAMPING * mean, 1.0)
     while True:
+        diagonal += added
         try:
-            lower = np.linalg.cholesky(np.linalg.inv(pairs + added))
+            lower = np.linalg.cholesky(np.linalg.inv(pairs))
         except np.linalg.LinAlgError:  # Sums in float32 were off by more than the damping.
             added *= 10
         else:

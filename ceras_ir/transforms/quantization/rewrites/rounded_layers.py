@@ -20,6 +20,9 @@ from ceras_ir.transforms.quantization.analysis.rounded_weights import (
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.rebuilding import replace_constant
 
+AT_ONCE = 1 << 20
+"""About how many products of pairs are looked at at once, several times in double precision."""
+
 
 def _by_group(moments: InputMoments) -> Real:
     """The weights as [groups, outputs of the group, K]."""
@@ -69,12 +72,14 @@ def round_weights(moments: InputMoments) -> None:
     weights, bias = _by_group(moments), _biases(layers)
     steps = _steps(moments)
     rounded, change = nearest(weights, steps), np.zeros(())
-    # Squares of numbers above 10^19 are infinite in float32, and say nothing.
-    if np.isfinite(moments.pairs).all():
-        pairs = moments.squares() if bias is None else moments.covariances()
-        by_part = np.repeat(steps, moments.parts, axis=0)
-        parts = compensated(moments.by_part(weights), pairs, by_part)
-        rounded = moments.joined(parts)
+    if moments.are_finite:
+        parts, by_part = moments.by_part(weights), np.repeat(steps, moments.parts, axis=0)
+        rounded_parts, step = np.empty_like(parts), max(1, AT_ONCE // parts.shape[2] ** 2)
+        for few in (slice(i, i + step) for i in range(0, len(parts), step)):
+            rounded_parts[few] = compensated(
+                parts[few], moments.products(few, centred=bias is not None), by_part[few]
+            )
+        rounded = moments.joined(rounded_parts)
         change = np.einsum("gok,gk->go", rounded - weights, moments.mean).reshape(-1)
     _replace(layers, rounded, None if bias is None else [old - change for old in bias])
     if not all(holds(each, value_exponent) for each in layers):
