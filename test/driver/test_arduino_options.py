@@ -52,7 +52,11 @@ def test_the_report_has_both_memories_per_layer_and_in_total(tool: Tool, tmp_pat
         (["--target", "c", "--prune=luck=1"], 2, "pass 'prune' has no option 'luck'"),
         (["--target", "c", "--prune=sparsity=2"], 2, "sparsity must be in [0, 1), got 2.0"),
         (["--target", "arduino", "--board", "uno"], 1, "target arduino has no board 'uno'"),
-        (["--target", "arduino", "--board", "none.toml"], 1, "none.toml: error: cannot read board"),
+        (
+            ["--target", "arduino", "--board", "none.toml"],
+            1,
+            "none.toml: error: cannot read the",
+        ),
     ],
 )
 def test_contradictions_are_refused_before_any_work(

@@ -1,8 +1,6 @@
 """A microcontroller board, read from TOML: its memories, its core, and how to compile for it."""
 
 from dataclasses import dataclass, fields
-from importlib.resources import files
-from pathlib import Path
 from typing import get_type_hints
 
 from xdsl.utils.hints import isa
@@ -11,7 +9,7 @@ from ceras_ir.backends.c.cores import CORES, Core
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import board_files, unknown_board
+from ceras_ir.targets.boards import board_files, board_text
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,8 @@ def parse_board(text: str, file: str) -> Board:
 
 def load_board(name: str) -> Board:
     """A board by name (`uno_r4_wifi`, ...) or by the path of a TOML file."""
-    if name.endswith(".toml"):
-        try:
-            return parse_board(Path(name).read_text(encoding="utf-8"), name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read board: {error}", name) from error
-    known = board_names()
-    if name not in known:
-        raise unknown_board("arduino", name, known)
-    resource = files("ceras_ir.backends.c") / "boards" / f"{name}.toml"
-    return parse_board(resource.read_text(encoding="utf-8"), resource.name)
+    text = board_text("arduino", "ceras_ir.backends.c", name, known=board_names())
+    return parse_board(text, name)
 
 
 def board_names() -> list[str]:

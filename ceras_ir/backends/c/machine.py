@@ -4,17 +4,15 @@ name its processor. The C is the same for all: compilers' own macros choose amon
 """
 
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.c.board import Board, board_names, described, load_board, parse_board
+from ceras_ir.backends.c.board import Board, described, parse_board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import unknown_board
+from ceras_ir.targets.boards import board_text
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 FIELDS = ("title", "compiler", "flags")
@@ -83,16 +81,7 @@ def load_machine(name: str) -> Machine | Board:
     A machine by name (`raspberry_pi_5`, ...) or by the path of a TOML file; a microcontroller's
     board is one that has an `fqbn`.
     """
-    if not name.endswith(".toml"):
-        known = [*machine_names(), *board_names()]
-        if name not in known:
-            raise unknown_board("c", name, known)
-        text = (files("ceras_ir.backends.c") / "boards" / f"{name}.toml").read_text("utf-8")
-        return load_board(name) if name in board_names() else parse_machine(text, f"{name}.toml")
-    try:
-        text = Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read board: {error}", name) from error
+    text = board_text("c", "ceras_ir.backends.c", name)
     return (parse_board if "fqbn" in parse_toml(text, name) else parse_machine)(text, name)
 
 

@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from ceras_ir.backends.dataflow.families import FAMILIES, Family
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import board_files, unknown_board
+from ceras_ir.targets.boards import board_text
 
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""
@@ -49,17 +48,7 @@ class Board:
 
 def load_board(name: str) -> Board:
     """A board of this package by name, or one described in a TOML file."""
-    try:
-        if name.endswith(".toml"):
-            text = Path(name).read_text(encoding="utf-8")
-        else:
-            known = board_files("ceras_ir.backends.dataflow")
-            if name not in known:
-                raise unknown_board("dataflow", name, known)
-            text = known[name].read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the board: {error}", name) from None
-    return parse_board(text, name)
+    return parse_board(board_text("dataflow", "ceras_ir.backends.dataflow", name), name)
 
 
 def parse_board(text: str, file: str) -> Board:

@@ -8,14 +8,13 @@ reads costs `latency_us` and its bytes once.
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import board_files, unknown_board
+from ceras_ir.targets.boards import board_text
 
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
@@ -57,16 +56,7 @@ class FpgaBoard:
 
 def load_board(name: str) -> FpgaBoard:
     """A board of this package by name, or one described in a TOML file."""
-    if name.endswith(".toml"):
-        path = Path(name)
-        try:
-            return parse_board(path.read_text(encoding="utf-8"), name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the board: {error}", name) from None
-    boards = board_files("ceras_ir.backends.nnet")
-    if name not in boards:
-        raise unknown_board("nnet", name, boards)
-    return parse_board(boards[name].read_text(encoding="utf-8"), name)
+    return parse_board(board_text("nnet", "ceras_ir.backends.nnet", name), name)
 
 
 def parse_board(text: str, file: str) -> FpgaBoard:

@@ -9,7 +9,6 @@ when they make packed types, and elements of every memory have their bytes from 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -19,7 +18,7 @@ from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.targets.boards import board_files, unknown_board
+from ceras_ir.targets.boards import board_files, board_text
 
 _FIXED = {
     "LOG_INP_WIDTH": (3, "inputs must be int8"),
@@ -325,16 +324,8 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
 
 def load_board(name: str | Path) -> VtaBoard:
     """A board by name (`pynq`, `zcu102`, ...) or by the path of a JSON file."""
-    path = Path(name)
-    if path.suffix == ".json":
-        try:
-            return parse_board(path.read_text(encoding="utf-8"), str(name))
-        except (OSError, UnicodeDecodeError) as e:
-            raise InputError(f"cannot read board: {e}", str(name)) from e
-    if name not in (known := board_names()):
-        raise unknown_board("vta", str(name), known, ".json")
-    resource = files("ceras_ir.backends.vta") / "boards" / f"{name}.json"
-    return parse_board(resource.read_text(encoding="utf-8"), resource.name)
+    text = board_text("vta", "ceras_ir.backends.vta", str(name), suffix=".json")
+    return parse_board(text, str(name))
 
 
 def board_names() -> list[str]:

@@ -115,5 +115,5 @@ def test_malformed(text: str, message: str):
 def test_unknown_names():
     with pytest.raises(InputError, match=r"has no board 'pink'.* .boards: de10nano, pynq"):
         load_board("pink")
-    with pytest.raises(InputError, match="cannot read board"):
+    with pytest.raises(InputError, match="cannot read the board"):
         load_board("absent.json")
