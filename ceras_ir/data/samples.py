@@ -75,10 +75,7 @@ def load_arrays(path: str) -> dict[str, Array]:
     except FileNotFoundError:
         raise InputError("no such file", path) from None
     except IsADirectoryError:
-        what = (
-            "a folder, not an .npz file; folders of images calibrate, and ceras-compare reads them"
-        )
-        raise InputError(what, path) from None
+        raise InputError("a folder, not an .npz file", path) from None
     except OSError as error:
         raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
     except UNREADABLE as error:

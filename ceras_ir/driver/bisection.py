@@ -8,10 +8,11 @@ tolerance, is held against no other.
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import load_samples
+from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.synthetic_samples import synthetic_steps
 from ceras_ir.driver.differences import Array, compare_outputs, signal_to_noise
 from ceras_ir.interpreters.sequence import in_turn
+from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.pipeline.instrumentation import Watch
@@ -37,7 +38,7 @@ def by_outputs(
     if inputs is None:
         samples = synthetic_steps(main, count, seed=1)
     else:
-        samples = list(load_samples(inputs, module).first(count))
+        samples = list(open_samples(inputs, network_inputs(main)).first(count))
 
     def outputs(module: ModuleOp) -> list[dict[str, Array]]:
         return list(in_turn(module, samples))

@@ -118,27 +118,49 @@ def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
     )
 
 
+def inputs_of(arguments: argparse.Namespace) -> str | None:
+    """All that `--inputs` names, folders of images with their options."""
+    return with_image_options([arguments.inputs] if arguments.inputs else [], arguments)
+
+
 def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
     """Files and folders, commas between them, the folders with the `--image` options."""
     layout: str | None = getattr(arguments, "input_image", None)
-    if layout is None:
-        return with_options(paths, image_options(arguments, IMAGES), "--calibrate DIR")
+    names = IMAGES if layout is None else [name for name in IMAGES if name not in NETWORK]
+    options = image_options(arguments, names)
+    if options and not any(map(_is_folder, _named(arguments))):
+        raise UsageError("--image options are for a folder: --calibrate DIR")
+    if layout is not None:
+        options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
+    return with_options(paths, options)
+
+
+def _named(arguments: argparse.Namespace) -> list[str]:
+    """The files and folders that options name as data."""
+    found = list[str](arguments.calibrate or ())
+    for name in ("inputs", "data", "validate"):
+        if (path := getattr(arguments, name, None)) is not None:
+            found.append(path)
+    return [part for path in found for part in _parts(path)]
+
+
+def _parts(path: str) -> list[str]:
+    """The files and folders of a list by commas, which names of folders may have."""
+    return [path] if _is_folder(path) else path.split(",")
+
+
+def _is_folder(path: str) -> bool:
     from ceras_ir.data.image_folder import is_folder
 
-    options = image_options(arguments, [name for name in IMAGES if name not in NETWORK])
-    if options or any(is_folder(path) for path in paths):
-        options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
-    return with_options(paths, options, "--calibrate DIR")
+    return is_folder(path)
 
 
-def with_options(paths: Sequence[str], options: str, way_out: str) -> str | None:
+def with_options(paths: Sequence[str], options: str) -> str | None:
     """Files and folders, commas between them, the folders with `options` for their images."""
     if not options:
         return ",".join(paths) or None
-    from ceras_ir.data.image_folder import ImageOptions, is_folder
+    from ceras_ir.data.image_folder import ImageOptions
 
     ImageOptions.parse(options)
-    names = [name for path in paths for name in ([path] if is_folder(path) else path.split(","))]
-    if not any(is_folder(name) for name in names):
-        raise UsageError(f"--image options are for a folder: {way_out}")
-    return ",".join(f"{name}?{options}" if is_folder(name) else name for name in names)
+    names = [name for path in paths for name in _parts(path)]
+    return ",".join(f"{name}?{options}" if _is_folder(name) else name for name in names) or None

@@ -8,6 +8,7 @@ memory off the finished plan.
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
@@ -224,10 +225,11 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
     main = main_function(module)
     if (counts := alignment(main)) is None:
         return None
-    noise = stored_noise(main)
+    # JSON has no infinity, which no noise is.
+    noise = [ratio if isfinite(ratio) else None for ratio in stored_noise(main) or ()]
     return {
         "recipe": list(quantize_pass(options).optional),
-        **({} if noise is None else {"int8_noise_db": noise[0], "stored_noise_db": noise[1]}),
+        **dict(zip(("int8_noise_db", "stored_noise_db"), noise, strict=False)),
         "requantizations_before": counts[0],
         "requantizations_after": counts[1],
     }

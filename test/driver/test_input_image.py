@@ -50,11 +50,30 @@ def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
     run = ["ceras-run", "m.onnx", "--target", "interp", "--outputs"]
     assert tool(*run, "floats.out.npz", "--inputs", "floats.npz").status == 0
     expected = np.load(tmp_path / "floats.out.npz")["y"]
-    for layout in ("nhwc", "nchw"):
+    for source, layout in (("nhwc.npz", "nhwc"), ("nchw.npz", "nchw"), ("images", "nhwc")):
         image = ["--input-image", layout, *NORMALISED]
-        done = tool(*run, "out.npz", "--inputs", f"{layout}.npz", *image)
+        done = tool(*run, "out.npz", "--inputs", source, *image)
         assert done.status == 0, done.stderr
         np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], expected)
+
+
+def test_folders_of_images_are_inputs(tool: Tool, tmp_path: Path):
+    """Of a model, of what was compiled of it, and of what is compared, calibrated by a file too."""
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    images = ["--inputs", "images", *NORMALISED]
+    assert tool("ceras-compile", "m.onnx", "--target", "c", "-o", "c").status == 0
+    for number, (source, inputs) in enumerate(
+        [("m.onnx", ["--inputs", "floats.npz"]), ("m.onnx", images), ("c", images)]
+    ):
+        done = tool("ceras-run", source, *inputs, "--outputs", f"{number}.npz")
+        assert done.status == 0, done.stderr
+    expected, *others = (np.load(tmp_path / f"{number}.npz")["y"] for number in range(3))
+    for found in others:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for command in (["ceras-verify", "--targets", "c", "--samples", "3"], ["ceras-compare"]):
+        done = tool(*command, "m.onnx", *images, "--calibrate", "floats.npz")
+        assert done.status == 0, done.stderr
 
 
 def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):

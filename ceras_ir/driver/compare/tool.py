@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import calibration_workers, with_image_options
+from ceras_ir.driver.calibration_options import calibration_workers, inputs_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
@@ -152,7 +152,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
     module = _read(arguments, arguments.model)
-    inputs = with_image_options([arguments.inputs], arguments) or arguments.inputs
+    inputs = inputs_of(arguments) or arguments.inputs
     if at_scale:
         return _compare_on_workers(arguments, module, inputs)
     network = network_inputs(main_function(module))

@@ -253,7 +253,7 @@ def _run(arguments: argparse.Namespace) -> int:
     refuse_overwriting(arguments.output, *read, arguments.labels, arguments.validate_labels)
     data = with_image_options([arguments.data], arguments) or arguments.data
     validate = arguments.validate
-    if validate is not None and data != arguments.data:
+    if validate is not None:
         validate = with_image_options([validate], arguments)
     retrain(arguments, settings, _scheme(arguments, data), data, validate)
     return 0

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_file import refuse_overwriting
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import calibration_workers
+from ceras_ir.driver.calibration_options import calibration_workers, inputs_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
@@ -34,6 +34,7 @@ from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.registry import all_targets, find_target
 
 if TYPE_CHECKING:
+    from ceras_ir.data.sample_stream import StreamedSamples
     from ceras_ir.data.samples import Samples
     from ceras_ir.network.artefacts import TensorInfo
     from ceras_ir.pipeline.instrumentation import Watching
@@ -56,7 +57,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
-    parser.add_argument("--inputs", metavar="IN.npz", help="read inputs here, one array per input")
+    parser.add_argument(
+        "--inputs",
+        metavar="IN.npz|DIR",
+        help="read inputs here: one array per input, or a folder of images, to which the --image "
+        "options apply",
+    )
     parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end")
     parser.add_argument(
         "--target",
@@ -143,15 +149,18 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.named_file import naming
-    from ceras_ir.data.samples import load_samples
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.parsing import display_name
 
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
     with naming(display_name(arguments.model)), calibration_workers(arguments):
         module = read_model(arguments)
-        samples = load_samples(arguments.inputs, module)
-        options, watching = options.resolved(module), watching_of(arguments, arguments.inputs)
+        inputs = inputs_of(arguments) or arguments.inputs
+        samples = open_samples(inputs, network_inputs(main_function(module)))
+        options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret
         run(module, options, samples, arguments.outputs, watching)
 
@@ -159,7 +168,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
 def _interpret(
     module: ModuleOp,
     options: BuildOptions,
-    samples: "Samples",
+    samples: "Samples | StreamedSamples",
     outputs: str,
     watching: "Watching | None",
 ) -> None:
@@ -180,7 +189,7 @@ def _interpret(
 def _compile_and_execute(
     module: ModuleOp,
     options: BuildOptions,
-    samples: "Samples",
+    samples: "Samples | StreamedSamples",
     outputs: str,
     watching: "Watching | None",
 ) -> None:
@@ -195,19 +204,22 @@ def _compile_and_execute(
 def _run_folder(
     folder: Path, manifest: "Manifest | None", arguments: argparse.Namespace, cls: TargetClass
 ) -> None:
-    from ceras_ir.data.samples import load_samples
+    from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.pipeline.build import read_manifest
     from ceras_ir.pipeline.digests import check_digests
 
     manifest = manifest or read_manifest(folder)
     check_digests(folder, manifest)
-    samples = load_samples(arguments.inputs, manifest.inputs)
+    samples = open_samples(inputs_of(arguments) or arguments.inputs, manifest.inputs)
     machine = target_of(cls, arguments).open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)
 
 
 def _execute(
-    executable: "Executable", samples: "Samples", declared: "Sequence[TensorInfo]", outputs: str
+    executable: "Executable",
+    samples: "Samples | StreamedSamples",
+    declared: "Sequence[TensorInfo]",
+    outputs: str,
 ) -> None:
     from ceras_ir.data.samples import save_arrays
     from ceras_ir.pipeline.running import run_all

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
-from ceras_ir.driver.calibration_options import calibration_workers
+from ceras_ir.driver.calibration_options import calibration_workers, inputs_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
@@ -58,7 +58,10 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
-        "--inputs", metavar="IN.npz", help="compare on these inputs (default: synthetic, seeded)"
+        "--inputs",
+        metavar="IN.npz|DIR",
+        help="compare on these inputs, a file or a folder of images, to which the --image options "
+        "apply (default: synthetic, seeded)",
     )
     parser.add_argument(
         "--targets",
@@ -75,7 +78,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     group = parser.add_argument_group(
         "many inputs",
         "With one of these --inputs are cut into shards, which workers read and run; they may be "
-        "tar archives and folders of images too, several with commas between them.",
+        "tar archives too.",
     )
     add_workers(group, jobs=WORKERS, default="this process alone")
     add_build_options(parser)
@@ -119,9 +122,12 @@ def _compare(
     arguments: argparse.Namespace, classes: Sequence[TargetClass], workers: "Workers | None"
 ) -> int:
     from ceras_ir.command.named_file import naming
-    from ceras_ir.data.samples import load_samples, require_finite
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.data.samples import require_finite
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)
@@ -130,13 +136,15 @@ def _compare(
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None
-        if workers is not None:
-            samples = SharedSamples(workers, arguments.inputs, module, arguments.samples)
-        elif arguments.inputs is not None:
-            samples = list(load_samples(arguments.inputs, module))
+        inputs = inputs_of(arguments)
+        if inputs is not None and workers is not None:
+            samples = SharedSamples(workers, inputs, module, arguments.samples)
+        elif inputs is not None:
+            network = network_inputs(main_function(module))
+            samples = list(open_samples(inputs, network).first(arguments.samples))
             require_finite(samples, arguments.inputs)
         status, started = 0, False
-        watching = watching_of(arguments, arguments.inputs)
+        watching = watching_of(arguments, inputs)
         for found, group in verifications(
             module, options, targets, samples, arguments.samples, watching
         ):

@@ -6,6 +6,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -195,7 +196,8 @@ class ChoosePrecisionPass(CalibratedPass):
         before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
         note(main, NOISE, before, after)
         if chosen and (share := spent / work) > CHEAP:
-            self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
+            end = f"-> {after:.1f} dB" if isfinite(after) else "dB -> none"
+            self._say(chosen, total, f"{before:.1f} {end} for {share:.1%}")
         if after < DOUBTFUL:
             kept = [*candidates.values(), *behind.values()]
             kept = [c for c in kept if width(c.value) == NARROW]
