@@ -9,7 +9,7 @@ from ceras_ir.backends.nnet.reader import read
 def dump(data: bytes) -> str:
     """The content of a file as text, one line per entry."""
     file = read(data)
-    lines = [f"nnet version 3, {len(data)} bytes", "sections:"]
+    lines = [f"nnet version 4, {len(data)} bytes", "sections:"]
     lines += [f"  {name}: {len(content)} bytes" for name, content in file.sections.items()]
     lines.append(f"arena: {file.arena_size} bytes, aligned to {file.alignment}")
     lines.append("blocks:")

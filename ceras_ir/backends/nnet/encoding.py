@@ -21,7 +21,7 @@ from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
-VERSION = 3
+VERSION = 4
 ALIGNMENT = 64
 NONE = 0xFFFFFFFF
 MAX_RANK = 8

@@ -37,7 +37,7 @@ def operands_are_narrow(op: Operation) -> str | None:
 def sums_are_of_bytes(op: Operation) -> str | None:
     """
     A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point. Its
-    residual has one shift.
+    residual is multiplied by one number in all channels.
     """
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
@@ -52,12 +52,25 @@ def sums_are_of_bytes(op: Operation) -> str | None:
         )
     if op.residual is not None and _bits(op.residual) not in (8, 16):
         return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
-    if len(op.residual_shifts) > 1:
+    if len(factors := _residual_factors(op)) > 1:
         return (
-            "the engine shifts a residual by one number of bits: take it out of the layer "
+            "the engine multiplies the residual of all channels by one number, got "
+            f"{', '.join(map(str, sorted(factors)[:3]))}: take it out of the layer "
             "(split-residual), or quantize with one scale of weights"
         )
     return None
+
+
+def _residual_factors(op: graph.LinearOperation) -> set[int]:
+    """What channels multiply their residual by in the end: one, if all have the same scales."""
+    if op.residual is None or op.requant is None:
+        return set()
+    channels = graph.shape_of(op.weights)[0]
+    multipliers, shifts = (
+        values * channels if len(values) == 1 else values
+        for values in (tuple(op.requant.multipliers), op.residual_shifts)
+    )
+    return {m << shift for m, shift in zip(multipliers, shifts, strict=True)}
 
 
 def borders_fit(op: Operation) -> str | None:

@@ -42,9 +42,9 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     expect(data[:8] == MAGIC, "it does not start as one")
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
-    older = f"version {version} is of an older compiler; compile the model again for version 3"
-    expect(version not in (1, 2), older)
-    expect(version == 3, f"unknown version {version}")
+    older = f"version {version} is of an older compiler; compile the model again for version 4"
+    expect(version not in (1, 2, 3), older)
+    expect(version == 4, f"unknown version {version}")
     expect(flags == 0, f"unknown flags {flags:#x}")
     expect(size == len(data), f"the header says {size} bytes, the file has {len(data)}")
     expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")

@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
+    ROW_SPREAD,
     Accelerator,
     Arithmetic,
     Emission,
@@ -36,7 +37,9 @@ class NnetTarget(Target):
     """One binary file for an engine that runs it without a decision, on CPU and FPGA."""
 
     name = "nnet"
-    arithmetic = Arithmetic(floats=False, factor_points=False, widths=(8,))
+    arithmetic = Arithmetic(
+        floats=False, residual_spread=ROW_SPREAD, factor_points=False, widths=(8,)
+    )
     verified_by_default = True
     keeps_states = True
     passes = by_convention("ceras_ir.backends.nnet.passes", "fuse-lookup", "tabulate")

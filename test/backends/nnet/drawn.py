@@ -129,12 +129,17 @@ class Drawn:
         weights = self.net.constant(chosen, INT8)
         return weights, None if self.rng.random() < 0.3 else self.net.constant(bias, INT32)
 
-    def residual(self, shape: Sequence[int]) -> tuple[SSAValue, int] | tuple[None, None]:
-        if self.rng.random() < 0.5:
+    def residual(
+        self, shape: Sequence[int], requant: RequantAttr
+    ) -> tuple[SSAValue, list[int]] | tuple[None, None]:
+        """And by how many bits each channel shifts it: by as much more as `requant` its sums."""
+        shifts = np.broadcast_to(requant.net_shifts, shape[-1:])
+        shifts = shifts - shifts.min() + self.pick(0, 3, 8)
+        if self.rng.random() < 0.5 or shifts.max() > 16:
             return None, None
         kind = UniformType(0.25, self.pick(*POINTS))
         value = random_array(shape, kind, self.pick(1, 2, 3))
-        return self.net.constant(value, kind), self.pick(0, 3, 8)
+        return self.net.constant(value, kind), shifts.tolist()
 
     def window(self, *paddings: int) -> Window:
         """Wholly in the padding only where `paddings` are large, which pools refuse."""
@@ -152,11 +157,11 @@ class Drawn:
             window_output(self.shape[1 + i], p[i], p[2 + i], kernel[1 + i], s[i], d[i])
             for i in range(2)
         )
-        residual, shift = self.residual((self.shape[0], rows, columns, outputs))
+        requant = self.rescaling(element, outputs)
+        residual, shift = self.residual((self.shape[0], rows, columns, outputs), requant)
         op = graph.Conv2dOp(
-            self.input(), weights, bias, residual, result_element=element,
-            requant=self.rescaling(element, outputs), residual_shift=shift, strides=s,
-            padding=p, dilations=d, groups=groups,
+            self.input(), weights, bias, residual, result_element=element, requant=requant,
+            residual_shift=shift, strides=s, padding=p, dilations=d, groups=groups,
         )  # fmt: skip
         return self.with_table(op, outputs)
 
@@ -167,10 +172,11 @@ class Drawn:
         weights, bias = self.weights((outputs, self.shape[3]))
         if self.rng.random() < 0.3:
             weights = self.computed(rows, outputs)
-        residual, shift = self.residual((rows, outputs))
+        requant = self.rescaling(element, outputs)
+        residual, shift = self.residual((rows, outputs), requant)
         op = graph.MatmulOp(
-            flat, weights, bias, residual, result_element=element,
-            requant=self.rescaling(element, outputs), residual_shift=shift,
+            flat, weights, bias, residual, result_element=element, requant=requant,
+            residual_shift=shift,
         )  # fmt: skip
         return self.with_table(op, outputs)
 

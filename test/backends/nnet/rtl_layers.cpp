@@ -122,7 +122,7 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   layer.input_zero = draw.one_in(2) ? 0 : draw(-128, 127);
   const bool has_residual = draw.one_in(3);
   layer.residual_zero = has_residual && draw.one_in(2) ? draw(-128, 127) : 0;
-  layer.residual_shift = has_residual ? draw(0, 16) : 0;
+  layer.residual_shift = has_residual ? draw(0, 8) : 0;
   layer.rescale = rescale(draw, bits);
   const auto gap = [&draw] { return draw.one_in(3) ? draw(1, 37) : 0; };
   layer.input_pitch = w.channels + gap();
@@ -149,8 +149,12 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   fpga_channel_constants(weights.data(), layer.outputs, products, bias.data(), layer.input_zero,
                          constants.data());
   std::vector<int8_t> shifts(bias.size());
+  const int shared = layer.rescale.right - layer.rescale.left;
   for (int8_t& s : shifts)
-    s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
+    // A residual is shifted by as much more as its sum goes to the right.
+    s = static_cast<int8_t>(has_residual      ? std::min(shared + draw(0, 14), 47)
+                            : draw.one_in(4) ? draw(-8, 47)
+                                              : draw(0, bits > 6 ? bits - 6 : 1));
   const int8_t* each = draw.one_in(2) ? shifts.data() : nullptr;
 
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);

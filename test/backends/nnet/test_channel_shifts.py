@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
-from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
+from backends.nnet.networks import OTHER_PROCESSORS, Network, agree, random_array
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.dialects.mem import CPU
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
@@ -72,6 +73,26 @@ def test_the_longest_shifts_of_the_greatest_sums(mode: Rounding):
     drawn = [(shift, number) for shift in (20, 30, 31, 32, 33, 46, 47) for number in extremes]
     multipliers = [1 << 47 - shift for shift, _ in drawn]
     agree(sums(RequantAttr(47, multiplier=multipliers, rounding=mode), [n for _, n in drawn]))
+
+
+@pytest.mark.parametrize("device", [CPU, FPGA])
+@pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
+def test_residuals_of_channels(mode: Rounding, device: str):
+    """Each channel shifts its residual by as much more as its sum: all results have equal parts."""
+    rng = np.random.default_rng(1)
+    apart = rng.integers(0, 17, 40)
+    apart[[0, 15, 16, 39]] = 0, 16, 16, 0
+    points = (UniformType(0.5, -128), UniformType(0.25, 127))
+    net = Network([((9, 5), points[0]), ((9, 40), points[1])])
+    weights = net.constant(random_array((40, 5), INT8, 1), INT8)
+    op = graph.MatmulOp(
+        net.inputs[0], weights, residual=net.inputs[1], result_element=INT8,
+        residual_shift=(apart + 3).tolist(),
+        requant=RequantAttr(
+            20, multiplier=[1 << 16 - int(n) for n in apart], rounding=mode, zero_point=5
+        ),
+    )  # fmt: skip
+    agree(net.module(net.add(op, device)))
 
 
 def test_a_network_with_rows_runs_on_the_fpga(tmp_path: Path):

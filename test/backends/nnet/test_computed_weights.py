@@ -44,10 +44,14 @@ def product(
     requant: RequantAttr,
     residual: SSAValue | None = None,
 ) -> SSAValue:
-    shift = None if residual is None else 3
+    # Of each channel by as much more as its sum goes to the right.
+    shifts = [3 + net - min(requant.net_shifts) for net in requant.net_shifts]
+    if len(shifts) == 1:
+        shifts *= shape_of(weights)[0]
     op = graph.MatmulOp(
-        x, weights, None, residual, result_element=INT8, requant=requant, residual_shift=shift
-    )
+        x, weights, None, residual, result_element=INT8, requant=requant,
+        residual_shift=None if residual is None else shifts,
+    )  # fmt: skip
     assert why_not(op) is None
     return net.add(op, FPGA)
 

@@ -38,7 +38,8 @@ def layers(net: Network, x: SSAValue, made: Float32Type | None, rows: tuple[int,
     weights = net.constant(random_array((17, 3, 3, 17), INT8, 3), INT8)
     bias = net.constant(np.arange(17, dtype=np.int32) * 99, INT32)
     convolution = graph.Conv2dOp(
-        x, weights, bias, x, result_element=SHIFTED, padding=(1,) * 4, residual_shift=3,
+        x, weights, bias, x, result_element=SHIFTED, padding=(1,) * 4,
+        residual_shift=[7 - i % 5 for i in range(17)],
         requant=RequantAttr(9, multiplier=[1 << i % 5 for i in range(17)], zero_point=-7),
     )  # fmt: skip
     yield fused(net, convolution, made, rows)

@@ -63,7 +63,7 @@ def test_sums():
 
 
 def test_residuals():
-    """The file has one shift for the residual of a layer."""
+    """All channels multiply the residual by one number: of equal shifts, equal ones."""
     net = Network([((2, 3), INT8), ((2, 4), INT8)])
     op = graph.MatmulOp(
         net.inputs[0],
@@ -73,7 +73,7 @@ def test_residuals():
         requant=REQUANT,
         residual_shift=(1, 2, 3, 4),
     )
-    assert "shifts a residual by one number of bits" in refused(net, op)
+    assert "multiplies the residual of all channels by one number, got" in refused(net, op)
 
 
 def test_elementwise():

@@ -15,7 +15,7 @@ constexpr int FLOAT_BYTES = 4;
 
 struct Numbers {
   uint32_t mode;
-  int outside, zero_point, low, high, residual_shift, input_shift;
+  int outside, zero_point, low, high, input_shift;
 };
 
 void set_numbers(const Numbers& n, CorePlan& plan) {
@@ -24,24 +24,37 @@ void set_numbers(const Numbers& n, CorePlan& plan) {
   set_field(plan, LOW, n.low);
   set_field(plan, ZERO_POINT, n.zero_point);
   set_field(plan, OUTSIDE, n.outside);
-  set_field(plan, RESIDUAL_SHIFT, n.residual_shift);
   set_field(plan, INPUT_SHIFT, n.input_shift);
 }
 
-// Constant, shift and number of its table of each lane of a tile of outputs.
+// What the channels of a layer end with. Pointers may be null, where all channels are alike.
+struct Ends {
+  const int32_t* constants;
+  int32_t constant;  // besides those
+  const int8_t* shifts;
+  int shift;  // without those
+  int residual_zero;
+  int residual_shift;  // with `shift`; of other shifts it keeps its distance
+  const uint8_t* tables;
+};
+
+// Constant, shift, number of its table and shift of its residual of each lane of a tile of outputs.
 void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outputs,
-                const int32_t* constants, int32_t constant, const int8_t* shifts, int shift,
-                const uint8_t* tables) {
+                const Ends& ends) {
   const size_t at = stream.size();
   stream.resize(at + static_cast<size_t>(8 * L));
   for (int64_t lane = 0; lane < L && first + lane < outputs; ++lane) {
-    const uint32_t sum =
-        static_cast<uint32_t>(constant) +
-        (constants != nullptr ? static_cast<uint32_t>(constants[first + lane]) : 0);
+    const int64_t o = first + lane;
+    const int shift = ends.shifts != nullptr ? ends.shifts[o] : ends.shift;
+    const int moved = ends.residual_shift + shift - ends.shift;
+    const int32_t zero = ends.residual_zero * (1 << moved);
+    const uint32_t sum = static_cast<uint32_t>(ends.constant) - static_cast<uint32_t>(zero) +
+                         (ends.constants != nullptr ? static_cast<uint32_t>(ends.constants[o]) : 0);
     uint8_t* to = stream.data() + at + 8 * lane;
     std::memcpy(to, &sum, sizeof sum);
-    to[4] = static_cast<uint8_t>(shifts != nullptr ? shifts[first + lane] : shift);
-    to[5] = tables != nullptr ? tables[first + lane] : 0;
+    to[4] = static_cast<uint8_t>(shift);
+    to[5] = ends.tables != nullptr ? ends.tables[o] : 0;
+    to[6] = static_cast<uint8_t>(moved);
   }
 }
 
@@ -82,10 +95,9 @@ void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t fi
 }
 
 // Headers alone, of what multiplies nothing; the function tables are there already.
-void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
-                 const uint8_t* tables, CorePlan& plan) {
+void put_headers(const CoreSize& size, int64_t outputs, const Ends& ends, CorePlan& plan) {
   for (int64_t o = 0; o < outputs; o += size.lanes)
-    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift, tables);
+    put_header(plan.stream, size.lanes, o, outputs, ends);
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
 }
 
@@ -160,7 +172,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
   const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
-  set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
+  set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, 0}, plan);
   refill_linear(size, layer, weights, constants, shifts, tables, residual, plan);
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
   return plan;
@@ -173,12 +185,17 @@ void refill_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* 
   const Geometry g = of_linear(size, layer, tables, residual);
   const int64_t products = g.kernel_y * g.kernel_x * g.channels;
   const int64_t groups = ceiling(products, GROUP);
-  const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
+  const Ends ends{constants,
+                  0,
+                  shifts,
+                  net_shift(layer.rescale),
+                  residual ? layer.residual_zero : 0,
+                  residual ? layer.residual_shift : 0,
+                  tables.rows};
   std::vector<uint8_t>& stream = plan.stream;
   stream.resize(plan.table_bytes);
   for (int64_t first = 0; first < g.outputs; first += L) {
-    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(layer.rescale),
-               tables.rows);
+    put_header(stream, L, first, g.outputs, ends);
     if (g.by_channel)
       put_taps(stream, L, g, first, weights);
     else if (layer.computed)
@@ -200,7 +217,7 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
   g.input_pitch = layer.input_pitch;
   g.result_pitch = layer.result_pitch;
   int shift = 0, constant = 0;
-  Numbers n{TAKES_VALUES | TAKES_GREATEST, -128, 0, -128, 127, 0, 0};
+  Numbers n{TAKES_VALUES | TAKES_GREATEST, -128, 0, -128, 127, 0};
   if (layer.average) {
     // A multiplier would be one more for each lane; means by a power of two need none.
     if (layer.multiplier <= 0 || (layer.multiplier & (layer.multiplier - 1)) != 0) {
@@ -212,13 +229,13 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
     if (shift < -FPGA_MAX_LEFT_SHIFT) refuse(plan, "it shifts to the left by more than 8 bits");
     constant = -layer.input_zero * layer.window.kernel_height * layer.window.kernel_width;
     n = {TAKES_VALUES | (layer.to_even ? TO_EVEN : 0u), layer.input_zero, layer.zero_point,
-         layer.low, layer.high, 0, 0};
+         layer.low, layer.high, 0};
   }
   lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   set_numbers(n, plan);
-  put_headers(size, g.outputs, constant, shift, nullptr, plan);
+  put_headers(size, g.outputs, {nullptr, constant, nullptr, shift, 0, 0, nullptr}, plan);
   return plan;
 }
 
@@ -244,11 +261,12 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
   set_numbers({TAKES_VALUES | HAS_RESIDUAL | (r.to_even ? TO_EVEN : 0u), 0, r.zero_point, r.low,
-               r.high, layer.rhs_shift, layer.lhs_shift},
+               r.high, layer.lhs_shift},
               plan);
-  const int32_t zero =
-      layer.lhs_zero * (1 << layer.lhs_shift) + layer.rhs_zero * (1 << layer.rhs_shift);
-  put_headers(size, g.outputs, -zero, net_shift(r), nullptr, plan);
+  const int32_t constant = -(layer.lhs_zero * (1 << layer.lhs_shift));
+  put_headers(size, g.outputs,
+              {nullptr, constant, nullptr, net_shift(r), layer.rhs_zero, layer.rhs_shift, nullptr},
+              plan);
   return plan;
 }
 
@@ -257,8 +275,8 @@ CorePlan plan_values(const CoreSize& size, const Geometry& g, const FpgaTables& 
   put_tables(size, tables, g.outputs, plan);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
-  set_numbers({TAKES_VALUES, 0, 0, -128, 127, 0, 0}, plan);
-  put_headers(size, g.outputs, 0, 0, tables.rows, plan);
+  set_numbers({TAKES_VALUES, 0, 0, -128, 127, 0}, plan);
+  put_headers(size, g.outputs, {nullptr, 0, nullptr, 0, 0, 0, tables.rows}, plan);
   return plan;
 }
 

@@ -18,7 +18,7 @@ package layer_registers;
   localparam BUILT_RESULT_BYTES = 60;
   localparam BUILT_TABLES = 61;  // function tables of a layer; 0 where the core looks up nothing
 
-  localparam VERSION = 1313751812;  // of these registers: NNC and 4, which IDENTITY reads as
+  localparam VERSION = 1313751813;  // of these registers: NNC and 5, which IDENTITY reads as
 
   // The registers of one launch, in the order of their addresses. `N bits` is how many of them
   // count, `signed` with the sign.
@@ -79,8 +79,7 @@ package layer_registers;
     logic [7:0] outside;
     logic [7:0] reads_after;  // 3 bits; the last pixel of a row
     logic [7:0] reads_apart;  // 4 bits; from one pixel to the next
-    logic [7:0] residual_shift;  // 5 bits
-    logic [7:0] input_shift;  // 5 bits
+    logic [15:0] input_shift;  // 5 bits
   } layer_t;
 
   // Bits of the mode.

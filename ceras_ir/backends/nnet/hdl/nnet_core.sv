@@ -572,6 +572,9 @@ module nnet_core #(
       // The shift is needed two cycles later than the constant; both stay for the whole tile, and
       // the next one begins two cycles later at least.
       assign constant = header_bank ? header1[64*j+:40] : header0[64*j+:40];
+      // A header's byte 4 is the shift, 5 the table, 6 the shift of the residual.
+      logic [4:0] residual_shift;
+      assign residual_shift = header_bank ? header1[64*j+48+:5] : header0[64*j+48+:5];
       logic [7:0] next_shift, shift;
       always_ff @(posedge clk) {shift, next_shift} <= {next_shift, constant[39:32]};
       lane_epilogue finish (
@@ -579,7 +582,7 @@ module nnet_core #(
           .sum(finished[32*j+:32]),
           .constant(constant[31:0]),
           .residual(layer.mode[layer_registers::HAS_RESIDUAL] ? residual_data[8*j+:8] : 8'b0),
-          .residual_shift(layer.residual_shift[4:0]),
+          .residual_shift(residual_shift),
           .shift(shift),
           .to_even(layer.mode[layer_registers::TO_EVEN]),
           .zero_point(layer.zero_point),

@@ -74,7 +74,8 @@ def _record(
         bias=op.bias is not None,
         residual=op.residual is not None,
         requant=op.requant,
-        residual_shift=op.residual_shifts[0],
+        # Of the channel with the greatest multiplier: all multiply their residual by one number.
+        residual_shift=min(op.residual_shifts),
     )
     if (tables := op.tables) is None:
         return record.with_function(op.activation)

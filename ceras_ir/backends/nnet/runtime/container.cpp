@@ -37,7 +37,7 @@ const char* open_container(const uint8_t* data, uint64_t size, Container& contai
     return "not an nnet file";
   if (!file.holds(0, HEADER_BYTES)) return "the header is truncated";
   const uint32_t version = file.at<uint32_t>(8);
-  if (version == 1 || version == 2)
+  if (version >= 1 && version < VERSION)
     return "the file is of an older version of the format; compile the model again";
   if (version != VERSION) return "unknown format version";
   if (file.at<uint32_t>(12) != 0) return "unknown header flags";

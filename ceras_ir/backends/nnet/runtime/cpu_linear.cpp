@@ -153,21 +153,20 @@ void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t chan
       read_integers(*layer.bias, channel + at, part, extra);
       for (int64_t i = 0; i < part; ++i) acc[i] += extra[i];
     }
-    if (layer.residual != nullptr) {
-      read_centred(*layer.residual, pixel * layer.residual->pitch + channel + at, part, extra);
-      const int64_t factor = int64_t{1} << layer.residual_shift;
-      for (int64_t i = 0; i < part; ++i) acc[i] += extra[i] * factor;
-    }
+    Requant requant = layer.requant;
+    int64_t factor = int64_t{1} << layer.residual_shift;
     if (layer.multipliers != nullptr) {
       // Products of 31-bit multipliers and 32-bit sums, rescaled as with a multiplier of one.
       read_integers(*layer.multipliers, channel + at, part, extra);
-      Requant shared = layer.requant;
-      shared.multiplier = 1;
       for (int64_t i = 0; i < part; ++i) acc[i] *= extra[i];
-      requantize(acc, part, shared);
-    } else {
-      requantize(acc, part, layer.requant);
+      factor *= requant.multiplier;
+      requant.multiplier = 1;
     }
+    if (layer.residual != nullptr) {
+      read_centred(*layer.residual, pixel * layer.residual->pitch + channel + at, part, extra);
+      for (int64_t i = 0; i < part; ++i) acc[i] += extra[i] * factor;
+    }
+    requantize(acc, part, requant);
     if (layer.table != nullptr)
       look_up(layer, channel + at, part, acc, start + at);
     else
@@ -370,22 +369,27 @@ const char* prepare_conv2d(Layer& layer) {
   return prepare_window(layer, 0);
 }
 
+constexpr const char* OVERFLOWS = "its accumulator may overflow 32 bits";
+
 const char* sum_fits(const Layer& layer) {
   const Tensor& weights = layer.weights();
   const int64_t channels = weights.dims[0], length = weights.elements / channels;
-  const int64_t residual =
-      layer.residual != nullptr ? magnitude(*layer.residual) << layer.residual_shift : 0;
+  const int64_t residual = layer.residual != nullptr ? magnitude(*layer.residual) : 0;
   int64_t greatest = 0;
   for (int64_t row = 0; row < channels; ++row) {
-    int64_t bias = 0;
+    int64_t bias = 0, own = layer.requant.multiplier;
     if (layer.bias != nullptr) {
       if (!layer.bias->constant()) return "its bias must be a constant";
       read_integers(*layer.bias, row, 1, &bias);
     }
     const int64_t sum = row_magnitude(weights, row, length) * magnitude(layer.input());
-    greatest = std::max(greatest, sum + std::abs(bias) + residual);
+    // The residual in units of the channel's sums, which their multiplier is for.
+    if (layer.multipliers != nullptr) read_integers(*layer.multipliers, row, 1, &own);
+    const int64_t moved = (residual * layer.requant.multiplier + own - 1) / own;
+    if (moved > INT32_MAX >> layer.residual_shift) return OVERFLOWS;
+    greatest = std::max(greatest, sum + std::abs(bias) + (moved << layer.residual_shift));
   }
-  if (greatest > INT32_MAX) return "its accumulator may overflow 32 bits";
+  if (greatest > INT32_MAX) return OVERFLOWS;
   return fits_64(greatest, layer.requant.multiplier);
 }
 

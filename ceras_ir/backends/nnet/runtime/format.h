@@ -6,7 +6,7 @@
 namespace ceras {
 
 constexpr uint8_t MAGIC[8] = {'N', 'N', 'E', 'T', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t VERSION = 3;
+constexpr uint32_t VERSION = 4;
 constexpr uint64_t HEADER_BYTES = 32;
 constexpr uint64_t SECTION_ENTRY_BYTES = 24;
 constexpr uint64_t SECTION_ALIGNMENT = 64;

@@ -59,7 +59,7 @@ struct FpgaLinear {
   int outputs;
   int input_zero;  // what surrounds the input
   int residual_zero;
-  int residual_shift;
+  int residual_shift;  // of channels that are shifted as the rescaling says
   FpgaRescale rescale;
   // Bytes from one pixel to the next: more than its channels where other values lie between.
   int64_t input_pitch;
@@ -177,7 +177,7 @@ inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64
 
 // `weights` in the order of the array, `constants` of each output channel. `shifts` may be null;
 // otherwise they are what each output channel is shifted by to the right, to the left where less
-// than zero, and not what the rescaling says. `residual` may be null; it and `result` may be the
+// than zero, and not what the rescaling says; a residual then keeps its distance from its sum. `residual` may be null; it and `result` may be the
 // same bytes. What the rescaling makes is looked up in `tables`, if there are any.
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                          const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,

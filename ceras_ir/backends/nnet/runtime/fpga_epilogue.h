@@ -74,18 +74,20 @@ inline void fpga_finish(const FpgaEnd& end, int pixels, int channel, int outputs
                         const int8_t* residual, int8_t* result, int32_t* sums) {
   // Of its own: bytes that are written through `result` might be the registers'.
   const int64_t from = end.residual_pitch, to = end.result_pitch;
-  const int32_t residual_constant = end.residual_zero * (1 << end.residual_shift);
-  const int residual_shift = end.residual_shift;
-  int32_t offsets[LANES] = {};
-  for (int lane = 0; lane < outputs; ++lane)
-    offsets[lane] = constants[channel + lane] - residual_constant;
+  const int shared = end.rescale.right - end.rescale.left;
+  int32_t offsets[LANES] = {}, factors[LANES] = {};
+  for (int lane = 0; lane < outputs; ++lane) {
+    const int further = shifts != nullptr ? shifts[channel + lane] - shared : 0;
+    factors[lane] = 1 << (end.residual_shift + further);
+    offsets[lane] = constants[channel + lane] - end.residual_zero * factors[lane];
+  }
   for (int p = 0; p < pixels; ++p)
     for (int lane = 0; lane < LANES; ++lane) sums[p * LANES + lane] += offsets[lane];
   if (residual != nullptr) {
     residual += channel;
     for (int p = 0; p < pixels; ++p)
       for (int lane = 0; lane < outputs; ++lane)
-        sums[p * LANES + lane] += residual[p * from + lane] * (1 << residual_shift);
+        sums[p * LANES + lane] += residual[p * from + lane] * factors[lane];
   }
   FpgaRescale rescale = end.rescale;
   if (shifts != nullptr) {
