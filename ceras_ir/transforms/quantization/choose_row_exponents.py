@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import row_exponents_within
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.targets.protocol import ROW_SPREAD
@@ -28,8 +29,6 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     name = "choose-row-exponents"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.network.exponents import row_exponents_within
-
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation):
                 continue

@@ -1,10 +1,10 @@
 """Take out the small constants by which a Q/DQ network says that it rounds half up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -13,14 +13,12 @@ from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import main_function
+from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units, tie_rooms
+from ceras_ir.transforms.quantization.analysis.average_ties import tilt
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_moves
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ceras_ir.dialects.quant import UniformType
+from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,6 @@ def _constant_steps(value: SSAValue) -> list[_Step]:
 
 def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) -> bool:
     """Whether the constant of a step, applied to `value`, does no more."""
-    import numpy as np
-
-    from ceras_ir.transforms.quantization.analysis.accumulator_unit import (
-        accumulator_units,
-        tie_rooms,
-    )
-    from ceras_ir.transforms.quantization.analysis.average_ties import tilt
-    from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
-
     op, target = value.owner, graph.quantized_element(quantize.result)
     # What moves, rectifies or clips keeps whole multiples what they are.
     while isinstance(op, GraphOperation) and (only_moves(op) or _clips(op)):

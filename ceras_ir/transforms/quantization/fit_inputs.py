@@ -1,27 +1,24 @@
 """Let the steps of inputs fit their data: scale them in float, before they are quantized."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil, floor, inf, ldexp, log2
 
-from xdsl.dialects.builtin import (
-    NameLoc,
-    StringAttr,
-    UnknownLoc,
-    f32,
-)
+import numpy as np
+from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import GREATEST, LEAST
 from ceras_ir.network.function import input_names
 from ceras_ir.network.precision import NARROW, keep_in_float, width
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
+from ceras_ir.transforms.rebuilding import replace_constant
 
 STEPS = 255
 """Between the least and the greatest number of int8."""
@@ -80,10 +77,6 @@ class FitInputsPass(CalibratedPass):
                 _divide(main, value, layers, step, names[value])
 
     def _fit_pixels(self, main: FuncOp) -> None:
-        import numpy as np
-
-        from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
-
         for value, function in byte_values(list(main.body.block.ops)).items():
             if width(value) != NARROW or not (layers := layers_behind(main, value)):
                 continue
@@ -100,8 +93,6 @@ def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | N
     The step at which 256 numbers hold a range around zero; None if a power of two serves, beyond
     which lies `clipped` of the range at most.
     """
-    from ceras_ir.network.exponents import GREATEST, LEAST
-
     extent = high - low
     # Beyond them neither a step nor one over it is a normal float32 number.
     if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
@@ -119,10 +110,6 @@ def _part(extent: float, steps: int) -> float:
 def _divide(
     main: FuncOp, value: SSAValue, layers: list[graph.LinearOperation], step: float, name: str
 ) -> None:
-    import numpy as np
-
-    from ceras_ir.transforms.rebuilding import replace_constant
-
     factor = graph.ConstantOp.from_array(np.array(1 / step, np.float32))
     scaled = graph.BinaryOp(graph.Binary.MUL, value, factor.result, result_element=f32)
     keep_in_float(scaled, "divides an input by the step that fits its data")

@@ -12,6 +12,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
+from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
@@ -34,9 +36,6 @@ class FoldQdqPass(ResidualSpreadPass):
     name = "fold-qdq"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
-        from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
-
         block = main_function(op).body.block
         for quantize in list(block.ops):
             if not isinstance(quantize, graph.QuantizeOp):

@@ -11,6 +11,8 @@ from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
+from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
@@ -36,9 +38,6 @@ class QuantizeGraphPass(FloatNetworkPass):
 
 
 def _convert(main: FuncOp) -> None:
-    from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
-    from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
-
     block = main.body.block
     chosen = quantized_operations(main)
     values = QuantizedValues(block)

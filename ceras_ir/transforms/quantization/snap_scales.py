@@ -3,16 +3,24 @@
 from dataclasses import dataclass
 from math import frexp, log2, log10
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.exponents import (
+    WEIGHT_LOW,
+    fitting_exponent,
+    least_squares_exponent,
+    squared_error,
+)
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, set_exponent
@@ -20,8 +28,9 @@ from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.rebuilding import with_operands
+from ceras_ir.transforms.rebuilding import erase_dead, with_operands
 
 WORST = 5
 """How many layers the note on stderr names, and in how many characters."""
@@ -78,10 +87,6 @@ class _Costs:
         self.steps.append((20 * log10(2) * (new - log2(old)), shortened(name)))
 
     def weight(self, op: graph.LinearOperation) -> None:
-        import numpy as np
-
-        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
-
         owner = op.weights.owner
         if not isinstance(owner, graph.ConstantOp) or graph.quantized_element(op.weights):
             return
@@ -113,8 +118,6 @@ def _listed(entries: list[tuple[float, str]]) -> str:
 
 def _unpaired(main: FuncOp, costs: _Costs) -> None:
     """Replace what is read of stored integers by the floats that were stored."""
-    from ceras_ir.transforms.rebuilding import erase_dead
-
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
@@ -159,8 +162,6 @@ def _element(value: SSAValue) -> UniformType:
 
 def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
-    from ceras_ir.network.exponents import fitting_exponent
-
     if element.storage.width.data > WIDEST:
         return
     point, scale = element.zero_point, element.scale
@@ -176,8 +177,4 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
 
 
 def _fold_constants(main: FuncOp) -> None:
-    from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
-
-    from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
-
     PatternRewriteWalker(GreedyRewritePatternApplier([FoldDequantize()])).rewrite_region(main.body)

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import (
+    WEIGHT_LOW,
+    least_squares_exponent,
+    row_exponents_within,
+    squared_error,
+)
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
@@ -45,13 +51,6 @@ def _rows_pay(op: graph.LinearOperation, spread: int) -> bool:
     Whether a scale for each row takes so much error from the weights, beside scales that are
     `spread` octaves apart, that it pays for a sum.
     """
-    from ceras_ir.network.exponents import (
-        WEIGHT_LOW,
-        least_squares_exponent,
-        row_exponents_within,
-        squared_error,
-    )
-
     weights = graph.constant_array(op.weights)
     if weights is None:
         return False

@@ -1,9 +1,8 @@
 """Make a result of 16 bits of two layers of 8 bits, which an accelerator of 8 bits computes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -68,8 +67,6 @@ def _is_wide(op: graph.LinearOperation) -> bool:
 
 
 def _split(op: graph.LinearOperation, spread: int) -> None:
-    import numpy as np
-
     requant, target = op.requant, graph.stored_element(op.results[0])
     assert requant is not None
     shifts = np.array(requant.net_shifts)

@@ -1,7 +1,5 @@
 """Replace what is computed of single pixels by tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from xdsl.context import Context

@@ -5,8 +5,6 @@ What such an operation adds up before it is rounded are whole multiples of it; a
 partial windows are not, but as far from a tie as the full ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -6,8 +6,6 @@ less than 1/k unless it is exact, so that a tie goes away from zero or towards i
 same to a true average, and to no other number, is a factor a little more or less than 1.
 """
 
-from __future__ import annotations
-
 from math import log2, prod
 
 import numpy as np

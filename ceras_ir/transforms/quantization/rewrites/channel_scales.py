@@ -1,5 +1,6 @@
 """Float multiplications that give channels of values factors of their own."""
 
+import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -46,8 +47,6 @@ def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
 
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
     """Have all read a value times ones, one for each channel, in float."""
-    import numpy as np
-
     ones = graph.ConstantOp.from_array(np.ones(graph.shape_of(value)[-1:], np.float32))
     scaled = graph.BinaryOp(graph.Binary.MUL, value, ones.result, result_element=f32)
     keep_in_float(scaled, REASON)
@@ -65,8 +64,6 @@ def settle_channel_scales(main: FuncOp) -> None:
     Remove multiplications by ones that nothing was made of, and let those that multiply by a
     constant before them take in the others.
     """
-    import numpy as np
-
     for op in list(main.body.block.ops):
         if not is_channel_scale(op):
             continue

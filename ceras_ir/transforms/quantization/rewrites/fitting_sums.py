@@ -6,8 +6,6 @@ are tiny such a bias fills 32 bits or was cut off there, and no product more can
 channel in steps 2, 4, ... times as coarse has room again, and loses nothing that the result shows.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

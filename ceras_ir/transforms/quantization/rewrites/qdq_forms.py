@@ -5,8 +5,6 @@ What it reads is looked up here, and what has no integers that are faithful to t
 float; the rest is `integer_forms`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

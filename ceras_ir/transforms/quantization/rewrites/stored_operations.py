@@ -5,8 +5,6 @@ The rest follows from types, see `integer_forms`. Where operands are so far apar
 of 32 bits would not hold both, the finer is rounded first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -1,7 +1,5 @@
 """Tables in the place of functions of one argument, and what they were made from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase
