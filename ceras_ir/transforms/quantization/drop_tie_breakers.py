@@ -5,16 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.function import main_function
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units, tie_rooms
 from ceras_ir.transforms.quantization.analysis.average_ties import tilt
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_moves
@@ -22,7 +21,7 @@ from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, onl
 
 
 @dataclass(frozen=True)
-class DropTieBreakersPass(ModulePass):
+class DropTieBreakersPass(NetworkPass):
     """
     Remove additions and factors that only decide how QuantizeLinear rounds ties.
 
@@ -40,8 +39,8 @@ class DropTieBreakersPass(ModulePass):
 
     name = "drop-tie-breakers"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        ops = main_function(op).body.block.ops
+    def change(self, main: FuncOp) -> None:
+        ops = main.body.block.ops
         quantizes = [o for o in ops if isinstance(o, graph.QuantizeOp)]
         even = [quantize for quantize in quantizes if not _dropped(quantize)]
         if len(even) == len(quantizes):

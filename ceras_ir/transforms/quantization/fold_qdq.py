@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
@@ -35,8 +33,8 @@ class FoldQdqPass(ResidualSpreadPass):
 
     name = "fold-qdq"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        block = main_function(op).body.block
+    def change(self, main: FuncOp) -> None:
+        block = main.body.block
         for quantize in list(block.ops):
             if not isinstance(quantize, graph.QuantizeOp):
                 continue

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, ModuleOp, Signedness, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, Signedness, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import network_values
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class MakeSignedPass(ModulePass):
+class MakeSignedPass(NetworkPass):
     """
     Store every value inside the network that has 8 or 16 unsigned bits in signed ones, so that
     accelerators and kernels meet int8 only. Activations with one scale per channel stay. Arguments
@@ -31,8 +29,7 @@ class MakeSignedPass(ModulePass):
 
     name = "make-signed"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         unsigned = [v for v in network_values(main.body.block) if _signed(v) is not None]
         if not unsigned:
             return

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from math import frexp, log2, log10
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -21,12 +19,12 @@ from ceras_ir.network.exponents import (
     least_squares_exponent,
     squared_error,
 )
-from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, set_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
@@ -40,7 +38,7 @@ WIDEST = 16
 
 
 @dataclass(frozen=True)
-class SnapScalesPass(ModulePass):
+class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
     symmetric int8 holds the whole range. `quantize` then works with these. Types of arguments and
@@ -53,8 +51,7 @@ class SnapScalesPass(ModulePass):
 
     name = "snap-scales"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         block = main.body.block
         computed = [
             o

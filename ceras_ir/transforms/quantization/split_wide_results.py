@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -12,7 +11,6 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.exponents import HIGH, LOW
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
@@ -44,8 +42,8 @@ class SplitWideResultsPass(ResidualSpreadPass):
 
     name = "split-wide-results"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for linear in list(main_function(op).body.block.ops):
+    def change(self, main: FuncOp) -> None:
+        for linear in list(main.body.block.ops):
             if isinstance(linear, graph.LinearOperation) and _is_wide(linear):
                 _split(linear, self.residual_spread)
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.graph import DequantizeOp
-from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.function import result_values
 from ceras_ir.network.states import State, states_of
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.rewrites.borders import (
     returned_as_stored,
     stored_type,
@@ -18,7 +17,7 @@ from ceras_ir.transforms.quantization.rewrites.borders import (
 
 
 @dataclass(frozen=True)
-class StripStateQuantizationPass(ModulePass):
+class StripStateQuantizationPass(NetworkPass):
     """
     Give states the type in which they are stored. A state whose argument is only ever quantized to
     the type that its result is dequantized from is both; another one stays float.
@@ -29,8 +28,7 @@ class StripStateQuantizationPass(ModulePass):
 
     name = "strip-state-quantization"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         for state in states_of(main):
             _strip(main, state)
 
