@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -42,10 +41,7 @@ class StripBorderQuantizationPass(NetworkPass):
         for position, value in enumerate(result_values(main)):
             if value not in kept:
                 returned_as_stored(main, position)
-        main.function_type = FunctionType.from_lists(
-            [argument.type for argument in main.body.block.args],
-            [value.type for value in result_values(main)],
-        )
+        main.update_function_type()
 
 
 def _unscale(argument: SSAValue) -> None:

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects.graph import DequantizeOp
-from ceras_ir.network.function import result_values
-from ceras_ir.network.states import State, states_of
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.rewrites.borders import (
     returned_as_stored,
@@ -30,16 +28,8 @@ class StripStateQuantizationPass(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         for state in states_of(main):
-            _strip(main, state)
-
-
-def _strip(main: FuncOp, state: State) -> None:
-    owner = state.result.owner
-    if not isinstance(owner, DequantizeOp) or stored_type(state.argument) != owner.input.type:
-        return
-    take_stored(state.argument)
-    returned_as_stored(main, state.position)
-    main.function_type = FunctionType.from_lists(
-        [argument.type for argument in main.body.block.args],
-        [value.type for value in result_values(main)],
-    )
+            made = state.result.owner
+            if isinstance(made, DequantizeOp) and stored_type(state.argument) == made.input.type:
+                take_stored(state.argument)
+                returned_as_stored(main, state.position)
+        main.update_function_type()

@@ -28,10 +28,9 @@ from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
-from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
 
@@ -78,7 +77,10 @@ class Observations:
 
     def see(self, number: int, seen: Seen, where: Operation | str) -> None:
         half, side = self.halves[number], self.samples % 2
-        half[side] = max(half[side], _observe(self.observers[number], seen, where))
+        self.observers[number].observe(seen)
+        if not seen.is_finite:
+            raise not_finite(where)
+        half[side] = max(half[side], seen.magnitude)
 
     def merge(self, following: Self) -> None:
         """Take in what was seen of the samples behind these."""
@@ -303,14 +305,6 @@ def channel_statistics(
 def _where(value: SSAValue) -> Operation | str:
     owner = value.owner
     return owner if isinstance(owner, Operation) else value.name_hint or "input"
-
-
-def _observe(observer: Extremes, seen: Seen, where: Operation | str) -> float:
-    """Show an array to the observer; returns the largest magnitude of what matters in it."""
-    observer.observe(seen)
-    if not seen.is_finite:
-        raise not_finite(where)
-    return max(-observer.last[0], observer.last[1])
 
 
 def _without_masks(where: Operation | str, array: NDArray[np.float32]) -> NDArray[np.float32]:

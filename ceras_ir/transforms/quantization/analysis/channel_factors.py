@@ -21,7 +21,7 @@ from ceras_ir.transforms.quantization.analysis.channel_slots import (
     absorbs,
     is_channel_scale,
 )
-from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
+from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 Vector = NDArray[np.float64]
@@ -243,7 +243,7 @@ def _disagreement(halves: Vector) -> Vector:
 
 def _spare_bits(value: SSAValue) -> int:
     """How many bits more than int8 has a value is stored in: the argument of a function."""
-    return max((finer_argument(use.operation) for use in value.uses), default=0)
+    return max((finer_bits(form_of(use.operation)) for use in value.uses), default=0)
 
 
 def _weights(op: graph.LinearOperation) -> Vector:
