@@ -11,7 +11,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.ranges import exponent
+from ceras_ir.network.ranges import exponent, network_values
 
 HALF_EVEN = "graph.half_even"
 """
@@ -27,8 +27,7 @@ def only_moves(op: GraphOperation) -> bool:
 
 def carries_exponents(main: FuncOp) -> bool:
     """Whether values have exponents, as calibrated text has them."""
-    values = [*main.body.block.args, *(v for op in main.body.block.ops for v in op.results)]
-    return any(exponent(value) is not None for value in values)
+    return any(exponent(value) is not None for value in network_values(main.body.block))
 
 
 def carries_quantization(module: ModuleOp) -> bool:
