@@ -11,13 +11,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units, tie_rooms
-from ceras_ir.transforms.quantization.analysis.average_ties import tilt
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_moves
 from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
+from ceras_ir.transforms.quantization.analysis.ties import accumulator_units, tie_rooms, tilt
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) 
     """Whether the constant of a step, applied to `value`, does no more."""
     op, target = value.owner, graph.quantized_element(quantize.result)
     # What moves, rectifies or clips keeps whole multiples what they are.
-    while isinstance(op, GraphOperation) and (only_moves(op) or _clips(op)):
+    while isinstance(op, graph.GraphOperation) and (only_moves(op) or _clips(op)):
         op = op.operands[0].owner
     if not isinstance(op, Operation) or target is None:
         return False
@@ -138,7 +136,7 @@ def _operand_types(op: Operation) -> list[UniformType] | None:
     for value in values:
         source = value
         # Moved elements are whole multiples of the same unit.
-        while isinstance(source.owner, GraphOperation) and only_moves(source.owner):
+        while isinstance(source.owner, graph.GraphOperation) and only_moves(source.owner):
             source = source.owner.operands[0]
         source = source.owner.input if isinstance(source.owner, graph.DequantizeOp) else source
         element = graph.quantized_element(source)

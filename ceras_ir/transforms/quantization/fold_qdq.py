@@ -6,7 +6,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
@@ -40,7 +39,7 @@ class FoldQdqPass(ResidualSpreadPass):
                 continue
             source, target = quantize.input.owner, graph.quantized_element(quantize.result)
             assert target is not None
-            if not isinstance(source, GraphOperation):
+            if not isinstance(source, graph.GraphOperation):
                 continue
             if isinstance(source, graph.DequantizeOp):
                 if source.input.type == quantize.result.type:
@@ -65,13 +64,13 @@ class FoldQdqPass(ResidualSpreadPass):
             left.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
 
-    def _is_apart(self, op: GraphOperation) -> bool:
+    def _is_apart(self, op: graph.GraphOperation) -> bool:
         """Whether the residual's shifts of a sum are too far apart."""
         shifts = op.residual_shifts if isinstance(op, graph.LinearOperation) else (0,)
         return max(shifts) - min(shifts) > self.residual_spread
 
 
-def _takes_ties_up(op: GraphOperation) -> bool:
+def _takes_ties_up(op: graph.GraphOperation) -> bool:
     """Whether ties of a rescaling by shifts go up, other than in a product, which always does."""
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):

@@ -3,7 +3,6 @@
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
@@ -22,7 +21,7 @@ class HoistQuantize(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         move = op.input.owner
-        if not isinstance(move, GraphOperation):
+        if not isinstance(move, graph.GraphOperation):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return

@@ -6,7 +6,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
@@ -46,7 +45,7 @@ def _convert(main: FuncOp) -> None:
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
             continue
-        assert isinstance(op, GraphOperation)
+        assert isinstance(op, graph.GraphOperation)
         new = stored_operation(op, values)
         if LAYER in op.attributes:
             new[-1].attributes[LAYER] = op.attributes[LAYER]

@@ -10,7 +10,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import input_names
 from ceras_ir.network.precision import WIDE, keep_with_function_in_float, widen, width
 from ceras_ir.network.quantizable import (
@@ -57,7 +56,7 @@ class SetPrecisionPass(NetworkPass):
         operations = [
             o
             for o in main.body.block.ops
-            if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
+            if isinstance(o, graph.GraphOperation) and not isinstance(o, graph.ConstantOp)
         ]
         names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
         for operation in _matching(names, self.float, "float"):

@@ -11,7 +11,6 @@ from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWal
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.exponents import (
     WEIGHT_LOW,
@@ -56,7 +55,7 @@ class SnapScalesPass(NetworkPass):
         computed = [
             o
             for o in block.ops
-            if isinstance(o, GraphOperation) and o.is_quantized and not _is_border(o)
+            if isinstance(o, graph.GraphOperation) and o.is_quantized and not _is_border(o)
         ]
         if any(not only_moves(o) and not isinstance(o, graph.PadOp) for o in computed):
             return  # Quantized to the end already; there are no floats to snap.
@@ -133,7 +132,7 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
                 Rewriter.insert_op(padded, InsertPoint.before(op))
                 floats[op.result] = padded.result
                 _snap(padded.result, _element(op.result), None)
-            case GraphOperation() if op.is_quantized and only_moves(op):
+            case graph.GraphOperation() if op.is_quantized and only_moves(op):
                 if all(v in floats for v in op.operands):
                     moved = with_operands(op, [floats[v] for v in op.operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))

@@ -11,7 +11,7 @@ from ceras_ir.network.exponents import (
     row_exponents_within,
     squared_error,
 )
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
@@ -39,10 +39,8 @@ class SplitResidualPass(FloatNetworkPass, ResidualSpreadPass):
     name = "split-residual"
 
     def change(self, main: FuncOp) -> None:
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
-                continue
-            if _rows_pay(linear, self.residual_spread):
+        for linear in quantized_layers(main):
+            if linear.residual is not None and _rows_pay(linear, self.residual_spread):
                 split_residual(linear, linear.residual)
 
 

@@ -8,7 +8,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import QuantizeOp
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import result_values
 from ceras_ir.network.states import states_of
 from ceras_ir.transforms.network_pass import NetworkPass
@@ -64,7 +63,7 @@ def _unscale(argument: SSAValue) -> None:
                 reader.weights.owner, graph.ConstantOp
             ):
                 layers[reader] = None
-            elif isinstance(reader, GraphOperation) and only_moves(reader):
+            elif isinstance(reader, graph.GraphOperation) and only_moves(reader):
                 values.append(reader.results[0])
             else:
                 return

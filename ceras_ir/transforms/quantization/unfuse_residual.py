@@ -10,7 +10,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.precision import FINER, WIDE, factor_exponents, largest, set_width, width
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
@@ -38,10 +38,9 @@ class UnfuseResidualPass(FloatNetworkPass):
     removed_options: ClassVar = {"for-rows": "split-residual is a pass of its own"}
 
     def change(self, main: FuncOp) -> None:
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
-                continue
-            _unfuse(linear, linear.residual)
+        for linear in quantized_layers(main):
+            if linear.residual is not None:
+                _unfuse(linear, linear.residual)
 
 
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:

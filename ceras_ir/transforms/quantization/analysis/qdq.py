@@ -8,7 +8,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.ranges import exponent, network_values
@@ -20,7 +19,7 @@ it those between powers of two go up.
 """
 
 
-def only_moves(op: GraphOperation) -> bool:
+def only_moves(op: graph.GraphOperation) -> bool:
     """Whether elements are moved, or the greatest taken; what puts others around is apart."""
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
 
@@ -36,7 +35,7 @@ def carries_quantization(module: ModuleOp) -> bool:
     in integers say nothing about activations.
     """
     for op in module.walk():
-        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
+        if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             if op.is_quantized:
                 return True
             if isinstance(op, graph.DequantizeOp) and not isinstance(
