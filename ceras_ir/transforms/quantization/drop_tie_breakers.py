@@ -121,20 +121,11 @@ def _clips(op: Operation) -> bool:
 
 def _operand_types(op: Operation) -> list[UniformType] | None:
     """How the data operands, and weights, of a float operation are stored."""
-    match op:
-        case graph.DequantizeOp():
-            values = [op.input]
-        case graph.LinearOperation():
-            values = [op.input, op.weights]
-        case graph.BinaryOp():
-            values = [op.lhs, op.rhs]
-        case graph.Pool2dOp():
-            values = [op.input]
-        case _:
-            return None
+    known = graph.DequantizeOp | graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp
+    if not isinstance(op, known):
+        return None
     types: list[UniformType] = []
-    for value in values:
-        source = value
+    for source in op.operands[:2]:
         # Moved elements are whole multiples of the same unit.
         while isinstance(source.owner, graph.GraphOperation) and only_moves(source.owner):
             source = source.owner.operands[0]

@@ -7,7 +7,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
+from ceras_ir.transforms.quantization.analysis.qdq import (
+    HALF_EVEN,
+    is_quantized_alike,
+    stored_types,
+)
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
 from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
@@ -45,7 +49,7 @@ class FoldQdqPass(ResidualSpreadPass):
                 if source.input.type == quantize.result.type:
                     quantize.result.replace_all_uses_with(source.input)
                     continue
-            elif not _only_quantized(quantize):
+            elif not is_quantized_alike(quantize):
                 continue
             new = qdq_form(source, target)
             if new is None or (new := fitted(new)) is None or self._is_apart(new[-1]):
@@ -77,11 +81,3 @@ def _takes_ties_up(op: graph.GraphOperation) -> bool:
         return False
     shifts = only_shifts(stored_types(op))
     return shifts and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
-
-
-def _only_quantized(quantize: graph.QuantizeOp) -> bool:
-    """Whether every reader quantizes in the same way."""
-    readers = [use.operation for use in quantize.input.uses]
-    return all(
-        isinstance(r, graph.QuantizeOp) and r.result.type == quantize.result.type for r in readers
-    )

@@ -79,6 +79,14 @@ def _moves(requant: RequantAttr) -> bool:
     return requant.multipliers == (1,) and requant.shift.data == 0
 
 
+def _moved(value: SSAValue, element: UniformType) -> RequantizeOp:
+    """The same number stored as `element`, whose zero point alone differs."""
+    low, high = element.low, element.high
+    return RequantizeOp(
+        value, element, RequantAttr(0, zero_point=element.zero_point, low=low, high=high)
+    )
+
+
 def _convert(value: SSAValue) -> None:
     """Let the operation that makes `value` make the signed numbers."""
     op, element = value.owner, _signed(value)
@@ -113,8 +121,7 @@ def _at_argument(main: FuncOp, argument: SSAValue) -> None:
         return
     element, first = _signed(argument), main.body.block.first_op
     assert element is not None and first is not None
-    requant = RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
-    op = RequantizeOp(argument, element, requant)
+    op = _moved(argument, element)
     op.location = first.location
     Rewriter.insert_op(op, InsertPoint.before(first))
     argument.replace_uses_with_if(op.result, lambda use: use.operation is not op)
@@ -129,12 +136,7 @@ def _at_results(main: FuncOp) -> None:
     ):
         if value.type == declared:
             continue
-        element = graph.stored_element(value)
-        unsigned = _unsigned(element)
-        requant = RequantAttr(
-            0, zero_point=unsigned.zero_point, low=unsigned.low, high=unsigned.high
-        )
-        op = RequantizeOp(value, unsigned, requant)
+        op = _moved(value, _unsigned(graph.stored_element(value)))
         if isinstance(value.owner, Operation):
             op.location = value.owner.location
         Rewriter.insert_op(op, InsertPoint.before(last))

@@ -17,7 +17,6 @@ from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBS
 SYNTHETIC_SAMPLES = 6
 """Made-up samples say little, so that more of them would only take longer."""
 
-
 UNFIT = (
     "the result is not finite on synthetic samples, which the network was not made for; give "
     "calibration data"

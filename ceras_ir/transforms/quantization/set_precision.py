@@ -20,6 +20,7 @@ from ceras_ir.network.quantizable import (
     quantized_operations,
 )
 from ceras_ir.support.diagnostics import UsageError, node_name, node_names
+from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
 
@@ -99,8 +100,6 @@ def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: st
     for pattern in patterns:
         matched = [thing for thing, known in names.items() if is_named(known, [pattern])]
         if not matched:
-            from ceras_ir.support.suggestions import did_you_mean
-
             hint = did_you_mean(pattern, chain(*names.values())) or "; ceras-opt --fuse shows names"
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
         found |= dict.fromkeys(matched)

@@ -141,7 +141,8 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case _:
                 pass
     erase_dead(block)
-    _fold_constants(main)
+    folding = GreedyRewritePatternApplier([FoldDequantize()])
+    PatternRewriteWalker(folding).rewrite_region(main.body)
     for op in block.ops:
         if isinstance(op, graph.LinearOperation):
             costs.weight(op)
@@ -170,7 +171,3 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     set_exponent(value, chosen if known is None else max(known, chosen))
     if costs is not None:
         costs.step(value.owner if isinstance(value.owner, Operation) else None, scale, chosen)
-
-
-def _fold_constants(main: FuncOp) -> None:
-    PatternRewriteWalker(GreedyRewritePatternApplier([FoldDequantize()])).rewrite_region(main.body)

@@ -42,9 +42,9 @@ class TabulatePixelsPass(NetworkPass):
 def _tabulate(op: graph.QuantizeOp) -> None:
     element = graph.stored_element(op.result)
     function = byte_function(op.result)
-    if function is None or element.is_per_axis or element.storage.width.data > 16:
+    if function is None or element.is_per_axis:
         return
-    if not element.is_signed:
+    if element.storage.width.data > 16 or not element.is_signed:
         return
     tables, rows = _distinct(function)
     replaced: list[graph.GraphOperation] = [op]

@@ -45,6 +45,12 @@ def carries_quantization(module: ModuleOp) -> bool:
     return False
 
 
+def is_quantized_alike(op: graph.QuantizeOp) -> bool:
+    """Whether all that reads the operand of `op` quantizes it as `op` does."""
+    readers = [use.operation for use in op.input.uses]
+    return all(isinstance(r, graph.QuantizeOp) and r.result.type == op.result.type for r in readers)
+
+
 def stored_types(op: Operation) -> list[UniformType]:
     """How the operands and results of an operation are stored, those that are quantized."""
     found = (graph.quantized_element(value) for value in (*op.operands, *op.results))

@@ -37,7 +37,6 @@ from ceras_ir.transforms.quantization.rewrites.quantized_values import Quantized
 MAX_WIDE_WINDOW = 1 << 15
 """Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
 
-
 FINEST_SCORES = -8
 """The exponent of the finest steps that a softmax reads: a table of exponentials has so many."""
 
