@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.ranges import (
     attributes_of,
     exponent,
@@ -89,8 +90,6 @@ def widen(value: SSAValue) -> None:
     Have a value stored in 16 bits, at an exponent that holds twice the range seen of it; where
     only an exponent for 8 bits is known, at one that holds twice as much as that.
     """
-    from ceras_ir.network.exponents import fitting_exponent
-
     was, seen, known = width(value), interval(value), exponent(value)
     set_width(value, WIDE)
     set_zero_point(value, 0)
@@ -105,8 +104,6 @@ def narrow_exponent(value: SSAValue, exponent: int) -> int:
     The exponent at which 8 bits hold a value that is stored at `exponent` in 16: `FINER` above
     that, or where alignment has already coarsened that, the one that the range seen needs.
     """
-    from ceras_ir.network.exponents import fitting_exponent
-
     if (seen := seen_of_moved(value)) is None:
         return exponent + FINER
     needed = fitting_exponent(max(-seen[0], seen[1]))

@@ -87,6 +87,11 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     return {op: None for op in ops if op in chosen}
 
 
+def quantized_layers(main: FuncOp) -> list[graph.LinearOperation]:
+    """Those of them that are convolutions and matrix products."""
+    return [op for op in quantized_operations(main) if isinstance(op, graph.LinearOperation)]
+
+
 def observed_values(main: FuncOp) -> list[SSAValue]:
     """
     The values of the network that need a range: arguments and results of operations, but for

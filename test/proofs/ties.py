@@ -6,11 +6,11 @@ from proofs.rounding import rounded
 
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
-from ceras_ir.transforms.quantization.analysis.accumulator_unit import tie_rooms
+from ceras_ir.transforms.quantization.analysis.ties import tie_rooms
 
 DROP = "ceras_ir/transforms/quantization/drop_tie_breakers.py"
 TIES = "ceras_ir/backends/onnx/ties.py"
-UNIT = "ceras_ir/transforms/quantization/analysis/accumulator_unit.py"
+UNIT = "ceras_ir/transforms/quantization/analysis/ties.py"
 
 
 @identity(

@@ -17,10 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.quantization.analysis.qdq import stored_types
-from ceras_ir.transforms.quantization.analysis.quantized_constants import (
-    lookup_table,
-    lookup_tables,
-)
+from ceras_ir.transforms.quantization.analysis.quantized_constants import lookup_table
 from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
 from ceras_ir.transforms.quantization.rewrites.integer_forms import addend_multipliers
 from ceras_ir.transforms.quantization.rewrites.tables import (
@@ -129,7 +126,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
         return f"{channels[0]} exponents expected, got {len(exponents[0])} and {len(exponents[1])}"
     pairs = list(zip(*exponents, strict=True))
     for pair in sorted(set(pairs)):
-        wanted = lookup_tables(function, source, target, [pair], entries)
+        wanted = lookup_table(function, source, target, entries, [pair])
         rows = zip(op.channel_rows or (), pairs, strict=True)
         if any(op.tables[r].tobytes() != wanted.data.data for r, p in rows if p == pair):
             return _other_table(function)

@@ -3,7 +3,7 @@ What makes QuantizeLinear, which takes ties to even, take those of an operation 
 
 A quarter of the sum's unit, added, takes ties up and moves no other number over a boundary where a
 shift rescales; where an odd multiplier m does, it takes a quarter of an m-th. Of averages over
-windows whose reciprocal is not exact, a factor near 1 does it; see `average_ties`.
+windows whose reciprocal is not exact, a factor near 1 does it; see `analysis/ties.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units, tie_rooms
-from ceras_ir.transforms.quantization.analysis.average_ties import tie_directions, tilt
 from ceras_ir.transforms.quantization.analysis.qdq import stored_types
+from ceras_ir.transforms.quantization.analysis.ties import (
+    accumulator_units,
+    tie_directions,
+    tie_rooms,
+    tilt,
+)
 
 TieConstant = tuple[str, NDArray[np.float32]]
 """An operator and what it gets besides, so that it broadcasts to the result."""

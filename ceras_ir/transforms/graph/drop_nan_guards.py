@@ -5,16 +5,14 @@ from dataclasses import dataclass, field
 from operator import add, mul
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.network.function import main_function
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
 COMPUTED = 2.0**64
@@ -32,7 +30,7 @@ LARGEST = float(np.finfo(np.float32).max) + 2.0**102
 
 
 @dataclass(frozen=True)
-class DropNanGuardsPass(ModulePass):
+class DropNanGuardsPass(NetworkPass):
     """
     Replace `where(isnan(p), 0, p)` by p, which is a softmax of rows with a number in each.
 
@@ -44,8 +42,8 @@ class DropNanGuardsPass(ModulePass):
 
     name = "drop-nan-guards"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        block, bounds = main_function(op).body.block, _Bounds()
+    def change(self, main: FuncOp) -> None:
+        block, bounds = main.body.block, _Bounds()
         for inner in list(block.ops):
             if not isinstance(inner, graph.SelectOp) or (guarded := _guarded(inner)) is None:
                 continue

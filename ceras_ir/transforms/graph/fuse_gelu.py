@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from math import pi, sqrt
 from typing import TypeAlias
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
 Polynomial: TypeAlias = dict[int, float]
@@ -33,7 +31,7 @@ FORMS: dict[graph.Function, tuple[graph.Function, Polynomial]] = {
 
 
 @dataclass(frozen=True)
-class FuseGeluPass(ModulePass):
+class FuseGeluPass(NetworkPass):
     """
     Replace `x * (f(p(x)) + 1) * 0.5`, multiplied in any order, by one function. It is gelu where
     `f(p(x))` is `erf(x / sqrt 2)`, and gelu_tanh where it is
@@ -45,8 +43,8 @@ class FuseGeluPass(ModulePass):
 
     name = "fuse-gelu"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        block = main_function(op).body.block
+    def change(self, main: FuncOp) -> None:
+        block = main.body.block
         for inner in list(block.ops):
             if isinstance(inner, graph.UnaryOp):
                 _fuse(inner)

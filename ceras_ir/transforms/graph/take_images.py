@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     Float32Type,
     FunctionType,
-    ModuleOp,
     NameLoc,
     StringAttr,
     TensorType,
@@ -20,14 +18,14 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import is_tensor
-from ceras_ir.network.function import NAME, input_names, main_function
+from ceras_ir.network.function import NAME, input_names
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.transforms.network_pass import NetworkPass
 
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 AUTO = "auto"
@@ -36,7 +34,7 @@ TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 @dataclass(frozen=True)
-class TakeImagesPass(ModulePass):
+class TakeImagesPass(NetworkPass):
     """
     Replace the float image that a network takes by plain ui8. The network computes what it took,
     `(pixel / scale - mean) / std`, operation by operation in float32.
@@ -66,8 +64,7 @@ class TakeImagesPass(ModulePass):
         if self.scale == 0.0 or 0.0 in self.std:
             raise UsageError(f"options 'scale' and 'std' of pass '{self.name}' must not be 0")
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         arguments = main.body.block.args
         name = ", ".join(input_names(main))
         is_image = (

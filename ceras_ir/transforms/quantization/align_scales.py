@@ -1,9 +1,6 @@
 """Bring the scales of a network together, so that only shifts remain (S1, section 3.1.4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
@@ -21,16 +18,14 @@ from ceras_ir.network.ranges import (
 )
 from ceras_ir.network.states import states_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
 from ceras_ir.transforms.quantization.analysis.before_after import (
     REQUANTIZATIONS,
     alignment,
     note,
 )
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
-
-if TYPE_CHECKING:
-    from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes
-    from ceras_ir.transforms.quantization.analysis.scale_classes import ScaleClasses
+from ceras_ir.transforms.quantization.analysis.scale_classes import ScaleClasses, requantizations
 
 MAX_SHIFT = 31
 """Of a shifter of 32-bit words."""
@@ -55,11 +50,6 @@ class AlignScalesPass(FloatNetworkPass):
     name = "align-scales"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.transforms.quantization.analysis.scale_classes import (
-            ScaleClasses,
-            requantizations,
-        )
-
         ops = quantized_operations(main)
         # If it was aligned before, what was counted then is the truth.
         known = alignment(main)
@@ -79,7 +69,7 @@ class _Alignment:
     """Raises exponents until every operation can be computed."""
 
     classes: ScaleClasses
-    magnitudes: dict[Operation, Magnitudes] = field(default_factory=dict[Operation, "Magnitudes"])
+    magnitudes: dict[Operation, Magnitudes] = field(default_factory=dict[Operation, Magnitudes])
 
     def run(self) -> None:
         # Exponents only grow and are bounded, so this ends.
@@ -104,8 +94,6 @@ class _Alignment:
 
     def _adjust_weights(self, op: graph.LinearOperation) -> bool:
         """Coarsen constant weights until the accumulator fits 32 bits and the shift is legal."""
-        from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
-
         chosen = weight_exponent(op)
         if chosen is None:
             return False

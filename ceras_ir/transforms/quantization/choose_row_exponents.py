@@ -6,7 +6,8 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.exponents import row_exponents_within
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
@@ -28,11 +29,7 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     name = "choose-row-exponents"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.network.exponents import row_exponents_within
-
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation):
-                continue
+        for linear in quantized_layers(main):
             spread = ROW_SPREAD if linear.residual is None else self.residual_spread
             weights = graph.constant_array(linear.weights)
             if weights is None or spread == 0:

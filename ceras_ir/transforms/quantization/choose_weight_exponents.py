@@ -6,7 +6,8 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.ranges import WEIGHT_EXPONENT
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
@@ -22,11 +23,7 @@ class ChooseWeightExponentsPass(FloatNetworkPass):
     name = "choose-weight-exponents"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
-
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation):
-                continue
+        for linear in quantized_layers(main):
             weights = graph.constant_array(linear.weights)
             if weights is None or WEIGHT_EXPONENT in linear.attributes:
                 continue

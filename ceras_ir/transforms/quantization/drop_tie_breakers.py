@@ -1,30 +1,25 @@
 """Take out the small constants by which a Q/DQ network says that it rounds half up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import main_function
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_moves
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ceras_ir.dialects.quant import UniformType
+from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
+from ceras_ir.transforms.quantization.analysis.ties import accumulator_units, tie_rooms, tilt
 
 
 @dataclass(frozen=True)
-class DropTieBreakersPass(ModulePass):
+class DropTieBreakersPass(NetworkPass):
     """
     Remove additions and factors that only decide how QuantizeLinear rounds ties.
 
@@ -42,8 +37,8 @@ class DropTieBreakersPass(ModulePass):
 
     name = "drop-tie-breakers"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        ops = main_function(op).body.block.ops
+    def change(self, main: FuncOp) -> None:
+        ops = main.body.block.ops
         quantizes = [o for o in ops if isinstance(o, graph.QuantizeOp)]
         even = [quantize for quantize in quantizes if not _dropped(quantize)]
         if len(even) == len(quantizes):
@@ -92,18 +87,9 @@ def _constant_steps(value: SSAValue) -> list[_Step]:
 
 def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) -> bool:
     """Whether the constant of a step, applied to `value`, does no more."""
-    import numpy as np
-
-    from ceras_ir.transforms.quantization.analysis.accumulator_unit import (
-        accumulator_units,
-        tie_rooms,
-    )
-    from ceras_ir.transforms.quantization.analysis.average_ties import tilt
-    from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
-
     op, target = value.owner, graph.quantized_element(quantize.result)
     # What moves, rectifies or clips keeps whole multiples what they are.
-    while isinstance(op, GraphOperation) and (only_moves(op) or _clips(op)):
+    while isinstance(op, graph.GraphOperation) and (only_moves(op) or _clips(op)):
         op = op.operands[0].owner
     if not isinstance(op, Operation) or target is None:
         return False
@@ -135,22 +121,13 @@ def _clips(op: Operation) -> bool:
 
 def _operand_types(op: Operation) -> list[UniformType] | None:
     """How the data operands, and weights, of a float operation are stored."""
-    match op:
-        case graph.DequantizeOp():
-            values = [op.input]
-        case graph.LinearOperation():
-            values = [op.input, op.weights]
-        case graph.BinaryOp():
-            values = [op.lhs, op.rhs]
-        case graph.Pool2dOp():
-            values = [op.input]
-        case _:
-            return None
+    known = graph.DequantizeOp | graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp
+    if not isinstance(op, known):
+        return None
     types: list[UniformType] = []
-    for value in values:
-        source = value
+    for source in op.operands[:2]:
         # Moved elements are whole multiples of the same unit.
-        while isinstance(source.owner, GraphOperation) and only_moves(source.owner):
+        while isinstance(source.owner, graph.GraphOperation) and only_moves(source.owner):
             source = source.owner.operands[0]
         source = source.owner.input if isinstance(source.owner, graph.DequantizeOp) else source
         element = graph.quantized_element(source)

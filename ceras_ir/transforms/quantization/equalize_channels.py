@@ -1,20 +1,27 @@
 """Give every channel its own power of two, at no cost at run time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.dialects.func import FuncOp
 
+from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
-from ceras_ir.network.ranges import EQUALIZED
+from ceras_ir.network.ranges import EQUALIZED, ROW_EXPONENTS, WEIGHT_EXPONENT, forget
+from ceras_ir.transforms.quantization.analysis.channel_factors import (
+    ChannelFactors,
+    Vector,
+    spread_columns,
+)
+from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, is_channel_scale
+from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
-
-if TYPE_CHECKING:
-    from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
-
+from ceras_ir.transforms.quantization.rewrites.channel_scales import (
+    insert_channel_scales,
+    settle_channel_scales,
+)
+from ceras_ir.transforms.rebuilding import replace_constant
 
 EXPONENTS = "input_exponents", "result_exponents"
 """Of `graph.unary`."""
@@ -52,12 +59,6 @@ class EqualizeChannelsPass(CalibratedPass):
 
     def improve(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
-        from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
-        from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots
-        from ceras_ir.transforms.quantization.rewrites.channel_scales import (
-            insert_channel_scales,
-            settle_channel_scales,
-        )
 
         insert_channel_scales(main, inputs=self.inputs)
         slots = ChannelSlots(main)
@@ -72,15 +73,6 @@ class EqualizeChannelsPass(CalibratedPass):
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:
-    import numpy as np
-
-    from ceras_ir.dialects import graph
-    from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT, forget
-    from ceras_ir.transforms.quantization.analysis.channel_factors import spread_columns
-    from ceras_ir.transforms.quantization.analysis.channel_slots import is_channel_scale
-    from ceras_ir.transforms.quantization.analysis.function_forms import is_table
-    from ceras_ir.transforms.rebuilding import replace_constant
-
     slots = factors.slots
     for op in factors.layers:
         columns = spread_columns(op, exponents[slots[op.input]])

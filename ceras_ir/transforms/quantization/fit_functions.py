@@ -6,6 +6,7 @@ from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.analysis.function_forms import fit_argument
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,6 @@ class FitFunctionsPass(FloatNetworkPass):
     name = "fit-functions"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.transforms.quantization.analysis.function_forms import fit_argument
-
         for unary in main.body.block.ops:
             if isinstance(unary, graph.UnaryOp):
                 fit_argument(unary)

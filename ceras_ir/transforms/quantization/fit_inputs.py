@@ -1,27 +1,24 @@
 """Let the steps of inputs fit their data: scale them in float, before they are quantized."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil, floor, inf, ldexp, log2
 
-from xdsl.dialects.builtin import (
-    NameLoc,
-    StringAttr,
-    UnknownLoc,
-    f32,
-)
+import numpy as np
+from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import GREATEST, LEAST
 from ceras_ir.network.function import input_names
-from ceras_ir.network.precision import NARROW, keep_in_float, width
+from ceras_ir.network.precision import NARROW, width
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
+from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply
+from ceras_ir.transforms.rebuilding import replace_constant
 
 STEPS = 255
 """Between the least and the greatest number of int8."""
@@ -31,6 +28,8 @@ WORTHWHILE = 1.1
 
 CLIPPED = 1 / 64
 """Share of the range that may lie beyond the last number of a power of two that serves."""
+
+REASON = "divides an input by the step that fits its data"
 
 MARGIN = 1 + 1e-5
 """What keeps the ends of the range inside after float has rounded them."""
@@ -77,13 +76,9 @@ class FitInputsPass(CalibratedPass):
         for value, layers in readers.items():
             step = fitting_step(low[value], high[value])
             if step is not None:
-                _divide(main, value, layers, step, names[value])
+                _divide(value, layers, step, names[value])
 
     def _fit_pixels(self, main: FuncOp) -> None:
-        import numpy as np
-
-        from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
-
         for value, function in byte_values(list(main.body.block.ops)).items():
             if width(value) != NARROW or not (layers := layers_behind(main, value)):
                 continue
@@ -92,7 +87,7 @@ class FitInputsPass(CalibratedPass):
             # The division is free: nothing needs to be clipped to save it.
             step = fitting_step(low, high, 0.0)
             if step is not None:
-                _divide(main, value, layers, step, node_name(function.steps[-1]))
+                _divide(value, layers, step, node_name(function.steps[-1]))
 
 
 def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | None:
@@ -100,8 +95,6 @@ def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | N
     The step at which 256 numbers hold a range around zero; None if a power of two serves, beyond
     which lies `clipped` of the range at most.
     """
-    from ceras_ir.network.exponents import GREATEST, LEAST
-
     extent = high - low
     # Beyond them neither a step nor one over it is a normal float32 number.
     if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
@@ -116,23 +109,9 @@ def _part(extent: float, steps: int) -> float:
     return extent / steps if steps > 0 else (inf if extent > 0 else 0.0)
 
 
-def _divide(
-    main: FuncOp, value: SSAValue, layers: list[graph.LinearOperation], step: float, name: str
-) -> None:
-    import numpy as np
-
-    from ceras_ir.transforms.rebuilding import replace_constant
-
-    factor = graph.ConstantOp.from_array(np.array(1 / step, np.float32))
-    scaled = graph.BinaryOp(graph.Binary.MUL, value, factor.result, result_element=f32)
-    keep_in_float(scaled, "divides an input by the step that fits its data")
-    for op in (factor, scaled):
-        op.location = NameLoc(StringAttr(name), UnknownLoc())
-    value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
-    point = InsertPoint.at_start(main.body.block)
-    if isinstance(value.owner, Operation):
-        point = InsertPoint.after(value.owner)
-    Rewriter.insert_op((factor, scaled), point)
+def _divide(value: SSAValue, layers: list[graph.LinearOperation], step: float, name: str) -> None:
+    location = NameLoc(StringAttr(name), UnknownLoc())
+    multiply(value, np.array(1 / step, np.float32), REASON, location)
     for layer in layers:
         weights = graph.known_array(layer.weights)
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.network.function import main_function
-from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
+from ceras_ir.transforms.quantization.analysis.qdq import (
+    HALF_EVEN,
+    is_quantized_alike,
+    stored_types,
+)
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
+from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
@@ -33,23 +36,20 @@ class FoldQdqPass(ResidualSpreadPass):
 
     name = "fold-qdq"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
-        from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
-
-        block = main_function(op).body.block
+    def change(self, main: FuncOp) -> None:
+        block = main.body.block
         for quantize in list(block.ops):
             if not isinstance(quantize, graph.QuantizeOp):
                 continue
             source, target = quantize.input.owner, graph.quantized_element(quantize.result)
             assert target is not None
-            if not isinstance(source, GraphOperation):
+            if not isinstance(source, graph.GraphOperation):
                 continue
             if isinstance(source, graph.DequantizeOp):
                 if source.input.type == quantize.result.type:
                     quantize.result.replace_all_uses_with(source.input)
                     continue
-            elif not _only_quantized(quantize):
+            elif not is_quantized_alike(quantize):
                 continue
             new = qdq_form(source, target)
             if new is None or (new := fitted(new)) is None or self._is_apart(new[-1]):
@@ -68,24 +68,16 @@ class FoldQdqPass(ResidualSpreadPass):
             left.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
 
-    def _is_apart(self, op: GraphOperation) -> bool:
+    def _is_apart(self, op: graph.GraphOperation) -> bool:
         """Whether the residual's shifts of a sum are too far apart."""
         shifts = op.residual_shifts if isinstance(op, graph.LinearOperation) else (0,)
         return max(shifts) - min(shifts) > self.residual_spread
 
 
-def _takes_ties_up(op: GraphOperation) -> bool:
+def _takes_ties_up(op: graph.GraphOperation) -> bool:
     """Whether ties of a rescaling by shifts go up, other than in a product, which always does."""
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
         return False
     shifts = only_shifts(stored_types(op))
     return shifts and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
-
-
-def _only_quantized(quantize: graph.QuantizeOp) -> bool:
-    """Whether every reader quantizes in the same way."""
-    readers = [use.operation for use in quantize.input.uses]
-    return all(
-        isinstance(r, graph.QuantizeOp) and r.result.type == quantize.result.type for r in readers
-    )

@@ -3,9 +3,8 @@
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.transforms.pattern_pass import PatternPass
-from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_operands
 
@@ -22,15 +21,12 @@ class HoistQuantize(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         move = op.input.owner
-        if not isinstance(move, GraphOperation):
+        if not isinstance(move, graph.GraphOperation):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return
         element = graph.stored_element(op.result)
-        readers = [use.operation for use in op.input.uses]
-        if element.is_per_axis or any(
-            not isinstance(r, graph.QuantizeOp) or r.result.type != op.result.type for r in readers
-        ):
+        if element.is_per_axis or not is_quantized_alike(op):
             return
         above = [graph.QuantizeOp(value, element) for value in move.operands]
         for quantize in above:

@@ -7,7 +7,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.states import states_of
@@ -61,7 +60,7 @@ def _head(main: FuncOp) -> set[Operation]:
     sources.update({value: {value} for value in main.body.block.args if value not in kept})
     head: set[Operation] = set()
     for op in main.body.block.ops:
-        if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, GraphOperation):
+        if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, graph.GraphOperation):
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
         if not computed or not all(value in sources for value in computed):

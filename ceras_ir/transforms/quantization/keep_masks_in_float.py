@@ -47,7 +47,9 @@ class KeepMasksInFloatPass(FloatNetworkPass):
         hidden = _hidden(ops, inputs, lambda array: np.abs(array) >= HIDING)
         infinite = _hidden(ops, [], np.isinf)
         for inner in ops:
-            if not infinite.isdisjoint(inner.operands) and _may_be_infinite(inner):
+            # Products are of numbers alone.
+            reads = not isinstance(inner, graph.LinearOperation) and bool(inner.results)
+            if reads and not infinite.isdisjoint(inner.operands):
                 keep_in_float(inner, REASON)
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
@@ -68,14 +70,14 @@ class KeepMasksInFloatPass(FloatNetworkPass):
 def _hidden(
     ops: Sequence[Operation],
     inputs: Sequence[SSAValue],
-    hides: Callable[[NDArray[np.float32]], NDArray[np.bool_]],
+    hides: Callable[[NDArray[np.generic]], NDArray[np.bool_]],
 ) -> set[SSAValue]:
     """Masks, those among the `inputs` too, and all values that they reach element by element."""
     found = set(inputs)
     for op in ops:
         match op:
             case graph.ConstantOp():
-                masks = graph.element_of(op.result) == f32 and bool(hides(_floats(op)).any())
+                masks = graph.element_of(op.result) == f32 and bool(hides(op.array()).any())
             case graph.LinearOperation():
                 masks = op.residual in found
             case graph.BinaryOp() | graph.SelectOp():
@@ -108,12 +110,3 @@ def _hides(use: Use, *, added: bool) -> bool:
             return _is_mask(op.result, added=added)
         case _:
             return False
-
-
-def _may_be_infinite(op: Operation) -> bool:
-    """Whether an operation can read infinities: products are of numbers alone."""
-    return not isinstance(op, graph.LinearOperation) and bool(op.results)
-
-
-def _floats(op: graph.ConstantOp) -> NDArray[np.float32]:
-    return op.array().astype(np.float32, copy=False)

@@ -9,6 +9,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import uses_behind_moves
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 
 REASON = "computes one pixel of a uint8 image: a table takes its place"
 
@@ -26,8 +27,6 @@ class KeepPixelsInFloatPass(FloatNetworkPass):
     name = "keep-pixels-in-float"
 
     def change(self, main: FuncOp) -> None:
-        from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
-
         values = byte_values(list(main.body.block.ops))
         kept: set[Operation] = set()
         for value, function in reversed(values.items()):

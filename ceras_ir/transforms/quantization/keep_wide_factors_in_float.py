@@ -1,10 +1,9 @@
 """Keep products in float whose constant factors differ by orders of magnitude."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import Float32Type
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
@@ -14,10 +13,6 @@ from ceras_ir.network.precision import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.set_precision import is_named
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 SPREAD = 16
 """How much larger than the median a factor may be: the median then has 8 steps of int8."""
@@ -61,8 +56,6 @@ def _factors(op: Operation) -> NDArray[np.generic] | None:
 
 
 def _is_wide(factors: NDArray[np.generic]) -> bool:
-    import numpy as np
-
     sizes = np.abs(factors.astype(np.float32))
     sizes = sizes[sizes != 0]
     return sizes.size > 1 and bool(sizes.max() > SPREAD * np.median(sizes))

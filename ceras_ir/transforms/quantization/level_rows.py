@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import row_exponents_within
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import EQUALIZED, forget
 from ceras_ir.network.states import states_of
@@ -47,10 +49,6 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
 
 
 def _level(op: graph.LinearOperation, spread: int) -> bool:
-    import numpy as np
-
-    from ceras_ir.network.exponents import row_exponents_within
-
     weights = graph.known_array(op.weights).astype(np.float32)
     exponents = row_exponents_within(weights, ROW_SPREAD)
     if exponents is None or max(exponents) - min(exponents) <= spread:

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, ModuleOp, Signedness, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, Signedness, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import network_values
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class MakeSignedPass(ModulePass):
+class MakeSignedPass(NetworkPass):
     """
     Store every value inside the network that has 8 or 16 unsigned bits in signed ones, so that
     accelerators and kernels meet int8 only. Activations with one scale per channel stay. Arguments
@@ -31,8 +29,7 @@ class MakeSignedPass(ModulePass):
 
     name = "make-signed"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         unsigned = [v for v in network_values(main.body.block) if _signed(v) is not None]
         if not unsigned:
             return
@@ -82,6 +79,14 @@ def _moves(requant: RequantAttr) -> bool:
     return requant.multipliers == (1,) and requant.shift.data == 0
 
 
+def _moved(value: SSAValue, element: UniformType) -> RequantizeOp:
+    """The same number stored as `element`, whose zero point alone differs."""
+    low, high = element.low, element.high
+    return RequantizeOp(
+        value, element, RequantAttr(0, zero_point=element.zero_point, low=low, high=high)
+    )
+
+
 def _convert(value: SSAValue) -> None:
     """Let the operation that makes `value` make the signed numbers."""
     op, element = value.owner, _signed(value)
@@ -116,8 +121,7 @@ def _at_argument(main: FuncOp, argument: SSAValue) -> None:
         return
     element, first = _signed(argument), main.body.block.first_op
     assert element is not None and first is not None
-    requant = RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
-    op = RequantizeOp(argument, element, requant)
+    op = _moved(argument, element)
     op.location = first.location
     Rewriter.insert_op(op, InsertPoint.before(first))
     argument.replace_uses_with_if(op.result, lambda use: use.operation is not op)
@@ -132,12 +136,7 @@ def _at_results(main: FuncOp) -> None:
     ):
         if value.type == declared:
             continue
-        element = graph.stored_element(value)
-        unsigned = _unsigned(element)
-        requant = RequantAttr(
-            0, zero_point=unsigned.zero_point, low=unsigned.low, high=unsigned.high
-        )
-        op = RequantizeOp(value, unsigned, requant)
+        op = _moved(value, _unsigned(graph.stored_element(value)))
         if isinstance(value.owner, Operation):
             op.location = value.owner.location
         Rewriter.insert_op(op, InsertPoint.before(last))

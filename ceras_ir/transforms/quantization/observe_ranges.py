@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
+from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import module_of
 from ceras_ir.network.quantizable import observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
@@ -15,7 +16,6 @@ from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBS
 
 SYNTHETIC_SAMPLES = 6
 """Made-up samples say little, so that more of them would only take longer."""
-
 
 UNFIT = (
     "the result is not finite on synthetic samples, which the network was not made for; give "
@@ -94,8 +94,6 @@ class ObserveRangesPass(FloatNetworkPass):
             remark(f"{self.name}: warning: {doubt}")
 
     def _from_ir(self, main: FuncOp) -> None:
-        from ceras_ir.network.exponents import fitting_exponent
-
         missing = list[SSAValue]()
         for value in observed_values(main):
             known = interval(value)

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects.graph import LinearOperation
-from ceras_ir.network.function import main_function
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class OrderFloatSumsPass(ModulePass):
+class OrderFloatSumsPass(NetworkPass):
     """
     Make float convolutions and products `ordered` in a network that is partly quantized. A float
     network that nobody quantizes keeps the freedom to sum in the fastest order.
@@ -23,7 +22,7 @@ class OrderFloatSumsPass(ModulePass):
 
     name = "order-float-sums"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for layer in main_function(op).body.block.ops:
+    def change(self, main: FuncOp) -> None:
+        for layer in main.body.block.ops:
             if isinstance(layer, LinearOperation) and not layer.is_quantized:
                 layer.ordered = UnitAttr()

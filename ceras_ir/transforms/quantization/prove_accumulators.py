@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -10,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network.integer import zero_points
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 LARGEST = 2**31 - 1
@@ -65,10 +67,6 @@ def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
 
 def _sums(op: graph.LinearOperation) -> int:
     """The largest |bias| + sum of |weight| * |input| of any output channel."""
-    import numpy as np
-
-    from ceras_ir.network.integer import zero_points
-
     constant = graph.constant_array(op.weights)
     shape = graph.shape_of(op.weights)
     if constant is None:

@@ -6,11 +6,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
+from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
@@ -36,9 +37,6 @@ class QuantizeGraphPass(FloatNetworkPass):
 
 
 def _convert(main: FuncOp) -> None:
-    from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
-    from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
-
     block = main.body.block
     chosen = quantized_operations(main)
     values = QuantizedValues(block)
@@ -47,7 +45,7 @@ def _convert(main: FuncOp) -> None:
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
             continue
-        assert isinstance(op, GraphOperation)
+        assert isinstance(op, graph.GraphOperation)
         new = stored_operation(op, values)
         if LAYER in op.attributes:
             new[-1].attributes[LAYER] = op.attributes[LAYER]

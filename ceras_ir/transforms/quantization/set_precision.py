@@ -6,15 +6,11 @@ from fnmatch import fnmatchcase
 from itertools import chain, product
 from typing import TypeVar
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.function import input_names
 from ceras_ir.network.precision import WIDE, keep_with_function_in_float, widen, width
 from ceras_ir.network.quantizable import (
     data_operands,
@@ -24,13 +20,15 @@ from ceras_ir.network.quantizable import (
     quantized_operations,
 )
 from ceras_ir.support.diagnostics import UsageError, node_name, node_names
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
 
 Thing = TypeVar("Thing", Operation, SSAValue)
 
 
 @dataclass(frozen=True)
-class SetPrecisionPass(ModulePass):
+class SetPrecisionPass(NetworkPass):
     """
     Write `graph.precision` on the layers that `int16` and `float` name.
 
@@ -50,8 +48,7 @@ class SetPrecisionPass(ModulePass):
     float: tuple[str, ...] = ()
     """Layers that are computed in float on the CPU."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         if is_quantized(main):
             if self.int16 or self.float:
                 raise UsageError("int16 and float choose layers of a float network; this one "
@@ -60,7 +57,7 @@ class SetPrecisionPass(ModulePass):
         operations = [
             o
             for o in main.body.block.ops
-            if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
+            if isinstance(o, graph.GraphOperation) and not isinstance(o, graph.ConstantOp)
         ]
         names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
         for operation in _matching(names, self.float, "float"):
@@ -103,8 +100,6 @@ def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: st
     for pattern in patterns:
         matched = [thing for thing, known in names.items() if is_named(known, [pattern])]
         if not matched:
-            from ceras_ir.support.suggestions import did_you_mean
-
             hint = did_you_mean(pattern, chain(*names.values())) or "; ceras-opt --fuse shows names"
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
         found |= dict.fromkeys(matched)

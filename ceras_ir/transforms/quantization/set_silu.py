@@ -1,9 +1,8 @@
 """Choose how SiLU, and with it other functions that need a table, is computed in integers."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -12,12 +11,18 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.support.remarks import remark
+from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
+from ceras_ir.transforms.quantization.analysis.function_forms import (
+    Form,
+    form_of,
+    is_table,
+    reads_sum,
+    set_form,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
+Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
 
 Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
 
@@ -60,8 +65,6 @@ class SetSiluPass(FloatNetworkPass):
             return
         offer = None
         if self.silu == "auto" and self.target is not None:
-            from ceras_ir.targets.registry import configured
-
             offer = configured(self.target, self.board).form_offer()
         for unary in main.body.block.ops:
             if isinstance(unary, graph.UnaryOp):
@@ -69,14 +72,6 @@ class SetSiluPass(FloatNetworkPass):
 
 
 def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
-    from ceras_ir.transforms.quantization.analysis.function_forms import (
-        Form,
-        form_of,
-        is_table,
-        reads_sum,
-        set_form,
-    )
-
     is_swish = op.function.kind is graph.Function.SWISH
     if not is_table(op) or form_of(op) is not None:
         return
@@ -98,8 +93,6 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
 
 def _harden(module: ModuleOp, calibration: str | None) -> None:
     """Replace SiLU by HardSwish, and say what it costs."""
-    from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
-
     before = module.clone() if calibration is not None else None
     replaced = replace_swish(module)
     if not replaced:

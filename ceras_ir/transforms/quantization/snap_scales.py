@@ -3,25 +3,31 @@
 from dataclasses import dataclass
 from math import frexp, log2, log10
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.function import main_function
+from ceras_ir.network.exponents import (
+    WEIGHT_LOW,
+    fitting_exponent,
+    least_squares_exponent,
+    squared_error,
+)
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, set_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.rebuilding import with_operands
+from ceras_ir.transforms.rebuilding import erase_dead, with_operands
 
 WORST = 5
 """How many layers the note on stderr names, and in how many characters."""
@@ -31,7 +37,7 @@ WIDEST = 16
 
 
 @dataclass(frozen=True)
-class SnapScalesPass(ModulePass):
+class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
     symmetric int8 holds the whole range. `quantize` then works with these. Types of arguments and
@@ -44,13 +50,12 @@ class SnapScalesPass(ModulePass):
 
     name = "snap-scales"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         block = main.body.block
         computed = [
             o
             for o in block.ops
-            if isinstance(o, GraphOperation) and o.is_quantized and not _is_border(o)
+            if isinstance(o, graph.GraphOperation) and o.is_quantized and not _is_border(o)
         ]
         if any(not only_moves(o) and not isinstance(o, graph.PadOp) for o in computed):
             return  # Quantized to the end already; there are no floats to snap.
@@ -78,10 +83,6 @@ class _Costs:
         self.steps.append((20 * log10(2) * (new - log2(old)), shortened(name)))
 
     def weight(self, op: graph.LinearOperation) -> None:
-        import numpy as np
-
-        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
-
         owner = op.weights.owner
         if not isinstance(owner, graph.ConstantOp) or graph.quantized_element(op.weights):
             return
@@ -113,8 +114,6 @@ def _listed(entries: list[tuple[float, str]]) -> str:
 
 def _unpaired(main: FuncOp, costs: _Costs) -> None:
     """Replace what is read of stored integers by the floats that were stored."""
-    from ceras_ir.transforms.rebuilding import erase_dead
-
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
@@ -133,7 +132,7 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
                 Rewriter.insert_op(padded, InsertPoint.before(op))
                 floats[op.result] = padded.result
                 _snap(padded.result, _element(op.result), None)
-            case GraphOperation() if op.is_quantized and only_moves(op):
+            case graph.GraphOperation() if op.is_quantized and only_moves(op):
                 if all(v in floats for v in op.operands):
                     moved = with_operands(op, [floats[v] for v in op.operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))
@@ -142,7 +141,8 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case _:
                 pass
     erase_dead(block)
-    _fold_constants(main)
+    folding = GreedyRewritePatternApplier([FoldDequantize()])
+    PatternRewriteWalker(folding).rewrite_region(main.body)
     for op in block.ops:
         if isinstance(op, graph.LinearOperation):
             costs.weight(op)
@@ -159,8 +159,6 @@ def _element(value: SSAValue) -> UniformType:
 
 def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
-    from ceras_ir.network.exponents import fitting_exponent
-
     if element.storage.width.data > WIDEST:
         return
     point, scale = element.zero_point, element.scale
@@ -173,11 +171,3 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     set_exponent(value, chosen if known is None else max(known, chosen))
     if costs is not None:
         costs.step(value.owner if isinstance(value.owner, Operation) else None, scale, chosen)
-
-
-def _fold_constants(main: FuncOp) -> None:
-    from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
-
-    from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
-
-    PatternRewriteWalker(GreedyRewritePatternApplier([FoldDequantize()])).rewrite_region(main.body)

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.exponents import (
+    WEIGHT_LOW,
+    least_squares_exponent,
+    row_exponents_within,
+    squared_error,
+)
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
@@ -33,10 +39,8 @@ class SplitResidualPass(FloatNetworkPass, ResidualSpreadPass):
     name = "split-residual"
 
     def change(self, main: FuncOp) -> None:
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
-                continue
-            if _rows_pay(linear, self.residual_spread):
+        for linear in quantized_layers(main):
+            if linear.residual is not None and _rows_pay(linear, self.residual_spread):
                 split_residual(linear, linear.residual)
 
 
@@ -45,13 +49,6 @@ def _rows_pay(op: graph.LinearOperation, spread: int) -> bool:
     Whether a scale for each row takes so much error from the weights, beside scales that are
     `spread` octaves apart, that it pays for a sum.
     """
-    from ceras_ir.network.exponents import (
-        WEIGHT_LOW,
-        least_squares_exponent,
-        row_exponents_within,
-        squared_error,
-    )
-
     weights = graph.constant_array(op.weights)
     if weights is None:
         return False

@@ -1,11 +1,9 @@
 """Make a result of 16 bits of two layers of 8 bits, which an accelerator of 8 bits computes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+import numpy as np
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -13,7 +11,6 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.exponents import HIGH, LOW
-from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
@@ -45,8 +42,8 @@ class SplitWideResultsPass(ResidualSpreadPass):
 
     name = "split-wide-results"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for linear in list(main_function(op).body.block.ops):
+    def change(self, main: FuncOp) -> None:
+        for linear in list(main.body.block.ops):
             if isinstance(linear, graph.LinearOperation) and _is_wide(linear):
                 _split(linear, self.residual_spread)
 
@@ -68,8 +65,6 @@ def _is_wide(op: graph.LinearOperation) -> bool:
 
 
 def _split(op: graph.LinearOperation, spread: int) -> None:
-    import numpy as np
-
     requant, target = op.requant, graph.stored_element(op.results[0])
     assert requant is not None
     shifts = np.array(requant.net_shifts)

@@ -2,24 +2,22 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import QuantizeOp
-from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.function import result_values
 from ceras_ir.network.states import states_of
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.borders import returned_as_stored, take_stored
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
-class StripBorderQuantizationPass(ModulePass):
+class StripBorderQuantizationPass(NetworkPass):
     """
     Give arguments and results the types in which they are stored. An argument that is only ever
     quantized to one type takes that type; a result that is dequantized is returned as it is stored.
@@ -32,8 +30,7 @@ class StripBorderQuantizationPass(ModulePass):
 
     name = "strip-border-quantization"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         # No caller sees states, and both of their ends have one type.
         kept = {value for state in states_of(main) for value in (state.argument, state.result)}
         for argument in tuple(main.body.block.args):
@@ -43,10 +40,7 @@ class StripBorderQuantizationPass(ModulePass):
         for position, value in enumerate(result_values(main)):
             if value not in kept:
                 returned_as_stored(main, position)
-        main.function_type = FunctionType.from_lists(
-            [argument.type for argument in main.body.block.args],
-            [value.type for value in result_values(main)],
-        )
+        main.update_function_type()
 
 
 def _unscale(argument: SSAValue) -> None:
@@ -69,7 +63,7 @@ def _unscale(argument: SSAValue) -> None:
                 reader.weights.owner, graph.ConstantOp
             ):
                 layers[reader] = None
-            elif isinstance(reader, GraphOperation) and only_moves(reader):
+            elif isinstance(reader, graph.GraphOperation) and only_moves(reader):
                 values.append(reader.results[0])
             else:
                 return

@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.graph import DequantizeOp
-from ceras_ir.network.function import main_function, result_values
-from ceras_ir.network.states import State, states_of
+from ceras_ir.network.states import states_of
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.rewrites.borders import (
     returned_as_stored,
     stored_type,
@@ -18,7 +15,7 @@ from ceras_ir.transforms.quantization.rewrites.borders import (
 
 
 @dataclass(frozen=True)
-class StripStateQuantizationPass(ModulePass):
+class StripStateQuantizationPass(NetworkPass):
     """
     Give states the type in which they are stored. A state whose argument is only ever quantized to
     the type that its result is dequantized from is both; another one stays float.
@@ -29,19 +26,10 @@ class StripStateQuantizationPass(ModulePass):
 
     name = "strip-state-quantization"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         for state in states_of(main):
-            _strip(main, state)
-
-
-def _strip(main: FuncOp, state: State) -> None:
-    owner = state.result.owner
-    if not isinstance(owner, DequantizeOp) or stored_type(state.argument) != owner.input.type:
-        return
-    take_stored(state.argument)
-    returned_as_stored(main, state.position)
-    main.function_type = FunctionType.from_lists(
-        [argument.type for argument in main.body.block.args],
-        [value.type for value in result_values(main)],
-    )
+            made = state.result.owner
+            if isinstance(made, DequantizeOp) and stored_type(state.argument) == made.input.type:
+                take_stored(state.argument)
+                returned_as_stored(main, state.position)
+        main.update_function_type()

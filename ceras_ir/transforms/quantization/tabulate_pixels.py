@@ -1,18 +1,15 @@
 """Replace what is computed of single pixels by tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.byte_functions import (
     BYTES,
     ByteFunction,
@@ -22,7 +19,7 @@ from ceras_ir.transforms.rebuilding import erase_with_constants
 
 
 @dataclass(frozen=True)
-class TabulatePixelsPass(ModulePass):
+class TabulatePixelsPass(NetworkPass):
     """
     Replace each `graph.quantize` of a function of one pixel by a `graph.lookup` of the plain ui8.
     Casts, scalings and means, and the quantization itself, become one table, or one per channel
@@ -36,8 +33,8 @@ class TabulatePixelsPass(ModulePass):
 
     name = "tabulate-pixels"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(main_function(op).body.block.ops):
+    def change(self, main: FuncOp) -> None:
+        for inner in list(main.body.block.ops):
             if isinstance(inner, graph.QuantizeOp):
                 _tabulate(inner)
 
@@ -45,9 +42,9 @@ class TabulatePixelsPass(ModulePass):
 def _tabulate(op: graph.QuantizeOp) -> None:
     element = graph.stored_element(op.result)
     function = byte_function(op.result)
-    if function is None or element.is_per_axis or element.storage.width.data > 16:
+    if function is None or element.is_per_axis:
         return
-    if not element.is_signed:
+    if element.storage.width.data > 16 or not element.is_signed:
         return
     tables, rows = _distinct(function)
     replaced: list[graph.GraphOperation] = [op]

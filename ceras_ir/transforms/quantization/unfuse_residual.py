@@ -8,10 +8,14 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.exponents import fitting_exponent
+from ceras_ir.network.precision import FINER, WIDE, factor_exponents, largest, set_width, width
+from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
+from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
+from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 
@@ -34,18 +38,12 @@ class UnfuseResidualPass(FloatNetworkPass):
     removed_options: ClassVar = {"for-rows": "split-residual is a pass of its own"}
 
     def change(self, main: FuncOp) -> None:
-        for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
-                continue
-            _unfuse(linear, linear.residual)
+        for linear in quantized_layers(main):
+            if linear.residual is not None:
+                _unfuse(linear, linear.residual)
 
 
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
-    from ceras_ir.network.exponents import fitting_exponent
-    from ceras_ir.network.precision import FINER, WIDE, factor_exponents, set_width, width
-    from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
-    from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
-
     source, weights = factor_exponents(op, value_exponent)
     accumulator = source + weights
     rows = row_exponents(op) or (0,)
@@ -69,9 +67,6 @@ def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[flo
     What the convolution alone can be while the sum is as it was seen: sum less residual.
     Where a lower bound of the activation hides the sum, smaller values end at that bound too.
     """
-    from ceras_ir.network.precision import largest
-    from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
-
     ends: list[tuple[float, float]] = []
     for value in (op.result, residual):
         end = (largest(value) - 1) * 2.0 ** value_exponent(value)

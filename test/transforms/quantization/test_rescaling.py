@@ -157,14 +157,14 @@ def test_observer_agrees_with_all_at_once() -> None:
         observer.observe(Seen(array))
     everything = np.concatenate([a.reshape(-1) for a in arrays])
     assert (observer.low, observer.high) == (everything.min(), everything.max())
-    assert observer.exponent() == least_squares_exponent(everything)
+    assert observer.choice().exponent == least_squares_exponent(everything)
 
 
 def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
     observer = LeastSquaresObserver()
     for magnitude in (0.01, 1.0, 1000.0):
         observer.observe(Seen(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32)))
-    assert observer.exponent() == fitting_exponent(1000.0)
+    assert observer.choice().exponent == fitting_exponent(1000.0)
 
 
 def test_weights_leave_the_least_integer_out() -> None:

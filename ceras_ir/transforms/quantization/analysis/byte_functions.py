@@ -5,23 +5,20 @@ Such a function takes 256 numbers, in every channel at most, so that it can be e
 interpreter computes them, operation by operation, on every byte in every channel at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import element_of, is_tensor, shape_of
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import module_of
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
+Array = NDArray[np.generic]
 
 BYTES = 256
 
@@ -47,7 +44,7 @@ class ByteFunction:
         """The dimension of the value along which the function differs."""
         return None if self.axis is None else self.order.index(self.axis)
 
-    def then(self, op: graph.GraphOperation) -> ByteFunction | None:
+    def then(self, op: graph.GraphOperation) -> "ByteFunction | None":
         """The function with one more step; None if that is more than a function of a pixel."""
         if isinstance(op, graph.TransposeOp):
             order = tuple(self.order[p] for p in op.permutation.get_values())
@@ -70,10 +67,6 @@ class ByteFunction:
 
     def evaluate(self) -> Array:
         """What every byte becomes: one row per channel, 256 entries each."""
-        import numpy as np
-
-        from ceras_ir.interpreters.registry import interpreter_of
-
         rank = len(self.order)
         along = next(d for d in range(rank) if d != self.axis)
         shape = [BYTES if d == along else 1 for d in range(rank)]
@@ -119,8 +112,6 @@ def byte_function(value: SSAValue) -> ByteFunction | None:
 
 def byte_values(ops: list[Operation]) -> dict[SSAValue, ByteFunction]:
     """The float values of a network that are functions of a pixel, in order."""
-    from xdsl.dialects.builtin import Float32Type
-
     # From the pixels on: looking back from each value takes quadratic time.
     known: dict[SSAValue, ByteFunction] = {}
     for op in ops:

@@ -29,10 +29,9 @@ from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.memory import give_back
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
-from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
 
@@ -77,9 +76,12 @@ class Observations:
         """The peaks of every other sample, and of those between."""
         self.samples = 0
 
-    def see(self, number: int, seen: Seen, where: Operation | str) -> None:
+    def see(self, number: int, seen: Seen, value: SSAValue) -> None:
         half, side = self.halves[number], self.samples % 2
-        half[side] = max(half[side], _observe(self.observers[number], seen, where))
+        self.observers[number].observe(seen)
+        if not seen.is_finite:
+            raise not_finite(value)
+        half[side] = max(half[side], seen.magnitude)
 
     def merge(self, following: Self) -> None:
         """Take in what was seen of the samples behind these."""
@@ -98,26 +100,16 @@ def observe(
     observer: ObserverName,
 ) -> Observations:
     """Run the network on `samples` and look at `values`."""
-    main = main_function(module)
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
     readings = [reading_of(value) for value in values]
 
-    def see(value: SSAValue, array: Array, where: Operation | str) -> None:
+    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
         if (number := numbers.get(value)) is not None:
-            real = array.astype(np.float32, copy=False)
-            found.see(number, readings[number].seen(_without_masks(where, real)), where)
-
-    def look(op: Operation, results: tuple[Array, ...]) -> None:
-        for value, array in zip(op.results, results, strict=True):
-            see(value, array, op)
+            found.see(number, readings[number].seen(_without_masks(value, array)), value)
 
     for sample in samples:
-        for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            see(argument, sample[name], name)
-        # What overflows becomes an error that names the operation, not a warning.
-        with np.errstate(all="ignore"):
-            run(module, sample, look)
+        watch(module, [sample], see)
         found.samples += 1
     return found
 
@@ -272,7 +264,7 @@ def watch(
                 see(value, array.astype(np.float32, copy=False))
 
     for sample in samples:
-        # What overflows, as squares do, is the observer's matter.
+        # What overflows, as squares do, becomes an error that names the operation.
         with np.errstate(all="ignore"):
             for name, argument in zip(input_names(main), main.body.block.args, strict=True):
                 see(argument, sample[name].astype(np.float32, copy=False))
@@ -295,48 +287,29 @@ def channel_statistics(
             return
         if value not in found:
             found[value] = ChannelStatistics(array.shape[-1] if array.ndim else 1)
-        seen = wanted[value].seen(_without_masks(_where(value), array))
+        seen = wanted[value].seen(_without_masks(value, array))
         found[value].see(seen, powers=powers)
         if not seen.is_finite:
-            raise not_finite(_where(value))
+            raise not_finite(value)
 
     watch(module, samples, see)
     return found
 
 
-def _where(value: SSAValue) -> Operation | str:
-    owner = value.owner
-    return owner if isinstance(owner, Operation) else value.name_hint or "input"
-
-
-def _observe(observer: Extremes, seen: Seen, where: Operation | str) -> float:
-    """Show an array to the observer; returns the largest magnitude of what matters in it."""
-    observer.observe(seen)
-    if not seen.is_finite:
-        raise not_finite(where)
-    return max(-observer.last[0], observer.last[1])
-
-
-def _without_masks(where: Operation | str, array: NDArray[np.float32]) -> NDArray[np.float32]:
+def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """`array`, with 0 for infinities if it stays in float, as masks of scores do."""
-    if isinstance(where, str) or not stays_float(where):
+    if not isinstance(value.owner, Operation) or not stays_float(value.owner):
         return array
     return np.where(np.isinf(array), np.float32(0), array)
 
 
-def not_finite(where: Operation | str) -> InputError:
-    """What is wrong when a value of the network, or the data, is not finite."""
-    if isinstance(where, str):
-        return InputError(
-            f"the calibration data for input '{where}' has NaN or infinite elements; in a mask "
-            "-10000 hides as well as an infinity"
-        )
+def not_finite(value: SSAValue | str) -> InputError:
+    """What is wrong when a value of the network, or the data of an input, is not finite."""
+    if not isinstance(value, str) and isinstance(op := value.owner, Operation):
+        message = "the result is not finite on the calibration samples; check their scale and type"
+        return InputError([Finding(node_name(op), op.name, message)])
+    name = value if isinstance(value, str) else value.name_hint or "input"
     return InputError(
-        [
-            Finding(
-                node_name(where),
-                where.name,
-                "the result is not finite on the calibration samples; check their scale and type",
-            )
-        ]
+        f"the calibration data for input '{name}' has NaN or infinite elements; in a mask "
+        "-10000 hides as well as an infinity"
     )

@@ -7,8 +7,6 @@ one number is left to choose, how fine the weights are; it is the one with the l
 noise behind the next layer, by the usual model of rounding as uniform noise.
 """
 
-from dataclasses import InitVar, dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
@@ -21,7 +19,7 @@ from ceras_ir.transforms.quantization.analysis.channel_slots import (
     absorbs,
     is_channel_scale,
 )
-from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
+from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 Vector = NDArray[np.float64]
@@ -46,20 +44,16 @@ NEVER = -1000.0
 """The exponent of what is always zero."""
 
 
-@dataclass
 class ChannelStatistics:
     """What was seen of the channels of one value."""
 
-    channels: InitVar[int]
-    peaks: Vector = field(init=False)
-    """Largest magnitude, in every other sample and in those between: [2, C]."""
-    power: Vector = field(init=False)
-    """Mean square, if anybody asks for it."""
-    count: int = 0
-    """Of samples."""
-
-    def __post_init__(self, channels: int) -> None:
-        self.peaks, self.power = np.zeros((2, channels)), np.zeros(channels)
+    def __init__(self, channels: int):
+        self.peaks: Vector = np.zeros((2, channels))
+        """Largest magnitude, in every other sample and in those between."""
+        self.power: Vector = np.zeros(channels)
+        """Mean square, if anybody asks for it."""
+        self.count = 0
+        """Of samples."""
 
     @property
     def halves(self) -> Vector:
@@ -94,16 +88,13 @@ def spread_columns(op: graph.LinearOperation, channels: Vector) -> Vector:
     return np.repeat(per_group, outputs // groups, axis=0)[:, None, None, :]
 
 
-@dataclass
 class ChannelFactors:
     """Chooses exponents for all slots of a network."""
 
-    main: FuncOp
-    slots: ChannelSlots
-    statistics: dict[SSAValue, ChannelStatistics]
-    exponents: Vector = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, main: FuncOp, slots: ChannelSlots, statistics: dict[SSAValue, ChannelStatistics]
+    ):
+        self.main, self.slots, self.statistics = main, slots, statistics
         count = len(self.slots)
         halves, offset = np.zeros((2, count)), np.full(count, NEVER)
         for value, seen in self.statistics.items():
@@ -243,7 +234,7 @@ def _disagreement(halves: Vector) -> Vector:
 
 def _spare_bits(value: SSAValue) -> int:
     """How many bits more than int8 has a value is stored in: the argument of a function."""
-    return max((finer_argument(use.operation) for use in value.uses), default=0)
+    return max((finer_bits(form_of(use.operation)) for use in value.uses), default=0)
 
 
 def _weights(op: graph.LinearOperation) -> Vector:

@@ -103,9 +103,6 @@ class ChannelSlots:
                 self._constrain(op)
         self._flatten()
 
-    def __contains__(self, value: SSAValue) -> bool:
-        return value in self.ids
-
     def __getitem__(self, value: SSAValue) -> Slots:
         return self.ids[value]
 

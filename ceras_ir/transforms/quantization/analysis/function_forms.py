@@ -19,9 +19,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.exponents import fitting_exponent
-from ceras_ir.network.precision import FINER, NARROW, WIDE, set_width, stays_float, width
+from ceras_ir.network.precision import FINER, WIDE, set_width, stays_float
 from ceras_ir.network.quantizable import computes
-from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point
+from ceras_ir.network.ranges import interval, set_exponent, set_zero_point
 from ceras_ir.transforms.quantization.analysis.distribution import Function, Reals, Sums, identity
 from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
 
@@ -90,11 +90,6 @@ def separates(op: Operation) -> bool:
     return is_table(op) and form_of(op) is not Form.SHIFTS
 
 
-def finer_argument(op: Operation) -> int:
-    """By how many bits the argument of a function is finer than it would be in int8."""
-    return finer_bits(form_of(op))
-
-
 def finer_bits(form: Form | None) -> int:
     """By how many bits a form reads its argument finer than int8 would have it."""
     match form:
@@ -106,25 +101,13 @@ def finer_bits(form: Form | None) -> int:
             return 0
 
 
-def argument_exponent(op: graph.UnaryOp, form: Form) -> int | None:
-    """
-    The exponent at which `form` reads the argument of a function: that of int8 as it was chosen,
-    or one that makes the most of the bits there are for what was seen.
-    """
-    seen = interval(op.input)
-    if form is Form.TABLE and width(op.input) == NARROW:
-        return exponent(op.input)
-    return None if seen is None else fitting_exponent(max(-seen[0], seen[1])) - finer_bits(form)
-
-
 def fit_argument(op: graph.UnaryOp) -> None:
     """Store the argument of a function as finely as its form reads it, if that is finer."""
-    form = form_of(op)
-    fitting = None if form is None else argument_exponent(op, form)
-    if finer_bits(form) and fitting is not None:
+    finer, seen = finer_bits(form_of(op)), interval(op.input)
+    if finer and seen is not None:
         set_width(op.input, WIDE)
         set_zero_point(op.input, 0)
-        set_exponent(op.input, fitting)
+        set_exponent(op.input, fitting_exponent(max(-seen[0], seen[1])) - finer)
 
 
 def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:

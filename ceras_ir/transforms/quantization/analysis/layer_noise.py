@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.sequence import Sequence, with_states
@@ -149,7 +148,7 @@ def _may_be_equalized(module: ModuleOp) -> bool:
 def label_layers(module: ModuleOp) -> None:
     """Number the operations whose values are compared, so that both networks name them alike."""
     for number, op in enumerate(main_function(module).body.block.ops):
-        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
+        if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             op.attributes[LAYER] = IntegerAttr(number, i64)
 
 

@@ -5,13 +5,19 @@ An observer sees one array at a time and keeps none, so that memory does not gro
 number of samples. To add one, derive from `Extremes` and give it a name in `make_observer`.
 """
 
+from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
 from ceras_ir.network.exponents import CANDIDATES, LEAST, LOW, UNUSED, fitting_exponent
-from ceras_ir.transforms.quantization.analysis.distribution import POINTS, Distribution
-from ceras_ir.transforms.quantization.analysis.extremes import Choice, Extremes
+from ceras_ir.transforms.quantization.analysis.distribution import (
+    POINTS,
+    Distribution,
+    Function,
+    identity,
+)
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 
@@ -19,9 +25,39 @@ SAME = 1e-9
 """Relative difference of sums that are the same but for the order of their parts."""
 
 
-def make_observer(name: ObserverName) -> Extremes:
-    """A new observer of one value."""
-    return Extremes() if name == "minmax" else LeastSquaresObserver()
+class Choice(NamedTuple):
+    """How to store a value."""
+
+    exponent: int
+    """The exponent, if zero is stored as zero."""
+    affine: tuple[int, int] | None = None
+    """Exponent and zero point, where a zero point is worth it."""
+
+
+class Extremes:
+    """The observer that clips nothing: the least and the greatest element seen."""
+
+    def __init__(self) -> None:
+        self.low, self.high = inf, -inf
+        self.functions: Sequence[Function] = (identity,)
+        """What reads each kind of channels."""
+
+    def choice(self, *, clips: bool = True) -> Choice:
+        """How to store the value; of extremes the range says which zero point would do."""
+        return Choice(fitting_exponent(self.magnitude))
+
+    def observe(self, seen: Seen) -> None:
+        """Take one array into account."""
+        low, high = seen.ends
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+    def merge(self, following: "Extremes") -> None:
+        """Take in what another of the same kind saw of the arrays behind these."""
+        self.low, self.high = min(self.low, following.low), max(self.high, following.high)
+
+    @property
+    def magnitude(self) -> float:
+        return max(-self.low, self.high)
 
 
 class LeastSquaresObserver(Extremes):
@@ -41,18 +77,15 @@ class LeastSquaresObserver(Extremes):
 
     def observe(self, seen: Seen) -> None:
         super().observe(seen)
-        largest = max(-self.last[0], self.last[1])
-        if 0.0 < largest < inf:  # Zeros are exact in any steps; the caller refuses infinities.
+        # Zeros are exact in any steps; the caller refuses infinities.
+        if 0.0 < seen.magnitude < inf:
             kinds = seen.sampled_kinds(self.SAMPLED)
-            self.seen.add(seen.sampled(self.SAMPLED), largest, kinds)
+            self.seen.add(seen.sampled(self.SAMPLED), seen.magnitude, kinds)
 
     def merge(self, following: Extremes) -> None:
         assert isinstance(following, LeastSquaresObserver)
         super().merge(following)
         self.seen.merge(following.seen)
-
-    def exponent(self) -> int:
-        return self.choice().exponent
 
     def choice(self, *, clips: bool = True) -> Choice:
         """
@@ -79,3 +112,8 @@ class LeastSquaresObserver(Extremes):
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
         return Choice(plain, (chosen, point))
+
+
+def make_observer(name: ObserverName) -> Extremes:
+    """A new observer of one value."""
+    return Extremes() if name == "minmax" else LeastSquaresObserver()

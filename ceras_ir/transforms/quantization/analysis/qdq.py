@@ -8,10 +8,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.ranges import exponent
+from ceras_ir.network.ranges import exponent, network_values
 
 HALF_EVEN = "graph.half_even"
 """
@@ -20,15 +19,14 @@ it those between powers of two go up.
 """
 
 
-def only_moves(op: GraphOperation) -> bool:
+def only_moves(op: graph.GraphOperation) -> bool:
     """Whether elements are moved, or the greatest taken; what puts others around is apart."""
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
 
 
 def carries_exponents(main: FuncOp) -> bool:
     """Whether values have exponents, as calibrated text has them."""
-    values = [*main.body.block.args, *(v for op in main.body.block.ops for v in op.results)]
-    return any(exponent(value) is not None for value in values)
+    return any(exponent(value) is not None for value in network_values(main.body.block))
 
 
 def carries_quantization(module: ModuleOp) -> bool:
@@ -37,7 +35,7 @@ def carries_quantization(module: ModuleOp) -> bool:
     in integers say nothing about activations.
     """
     for op in module.walk():
-        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
+        if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             if op.is_quantized:
                 return True
             if isinstance(op, graph.DequantizeOp) and not isinstance(
@@ -45,6 +43,12 @@ def carries_quantization(module: ModuleOp) -> bool:
             ):
                 return True
     return False
+
+
+def is_quantized_alike(op: graph.QuantizeOp) -> bool:
+    """Whether all that reads the operand of `op` quantizes it as `op` does."""
+    readers = [use.operation for use in op.input.uses]
+    return all(isinstance(r, graph.QuantizeOp) and r.result.type == op.result.type for r in readers)
 
 
 def stored_types(op: Operation) -> list[UniformType]:

@@ -43,34 +43,24 @@ def stored_constant(
 
 
 def lookup_table(
-    function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int = 256
-) -> DenseIntOrFPElementsAttr:
-    """
-    `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
-    the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
-    """
-    table = _entries(function, source, target, entries)
-    return _constant_table(table, target)
-
-
-def lookup_tables(
     function: graph.FunctionAttr,
     source: UniformType,
     target: UniformType,
-    exponents: Sequence[tuple[int, int]],
-    entries: int,
+    entries: int = 256,
+    exponents: Sequence[tuple[int, int]] = (),
 ) -> DenseIntOrFPElementsAttr:
-    """One row for each pair of what is added to the exponents of argument and result."""
+    """
+    `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
+    the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give. With
+    `exponents` one row for each pair of what is added to those of argument and result.
+    """
     rows = [
         _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
-        for before, after in exponents
+        for before, after in exponents or [(0, 0)]
     ]
-    return _constant_table(np.stack(rows), target)
-
-
-def _constant_table(entries: NDArray[np.generic], target: UniformType) -> DenseIntOrFPElementsAttr:
-    type = TensorType(target.storage, entries.shape)
-    return DenseIntOrFPElementsAttr(type, BytesAttr(entries.tobytes()))
+    table = np.stack(rows) if exponents else rows[0]
+    type = TensorType(target.storage, table.shape)
+    return DenseIntOrFPElementsAttr(type, BytesAttr(table.tobytes()))
 
 
 def _entries(

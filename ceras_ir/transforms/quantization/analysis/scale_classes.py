@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
 from ceras_ir.network.precision import width
 from ceras_ir.network.quantizable import data_operands, is_alias, joins, keeps_scale
 from ceras_ir.network.ranges import exponent, missing_range, zero_point
@@ -36,8 +37,6 @@ def value_exponent(value: SSAValue) -> int:
     if (known := exponent(value)) is not None:
         return known
     if isinstance(owner, graph.ConstantOp):
-        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
-
         return least_squares_exponent(owner.array().astype("float32", copy=False), WEIGHT_LOW)
     if isinstance(owner, Operation) and is_alias(owner):
         return value_exponent(owner.operands[0])

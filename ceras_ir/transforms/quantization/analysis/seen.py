@@ -68,6 +68,11 @@ class Seen:
         return float(low.min()), float(high.max())
 
     @property
+    def magnitude(self) -> float:
+        """The largest magnitude of what matters."""
+        return max(-self.ends[0], self.ends[1])
+
+    @property
     def channel_peaks(self) -> Reals:
         """The largest magnitude of what matters in each channel."""
         ends = self._all_ends

@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import network_values
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.progress import progress
@@ -89,14 +89,10 @@ def observe_data(
     inputs = network_inputs(main_function(module))
     numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
     chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
-    merged: Observations | None = None
     seen = _observed(module, path, chunks, values, observer)
+    merged = Observations(len(values), observer)
     for found in progress(seen, "calibrating", len(chunks)):
-        if merged is None:
-            merged = found
-        else:
-            merged.merge(found)
-    assert merged is not None, "data without samples is refused when it is read"
+        merged.merge(found)
     return merged
 
 
@@ -115,7 +111,8 @@ def _observed(
         for chunk in chunks:
             yield observe(module, islice(samples, len(chunk)), values, observer)
         return
-    numbers = {value: i for i, value in enumerate(_values(main_function(module)))}
+    block = main_function(module).body.block
+    numbers = {value: i for i, value in enumerate(network_values(block))}
     network, chosen = sharing.carrier.pack(module), [numbers[value] for value in values]
     tasks = (ChunkTask(network, sharing.carrier, path, chunk, chosen, observer) for chunk in chunks)
     for found in in_order(sharing.workers.run(observe_chunk, tasks)):
@@ -127,8 +124,7 @@ def _observed(
 def observe_chunk(task: ChunkTask) -> Observations:
     """In a worker: look at the values of one chunk."""
     module = _network(task.carrier, task.network)
-    main = main_function(module)
-    every = _values(main)
+    every = list(network_values(main_function(module).body.block))
     samples = chosen_samples(module, task.path, task.samples)
     return observe(module, samples, [every[number] for number in task.values], task.observer)
 
@@ -137,9 +133,3 @@ def observe_chunk(task: ChunkTask) -> Observations:
 def _network(carrier: Carrier, network: bytes) -> ModuleOp:
     """The network of all chunks, read once in each worker: reading takes as long as ten samples."""
     return carrier.unpack(network)
-
-
-def _values(main: FuncOp) -> list[SSAValue]:
-    """Every value of a network, in an order that its text keeps."""
-    block = main.body.block
-    return [*block.args, *(result for op in block.ops for result in op.results)]

@@ -49,7 +49,6 @@ BESIDE = Rates(alone=64.0, element=128.0, finer_table=360.0, moved=64.0)
 FLOAT, FLOAT_ALONE = 4, 32
 """What a product of floats takes on a host, with others and alone."""
 
-
 STATE, GATE = 2, 300
 """What a product of a recurrent layer's state, in 16 bits, takes on a host, and a gate in float."""
 
@@ -71,7 +70,7 @@ class TimeModel:
 
     @property
     def _rates(self) -> Rates:
-        return _rates(narrow=self.narrow)
+        return BESIDE if self.narrow else HOST
 
     def network(self, main: FuncOp) -> float:
         """A float network that will be quantized."""
@@ -137,7 +136,7 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     """What one operation of it takes."""
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
-    rates, size = _rates(narrow=narrow), prod(graph.shape_of(op.results[0]))
+    rates, size = BESIDE if narrow else HOST, prod(graph.shape_of(op.results[0]))
     total = rates.element * size
     if isinstance(op, graph.LoopOp):
         total += op.counted_steps * time_of(op.functions[0], narrow=narrow)
@@ -160,10 +159,6 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
         if element is not None and element.storage.width.data == WIDE:
             total += rates.finer_table * size
     return total
-
-
-def _rates(*, narrow: bool) -> Rates:
-    return BESIDE if narrow else HOST
 
 
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:

@@ -11,9 +11,8 @@ from ceras_ir.transforms.rebuilding import erase_unused
 def stored_type(argument: SSAValue) -> Attribute | None:
     """The one type that an argument is only ever quantized to."""
     readers = [use.operation for use in argument.uses]
-    types = {reader.result.type for reader in readers if isinstance(reader, QuantizeOp)}
-    is_read_so = all(isinstance(reader, QuantizeOp) for reader in readers)
-    return types.pop() if is_read_so and len(types) == 1 else None
+    types = {r.result.type if isinstance(r, QuantizeOp) else None for r in readers}
+    return types.pop() if len(types) == 1 else None
 
 
 def take_stored(argument: SSAValue) -> None:

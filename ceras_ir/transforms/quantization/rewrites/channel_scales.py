@@ -1,12 +1,13 @@
 """Float multiplications that give channels of values factors of their own."""
 
-from xdsl.dialects.builtin import f32
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.precision import NARROW, keep_in_float, stays_float, width
 from ceras_ir.network.quantizable import behind_layers
 from ceras_ir.network.states import states_of
@@ -36,7 +37,7 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
 
 def _makes_floats(op: Operation) -> bool:
     """Whether floats leave `op`, and no multiplication by channels is there yet."""
-    return isinstance(op, GraphOperation) and stays_float(op) and not is_channel_scale(op)
+    return isinstance(op, graph.GraphOperation) and stays_float(op) and not is_channel_scale(op)
 
 
 def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
@@ -46,17 +47,24 @@ def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
 
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
     """Have all read a value times ones, one for each channel, in float."""
-    import numpy as np
+    ones = np.ones(graph.shape_of(value)[-1:], np.float32)
+    location = value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
+    return multiply(value, ones, REASON, location)
 
-    ones = graph.ConstantOp.from_array(np.ones(graph.shape_of(value)[-1:], np.float32))
-    scaled = graph.BinaryOp(graph.Binary.MUL, value, ones.result, result_element=f32)
-    keep_in_float(scaled, REASON)
+
+def multiply(
+    value: SSAValue, factors: NDArray[np.float32], reason: str, location: LocationAttr
+) -> graph.BinaryOp:
+    """Have all read a value times constants, in float."""
+    constant = graph.ConstantOp.from_array(factors, location=location)
+    scaled = graph.BinaryOp(graph.Binary.MUL, value, constant.result, result_element=f32)
+    scaled.location = location
+    keep_in_float(scaled, reason)
     value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
-    if isinstance(value.owner, Operation):
-        ones.location = scaled.location = value.owner.location
-        Rewriter.insert_op((ones, scaled), InsertPoint.after(value.owner))
-    else:
-        Rewriter.insert_op((ones, scaled), InsertPoint.at_start(value.owner))
+    owner = value.owner
+    is_made = isinstance(owner, Operation)
+    point = InsertPoint.after(owner) if is_made else InsertPoint.at_start(owner)
+    Rewriter.insert_op((constant, scaled), point)
     return scaled
 
 
@@ -65,8 +73,6 @@ def settle_channel_scales(main: FuncOp) -> None:
     Remove multiplications by ones that nothing was made of, and let those that multiply by a
     constant before them take in the others.
     """
-    import numpy as np
-
     for op in list(main.body.block.ops):
         if not is_channel_scale(op):
             continue

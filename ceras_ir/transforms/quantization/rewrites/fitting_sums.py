@@ -6,8 +6,6 @@ are tiny such a bias fills 32 bits or was cut off there, and no product more can
 channel in steps 2, 4, ... times as coarse has room again, and loses nothing that the result shows.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np
@@ -92,14 +90,15 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
     if moved.max() > INVISIBLE:
         return None
     coarser = np.rint(centred / powers.reshape(-1, *(1,) * (rank - 1))) + points
+    spread = np.broadcast_to(points.reshape(-1), scales.shape)
     new_weights = graph.ConstantOp.from_array(
         coarser.astype(weights.dtype),
-        _per_channel(scales, kind, points.reshape(-1)),
+        UniformType(scales.tolist(), spread.tolist(), storage=kind.storage, axis=0),
         location=op.weights.owner.location if isinstance(op.weights.owner, Operation) else None,
     )
     new_bias = graph.ConstantOp.from_array(
         np.rint(bias / powers).astype(np.int32),
-        _per_channel(scales * graph.scale_of(op.input), None, None),
+        UniformType((scales * graph.scale_of(op.input)).tolist(), storage=i32, axis=0),
         location=op.location,
     )
     requant = op.requant
@@ -121,13 +120,3 @@ def _bias(op: graph.LinearOperation) -> NDArray[np.float64] | None:
         return np.zeros(graph.shape_of(op.weights)[0])
     array = graph.constant_array(op.bias)
     return None if array is None else array.astype(np.float64)
-
-
-def _per_channel(
-    scales: NDArray[np.float64], like: UniformType | None, points: NDArray[np.int64] | None
-) -> UniformType:
-    """A type with a scale per output channel, of weights like `like` or of a bias."""
-    if like is None or points is None:
-        return UniformType(scales.tolist(), storage=i32, axis=0)
-    spread = np.broadcast_to(points, scales.shape)
-    return UniformType(scales.tolist(), spread.tolist(), storage=like.storage, axis=0)

@@ -7,8 +7,6 @@ rounded as `rescaling` says. Against the float operation on the same stored numb
 off by that one rounding, and by what fixed point does to factors that are no powers of two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ldexp, prod
 

@@ -5,8 +5,6 @@ What it reads is looked up here, and what has no integers that are faithful to t
 float; the rest is `integer_forms`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 
@@ -15,7 +13,6 @@ from xdsl.dialects.builtin import IntAttr, i8, i16
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
@@ -23,7 +20,7 @@ from ceras_ir.transforms.quantization.rewrites.integer_forms import SAME_SCALE, 
 from ceras_ir.transforms.quantization.rewrites.tables import table
 
 
-def qdq_form(op: GraphOperation, target: UniformType) -> list[GraphOperation] | None:
+def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphOperation] | None:
     """
     The operations that compute `quantize(op(dequantize(...)))`, the last one its result; None
     where there is no such form and the numbers stay float.
@@ -40,7 +37,7 @@ def qdq_form(op: GraphOperation, target: UniformType) -> list[GraphOperation] | 
     return integer_form(op, stored, target)
 
 
-def _operands(op: GraphOperation, target: UniformType) -> Sequence[SSAValue | None]:
+def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValue | None]:
     """The stored operands, with None for those that are not stored as integers take them."""
     match op:
         case graph.DequantizeOp():
@@ -103,7 +100,7 @@ def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
     return size % 2 == 0 or (any(op.padding.get_values()) and not op.includes_padding)
 
 
-def _table(op: GraphOperation, target: UniformType) -> graph.LookupOp | None:
+def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | None:
     """
     The table that computes `quantize(op)`; None where `op` is no function. Before it may stand
     what a table on 16 bits has instead of more entries, a clip, and around it powers of two for the

@@ -5,8 +5,6 @@ Each value has one storage and one counterpart; a reader that asks for another g
 a `graph.requantize`, one per value and storage. Constants are quantized for their readers.
 """
 
-from __future__ import annotations
-
 from xdsl.dialects.builtin import LocationAttr, NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter

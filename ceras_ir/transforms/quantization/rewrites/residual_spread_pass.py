@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from xdsl.passes import ModulePass
-
 from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class ResidualSpreadPass(ModulePass):
+class ResidualSpreadPass(NetworkPass):
     """Does something else where the residual of each channel has a shift of its own."""
 
     residual_spread: int = 0

@@ -5,8 +5,6 @@ The rest follows from types, see `integer_forms`. Where operands are so far apar
 of 32 bits would not hold both, the finer is rounded first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 
@@ -38,7 +36,6 @@ from ceras_ir.transforms.quantization.rewrites.quantized_values import Quantized
 
 MAX_WIDE_WINDOW = 1 << 15
 """Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
-
 
 FINEST_SCORES = -8
 """The exponent of the finest steps that a softmax reads: a table of exponentials has so many."""

@@ -1,7 +1,5 @@
 """Tables in the place of functions of one argument, and what they were made from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase
@@ -10,10 +8,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.transforms.quantization.analysis.quantized_constants import (
-    lookup_table,
-    lookup_tables,
-)
+from ceras_ir.transforms.quantization.analysis.quantized_constants import lookup_table
 
 FUNCTION = "graph.function"
 """Attribute of a `graph.lookup`: the function that its table was made from."""
@@ -36,7 +31,7 @@ def table(
     else:
         pairs = list(zip(*exponents, strict=True))
         distinct = sorted(set(pairs))
-        tables = lookup_tables(function, source, target, distinct, entries)
+        tables = lookup_table(function, source, target, entries, distinct)
         made = graph.LookupOp(input, tables, target, [distinct.index(pair) for pair in pairs])
         made.attributes[INPUT_EXPONENTS] = integers(exponents[0])
         made.attributes[RESULT_EXPONENTS] = integers(exponents[1])
