@@ -300,6 +300,17 @@ MODELS: dict[str, Build] = {
         )
         for size in (16, 18)
     },
+    **{
+        f"resize nearest as TensorFlow {scales}": (
+            lambda scales=scales: resize(
+                [1, 1, *scales],
+                mode="nearest",
+                nearest_mode="floor",
+                coordinate_transformation_mode="tf_half_pixel_for_nn",
+            )
+        )
+        for scales in ([2, 3], [0.5, 1.5])
+    },
     "resize down": lambda: resize([1, 1, 0.5, 0.25], mode="linear"),
     "resize opset 10": lambda: resize([1, 1, 2, 2], 10, mode="nearest"),
     "resize opset 10 linear": lambda: resize([1, 1, 2, 2], 10, mode="linear"),
