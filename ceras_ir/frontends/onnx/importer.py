@@ -27,6 +27,7 @@ from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import (
+    chosen_extents,
     declared_empty,
     end_attributes,
     other_shape,
@@ -136,6 +137,10 @@ class Importer:
             results = [self._result(emitter, value) for value in self.graph.output]
         except UnsupportedError as e:
             e.findings = (*e.findings, *declared_empty(self.graph, {*self.shapes, *self.values}))
+            raise
+        except InputError as e:
+            if e.findings:
+                e.findings = (*e.findings, *chosen_extents(self.graph, inputs))
             raise
         block.add_op(ReturnOp(*results))
         main = FuncOp(
