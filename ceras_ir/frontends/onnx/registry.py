@@ -28,10 +28,9 @@ _REMEDIES = {
     "order of its result": "NonZero Unique MaxRoiPool",
     "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
-    "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
-    "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
-    "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
-    "StringSplit RegexFullMatch TfIdfVectorizer ImageDecoder",
+    "keep it out of the model: only tensors of numbers are taken": "SequenceMap Optional "
+    "OptionalGetElement OptionalHasElement StringConcat StringNormalizer StringSplit "
+    "RegexFullMatch TfIdfVectorizer ImageDecoder",
     "encode text in the application, before the model": "ai.onnx.ml::CategoryMapper "
     "ai.onnx.ml::DictVectorizer",
     "compute the spectrum in the application, before the network": "MelWeightMatrix "
