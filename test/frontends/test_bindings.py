@@ -142,6 +142,7 @@ def test_the_past_of_a_decoder_is_no_picture() -> None:
         ((1, "N"), "1x512", "1x4096"),
         (("B", 4, "L"), "1x4x16", "1x4x128"),
         (("B", 3, "H", "W"), "1x3x224x224", "1x3x48x320"),
+        (("B", "H", "W", 3), "1x224x224x3", "1x1792x1792x3"),
     ],
 )
 def test_extents_that_do_not_fit(shape: tuple[int | str, ...], first: str, second: str) -> None:

@@ -33,6 +33,7 @@ _REMEDIES = {
     "RegexFullMatch TfIdfVectorizer ImageDecoder",
     "encode text in the application, before the model": "ai.onnx.ml::CategoryMapper "
     "ai.onnx.ml::DictVectorizer",
+    "solve the equations in the application": "com.microsoft::Solve com.microsoft::Inverse Inverse",
     "compute the spectrum in the application, before the network": "MelWeightMatrix "
     "BlackmanWindow HammingWindow HannWindow",
 }

@@ -193,10 +193,12 @@ def way_out(value: onnx.ValueInfoProto) -> str:
     """The option that fixes an input, an example in the input's own name and rank."""
     dims = value.type.tensor_type.shape.dim
     # Square pictures are what most such inputs are; where the third dimension alone is open, the
-    # keys of a decoder's past. Rows of floats are sound.
+    # keys of a decoder's past. Their channels come last where those alone are known. Rows of
+    # floats are sound.
     is_picture = len(dims) == 4 and any(dims[i].dim_value <= 0 for i in (1, 3))
+    is_last = is_picture and dims[1].dim_value <= 0 < dims[3].dim_value
     is_sound = len(dims) == 2 and ELEMENTS.get(value.type.tensor_type.elem_type) == f32
-    usual = {0: 1, 1: 3} if is_picture else {0: 1}
+    usual = {0: 1, 1: 3} if is_picture and not is_last else {0: 1}
     extent = 224 if is_picture else 512 if is_sound else 16
     extents = [
         dim.dim_value if dim.dim_value > 0 else usual.get(i, extent) for i, dim in enumerate(dims)
@@ -222,7 +224,7 @@ def chosen_extents(graph: onnx.GraphProto, inputs: Sequence[ModelInput]) -> Sequ
         # The batch is rarely what is wrong, unless there is nothing else.
         if not any(is_open[1:] or is_open):
             continue
-        if len(shape) == 4 and is_open[2] and is_open[3] and shape[2:] != LINE_OF_TEXT:
+        if len(shape) == 4 and all(is_open[2:]) and shape[2:] != LINE_OF_TEXT:
             others = [*shape[:2], *LINE_OF_TEXT]
         else:
             others = [
