@@ -28,6 +28,10 @@ CASES = {
         node("SplitToSequence", "x n", "s"), node("SequenceAt", "s i", "y"), n=[1, 3], i=1
     ),
     "rows": of(node("SplitToSequence", "x", "s", keepdims=0), joined(new=1, axis=-1)),
+    "unbound": of(node("SplitToSequence", "x n", "s", keepdims=0), joined(axis=-1), n=1),
+    "sizes of one": of(
+        node("SplitToSequence", "x n", "s", keepdims=0), joined(axis=0), n=[1, 1, 2]
+    ),
     "rows of one": of(node("SplitToSequence", "x", "s"), joined(axis=1)),
     "a list that grows": of(
         node("Relu", "x", "r"),

@@ -98,17 +98,21 @@ def sequence_length(node: Node, emitter: Emitter) -> Value:
 
 @operator("SplitToSequence")
 def split_to_sequence(node: Node, emitter: Emitter) -> Value:
-    """Parts of given sizes, of one size with a smaller last one, or of 1."""
+    """
+    Parts of given sizes, of one size with a smaller last one, or of 1. Those of 1, though it were
+    said, are without the dimension where `keepdims` is 0, as torch.unbind means it.
+    """
     shape, keep = emitter.shape(0), node.flag("keepdims", True)
     axis = node.axis(node.integer("axis", 0), len(shape))
     extent, sizes = shape[axis], [1] * shape[axis]
     given = emitter.array(1) if node.has_input(1) else None
     if given is not None and given.ndim:
-        sizes = list(emitter.integers(1))
+        sizes, keep = list(emitter.integers(1)), True
     elif given is not None:
         (size,) = emitter.integers(1)
         if size < 1:
             raise node.wrong(f"parts of {size} elements")
+        keep = keep or size > 1
         sizes = [min(size, extent - start) for start in range(0, extent, size)]
     if sum(sizes) != extent or any(size < 0 for size in sizes):
         raise node.wrong(f"sizes {sizes} of an extent of {extent}")
@@ -117,7 +121,7 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
     for size in sizes:
         parts.append(compose.part(emitter.value(0), axis, start, size))
         start += size
-    if given is None and not keep:
+    if not keep:
         rest = [n for i, n in enumerate(shape) if i != axis]
         parts = [emitter.reshaped(part, rest) for part in parts]
     return _sequence(node, parts)
