@@ -269,6 +269,15 @@ MODELS: dict[str, Build] = {
     "concat channels": lambda: model(
         [node("Concat", "x z x", "y", axis=1)], {"x": IMAGE, "z": (1, 2, 7, 9)}, ["y"]
     ),
+    "slice to a constant without end": lambda: model(
+        [
+            node("Constant", "", "s", value_ints=[1]),
+            node("Constant", "", "e", value_ints=[2**63 - 1]),
+            node("Slice", "x s e", "y"),
+        ],
+        {"x": (4, 3)},
+        ["y"],
+    ),
     "concat constant": lambda: model(
         [node("Concat", "x k", "y", axis=-1)], {"x": (2, 3)}, ["y"], {"k": floats(2, 2)}
     ),
