@@ -56,6 +56,10 @@ CASES = {
     "gemm and leaky": microsoft(
         "FusedGemm", "x m", "y", 3, 4, activation="LeakyRelu", activation_alpha=0.25
     ),
+    "gemm and elu": microsoft(
+        "FusedGemm", "x m", "y", 3, 4, activation="Elu", activation_alpha=0.5
+    ),
+    "gemm and softplus": microsoft("FusedGemm", "x m", "y", 3, 4, activation="Softplus"),
     "gelu": microsoft("Gelu", "x", "y", *ROWS),
     "gelu of a sum": microsoft("BiasGelu", "x b", "y", *ROWS),
     "fast gelu of a sum": microsoft("FastGelu", "x b", "y", *ROWS),

@@ -104,7 +104,7 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 def refusals(node: Node) -> Sequence[Finding]:
     """Everything that can be known to be unsupported about a node without its operands' shapes."""
     if node.operator not in OPERATORS:
-        own = node.operator.startswith("com.microsoft::")
+        own = node.operator.startswith(("com.microsoft::", "com.microsoft.nchwc::"))
         remedy = REMEDIES.get(node.operator, NOT_OPTIMIZED if own else REMEDY)
         return [node.refusal(f"not an operator that is imported; {remedy}")]
     found: list[Finding] = []

@@ -22,6 +22,10 @@ ACTIVATIONS = {
     "Sigmoid": Function.SIGMOID,
     "LeakyRelu": Function.LEAKY_RELU,
     "HardSigmoid": Function.HARD_SIGMOID,
+    "Elu": Function.ELU,
+    "Softplus": Function.SOFTPLUS,
+    "Softsign": Function.SOFTSIGN,
+    "ThresholdedRelu": Function.THRESHOLDED_RELU,
     "Clip": Function.CLIP,
 }
 
