@@ -53,6 +53,15 @@ CASES = {
     ),
     "matmul": microsoft("FusedMatMul", "x m", "y", *ROWS, alpha=0.5),
     "matmul transposed": microsoft("FusedMatMul", "x z", "y", *ROWS, transB=1, alpha=0.5),
+    **{
+        f"matmul of batches in between {flags}": microsoft(
+            "FusedMatMul", "x z", "y", 3, 2, 5, 3, **dict.fromkeys(flags, 1)
+        )
+        for flags in (
+            ["transBatchA", "transBatchB", "transB"],
+            ["transBatchA", "transBatchB", "transA"],
+        )
+    },
     "gemm and leaky": microsoft(
         "FusedGemm", "x m", "y", 3, 4, activation="LeakyRelu", activation_alpha=0.25
     ),
