@@ -136,6 +136,40 @@ def test_the_past_of_a_decoder_is_no_picture() -> None:
         import_model(proto)
 
 
+@pytest.mark.parametrize(
+    ("shape", "first", "second"),
+    [
+        ((1, "N"), "1x512", "1x4096"),
+        (("B", 4, "L"), "1x4x16", "1x4x128"),
+        (("B", 3, "H", "W"), "1x3x224x224", "1x3x48x320"),
+        (("B", "H", "W", 3), "1x224x224x3", "1x1792x1792x3"),
+    ],
+)
+def test_extents_that_do_not_fit(shape: tuple[int | str, ...], first: str, second: str) -> None:
+    """The remedy for open dimensions is a guess; where it is wrong there is another one."""
+    proto = model(
+        [node("Reshape", "x s", "y")], {"x": shape}, ["y"], {"s": np.array([1, 77])}, infer=False
+    )
+    with pytest.raises(UnsupportedError, match=f"--shape x={first}"):
+        import_model(proto)
+    extents = [int(extent) for extent in first.split("x")]
+    with pytest.raises(InputError, match=f"taken as {first}; .* --shape x={second}"):
+        import_model(proto, shapes={"x": extents})
+
+
+def test_a_misnamed_dimension_is_no_batch() -> None:
+    proto = model(
+        [node("MatMul", "x w", "y")],
+        {"x": ("batch",)},
+        ["y"],
+        {"w": np.ones((5, 2), np.float32)},
+        infer=False,
+    )
+    with pytest.raises(InputError, match=r"1 columns, expected 5\n.*taken as 1; .* --shape x=8"):
+        import_model(proto)
+    import_model(proto, shapes={"x": [5]})
+
+
 def test_inputs_without_elements_are_constants(tool: Tool, tmp_path: Path):
     """A decoder's first step: nothing is in the cache, and so it is no input."""
     nodes = [

@@ -53,9 +53,22 @@ CASES = {
     ),
     "matmul": microsoft("FusedMatMul", "x m", "y", *ROWS, alpha=0.5),
     "matmul transposed": microsoft("FusedMatMul", "x z", "y", *ROWS, transB=1, alpha=0.5),
+    **{
+        f"matmul of batches in between {flags}": microsoft(
+            "FusedMatMul", "x z", "y", 3, 2, 5, 3, **dict.fromkeys(flags, 1)
+        )
+        for flags in (
+            ["transBatchA", "transBatchB", "transB"],
+            ["transBatchA", "transBatchB", "transA"],
+        )
+    },
     "gemm and leaky": microsoft(
         "FusedGemm", "x m", "y", 3, 4, activation="LeakyRelu", activation_alpha=0.25
     ),
+    "gemm and elu": microsoft(
+        "FusedGemm", "x m", "y", 3, 4, activation="Elu", activation_alpha=0.5
+    ),
+    "gemm and softplus": microsoft("FusedGemm", "x m", "y", 3, 4, activation="Softplus"),
     "gelu": microsoft("Gelu", "x", "y", *ROWS),
     "gelu of a sum": microsoft("BiasGelu", "x b", "y", *ROWS),
     "fast gelu of a sum": microsoft("FastGelu", "x b", "y", *ROWS),

@@ -48,12 +48,16 @@ def binary(
 
 
 def computed_conv(
-    weights: tuple[int, ...], *, bias: bool = True, **attributes: int | list[int]
+    weights: tuple[int, ...],
+    operator: str = "Conv",
+    *,
+    bias: int = 0,
+    **attributes: int | list[int],
 ) -> onnx.ModelProto:
-    """Of 4 channels, with weights that are an input."""
+    """Of 4 channels, with weights that are an input; a bias of as many numbers, if any."""
     inputs = {"x": (2, 4, 7, 6)[: len(weights)], "w": weights}
-    conv = node("Conv", "x w b" if bias else "x w", "y", **attributes)
-    return model([conv], inputs, ["y"], {"b": floats(weights[0])})
+    conv = node(operator, "x w b" if bias else "x w", "y", **attributes)
+    return model([conv], inputs, ["y"], {"b": floats(bias)} if bias else {})
 
 
 def conv(rank: int, **attributes: int | str | list[int]) -> onnx.ModelProto:
@@ -126,11 +130,17 @@ MODELS: dict[str, Build] = {
         for s, k in ((1, 2), (2, 3), (3, 2), (3, 1))
     },
     "conv of computed weights": lambda: computed_conv(
-        (5, 4, 3, 2), strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]
+        (5, 4, 3, 2), bias=5, strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]
     ),
-    "conv of computed groups": lambda: computed_conv((6, 2, 2, 3), group=2),
-    "conv of computed taps": lambda: computed_conv((4, 1, 3, 3), group=4, pads=[1] * 4),
-    "conv of computed taps twice": lambda: computed_conv((8, 1, 3), group=4, bias=False),
+    "conv of computed groups": lambda: computed_conv((6, 2, 2, 3), bias=6, group=2),
+    "conv of computed taps": lambda: computed_conv((4, 1, 3, 3), bias=4, group=4, pads=[1] * 4),
+    "conv of computed taps twice": lambda: computed_conv((8, 1, 3), group=4),
+    "transposed conv of computed weights": lambda: computed_conv(
+        (4, 3, 4, 3), "ConvTranspose", bias=3, strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2]
+    ),
+    "transposed conv of computed groups": lambda: computed_conv(
+        (4, 2, 3), "ConvTranspose", strides=[3], output_padding=[1], group=2
+    ),
     "conv 1-D": lambda: conv(1, strides=[2], pads=[1, 2], dilations=[2]),
     "conv 2-D": lambda: conv(2, strides=[2, 1], pads=[1, 2, 0, 1]),
     "conv 1-D same": lambda: conv(1, auto_pad="SAME_LOWER", strides=[2]),
@@ -259,6 +269,15 @@ MODELS: dict[str, Build] = {
     "concat channels": lambda: model(
         [node("Concat", "x z x", "y", axis=1)], {"x": IMAGE, "z": (1, 2, 7, 9)}, ["y"]
     ),
+    "slice to a constant without end": lambda: model(
+        [
+            node("Constant", "", "s", value_ints=[1]),
+            node("Constant", "", "e", value_ints=[2**63 - 1]),
+            node("Slice", "x s e", "y"),
+        ],
+        {"x": (4, 3)},
+        ["y"],
+    ),
     "concat constant": lambda: model(
         [node("Concat", "x k", "y", axis=-1)], {"x": (2, 3)}, ["y"], {"k": floats(2, 2)}
     ),
@@ -299,6 +318,17 @@ MODELS: dict[str, Build] = {
             )
         )
         for size in (16, 18)
+    },
+    **{
+        f"resize nearest as TensorFlow {scales}": (
+            lambda scales=scales: resize(
+                [1, 1, *scales],
+                mode="nearest",
+                nearest_mode="floor",
+                coordinate_transformation_mode="tf_half_pixel_for_nn",
+            )
+        )
+        for scales in ([2, 3], [0.5, 1.5])
     },
     "resize down": lambda: resize([1, 1, 0.5, 0.25], mode="linear"),
     "resize opset 10": lambda: resize([1, 1, 2, 2], 10, mode="nearest"),

@@ -109,6 +109,12 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
         ),
         "unsupported element type complex64: inputs are floats, integers or booleans",
     ),
+    "text": (
+        model(
+            [node("Identity", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.STRING, infer=False
+        ),
+        "unsupported element type string: inputs are floats, integers or booleans; encode text",
+    ),
     "integers": (
         model([node("Relu", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.INT32, infer=False),
         "operand of i32 elements; it is taken on float32",

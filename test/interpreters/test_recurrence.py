@@ -199,16 +199,38 @@ def test_wrong_shapes() -> None:
         import_model(proto)
 
 
-def test_lengths_that_are_an_input_are_fixed() -> None:
-    """As exporters write packed sequences; the refusal names the way out, which works."""
-    proto = recurrent("GRU")
+def of_lengths(kind: str, direction: str = "forward") -> onnx.ModelProto:
+    """A layer with the lengths of sequences as an input, and without the last cells."""
+    proto = recurrent(kind, direction)
     (node,) = proto.graph.node
     node.input.append("lengths")
-    lengths = helper.make_tensor_value_info("lengths", TensorProto.INT32, [B])
-    proto.graph.input.append(lengths)
-    with pytest.raises(UnsupportedError, match="fix it with --set"):
+    proto.graph.input.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [B]))
+    if kind == "LSTM":
+        del node.output[2:], proto.graph.output[2:]
+    return proto
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_lengths_of_sequences(kind: str, direction: str) -> None:
+    """As exporters write packed sequences; nothing is left of one without elements."""
+    proto = of_lengths(kind, direction)
+    x = np.random.default_rng(1).uniform(-2, 2, (T, B, N)).astype(np.float32)
+    for lengths in ([T, T - 2], [1, 0], [T, T]):
+        agree(proto, {"x": x, "lengths": np.array(lengths, np.int32)})
+
+
+def test_lengths_that_are_fixed() -> None:
+    proto = of_lengths("GRU")
+    fixed = import_model(proto, values={"lengths": [T] * B})
+    assert sum(isinstance(op, RecurrenceOp) for op in fixed.walk()) == 1
+    assert "graph.select" in str(import_model(proto)) and "graph.select" not in str(fixed)
+
+
+def test_last_cells_of_different_lengths_are_refused() -> None:
+    proto = of_lengths("LSTM")
+    proto.graph.node[0].output.append("yc")
+    proto.graph.output.append(helper.make_tensor_value_info("yc", TensorProto.FLOAT, [1, B, H]))
+    with pytest.raises(UnsupportedError, match="fix 'sequence_lens' with --set"):
         import_model(proto)
-    module = import_model(proto, values={"lengths": [T] * B})
-    assert sum(isinstance(op, RecurrenceOp) for op in module.walk()) == 1
-    with pytest.raises(UnsupportedError, match="'sequence_lens' differ"):
-        import_model(proto, values={"lengths": [T, T - 1]})
+    import_model(proto, values={"lengths": [T] * B})

@@ -52,8 +52,7 @@ FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Ra
 NEVER_FOLDED = frozenset(
     (
         *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"),
-        *("RandomUniformLike", "ImageDecoder", "SequenceConstruct", "SequenceEmpty", "Optional"),
-        *("SplitToSequence", "ConcatFromSequence", "StringNormalizer", "TfIdfVectorizer"),
+        *("RandomUniformLike", "ImageDecoder", "Optional", "StringNormalizer", "TfIdfVectorizer"),
     )
 )
 """Operators whose results are chance, or no tensors."""

@@ -27,6 +27,7 @@ from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import (
+    chosen_extents,
     declared_empty,
     end_attributes,
     other_shape,
@@ -42,7 +43,7 @@ from ceras_ir.frontends.onnx.tensors import (
     text,
     type_name,
 )
-from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.values import Constant, TensorList, Value
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import remark
@@ -58,6 +59,14 @@ KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"
 
 TAKE_NAMES = KEEP_NAMES | {"ai.onnx.ml::LabelEncoder"}
 """Operators that take numbers that are text in the model."""
+
+TAKE_SEQUENCES = frozenset(
+    (
+        *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
+        *("SequenceLength", "SplitToSequence", "ConcatFromSequence", "Identity", "Loop", "If"),
+    )
+)
+"""Operators that take or make sequences of tensors, and those that hand any value on."""
 
 NEWEST_IR = 14
 """The version of ONNX's file format that came with the newest operators."""
@@ -136,6 +145,10 @@ class Importer:
             results = [self._result(emitter, value) for value in self.graph.output]
         except UnsupportedError as e:
             e.findings = (*e.findings, *declared_empty(self.graph, {*self.shapes, *self.values}))
+            raise
+        except InputError as e:
+            if e.findings:
+                e.findings = (*e.findings, *chosen_extents(self.graph, inputs))
             raise
         block.add_op(ReturnOp(*results))
         main = FuncOp(
@@ -234,7 +247,8 @@ class Importer:
             emitter.node = node
             # What control flow and functions make is constant more often than names can tell.
             read = captured.union(node.inputs)
-            node.constants = {n for n in read if isinstance(emitter.values.get(n), Constant)}
+            known = {n: v for n in read if isinstance(v := emitter.values.get(n), Constant)}
+            node.constants = {n for n, v in known.items() if not isinstance(v, TensorList)}
             try:
                 results = self._results(node, emitter)
             except UnsupportedError as e:
@@ -247,7 +261,7 @@ class Importer:
             raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        folded = is_folded(node)
+        folded = is_folded(node) and node.operator not in TAKE_SEQUENCES - VIEWS
         if folded and (node.operator in FOLDABLE or _reads_nothing(node, emitter)):
             return self._evaluated(node, emitter)
         if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
@@ -291,6 +305,9 @@ class Importer:
 
     def _imported(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         operands = [emitter.values[name] for name in node.inputs if name]
+        is_list = any(isinstance(value, TensorList) for value in operands)
+        if is_list and node.operator not in TAKE_SEQUENCES:
+            raise node.unsupported("of a sequence of tensors; export the model with single ones")
         named = [emitter.labels.get(v) for v in operands if isinstance(v, SSAValue)]
         if any(named) and node.operator not in TAKE_NAMES:
             raise node.unsupported(
@@ -345,6 +362,10 @@ class Importer:
 
     def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
+        if isinstance(emitter.values[value.name], TensorList):
+            raise emitter.node.unsupported(
+                "a sequence of tensors; export the model with an output for each"
+            )
         result = emitter.materialize(emitter.values[value.name])
         is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
         if is_text and result not in emitter.labels:

@@ -7,7 +7,9 @@ An attribute that nobody asked for is an error (`unread`), so none can be droppe
 from collections.abc import Container, Sequence
 from math import isfinite
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
@@ -99,6 +101,13 @@ class Node:
         """As `integers`, for ends of ranges, where 2^63 - 1 stands for infinity."""
         a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
         return None if a is None else tuple(min(max(i, -LIMIT), LIMIT) for i in a.ints)
+
+    def numbers64(self, name: str) -> NDArray[np.int64] | None:
+        """An integer or a list of them, of any size: numbers that are data."""
+        is_one = name in self._attributes and self._attributes[name].type == onnx.AttributeProto.INT
+        kind = onnx.AttributeProto.INT if is_one else onnx.AttributeProto.INTS
+        a = self._attribute(name, kind, "an integer or a list of integers")
+        return None if a is None else np.array(a.i if is_one else a.ints, np.int64)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """A list of integers, None where it is absent."""

@@ -94,7 +94,7 @@ def _check_counts(node: Node) -> None:
 
 def is_folded(node: Node) -> bool:
     """Whether the results of a node are constants, or may be, where control flow makes operands."""
-    if node.operator in ("Constant", "Shape", "Size"):
+    if node.operator in ("Constant", "Shape", "Size", "SequenceEmpty", "SequenceLength"):
         return True
     operands = [i for i, name in enumerate(node.inputs) if name]
     if not all(node.is_constant(i) for i in operands) or not operands or node.subgraphs():

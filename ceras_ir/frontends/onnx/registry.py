@@ -28,12 +28,12 @@ _REMEDIES = {
     "order of its result": "NonZero Unique MaxRoiPool",
     "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
-    "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
-    "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
-    "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
-    "StringSplit RegexFullMatch TfIdfVectorizer ImageDecoder",
+    "keep it out of the model: only tensors of numbers are taken": "SequenceMap Optional "
+    "OptionalGetElement OptionalHasElement StringConcat StringNormalizer StringSplit "
+    "RegexFullMatch TfIdfVectorizer ImageDecoder",
     "encode text in the application, before the model": "ai.onnx.ml::CategoryMapper "
     "ai.onnx.ml::DictVectorizer",
+    "solve the equations in the application": "com.microsoft::Solve com.microsoft::Inverse Inverse",
     "compute the spectrum in the application, before the network": "MelWeightMatrix "
     "BlackmanWindow HammingWindow HannWindow",
 }
@@ -104,7 +104,7 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 def refusals(node: Node) -> Sequence[Finding]:
     """Everything that can be known to be unsupported about a node without its operands' shapes."""
     if node.operator not in OPERATORS:
-        own = node.operator.startswith("com.microsoft::")
+        own = node.operator.startswith(("com.microsoft::", "com.microsoft.nchwc::"))
         remedy = REMEDIES.get(node.operator, NOT_OPTIMIZED if own else REMEDY)
         return [node.refusal(f"not an operator that is imported; {remedy}")]
     found: list[Finding] = []

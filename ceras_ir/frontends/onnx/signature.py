@@ -170,9 +170,14 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
     tensor = value.type.tensor_type
     found: list[str] = []
     if tensor.elem_type not in ELEMENTS:
+        remedy = (
+            "encode text as numbers in the application, and export the model behind that"
+            if tensor.elem_type == onnx.TensorProto.STRING
+            else "export the model in float32"
+        )
         found.append(
             f"unsupported element type {type_name(tensor.elem_type)}: inputs are floats, "
-            "integers or booleans; export the model in float32"
+            f"integers or booleans; {remedy}"
         )
     if not tensor.HasField("shape"):
         found.append("unsupported unknown rank: export the model with a fixed input shape")
@@ -188,14 +193,51 @@ def way_out(value: onnx.ValueInfoProto) -> str:
     """The option that fixes an input, an example in the input's own name and rank."""
     dims = value.type.tensor_type.shape.dim
     # Square pictures are what most such inputs are; where the third dimension alone is open, the
-    # keys of a decoder's past.
+    # keys of a decoder's past. Their channels come last where those alone are known. Rows of
+    # floats are sound.
     is_picture = len(dims) == 4 and any(dims[i].dim_value <= 0 for i in (1, 3))
-    usual = {0: 1, 1: 3} if is_picture else {0: 1}
+    is_last = is_picture and dims[1].dim_value <= 0 < dims[3].dim_value
+    is_sound = len(dims) == 2 and ELEMENTS.get(value.type.tensor_type.elem_type) == f32
+    usual = {0: 1, 1: 3} if is_picture and not is_last else {0: 1}
+    extent = 224 if is_picture else 512 if is_sound else 16
     extents = [
-        dim.dim_value if dim.dim_value > 0 else usual.get(i, 224 if is_picture else 16)
-        for i, dim in enumerate(dims)
+        dim.dim_value if dim.dim_value > 0 else usual.get(i, extent) for i, dim in enumerate(dims)
     ]
+    return _option(value, extents)
+
+
+def _option(value: onnx.ValueInfoProto, extents: Sequence[int]) -> str:
     return f"--shape {text(value.name)}={'x'.join(map(str, extents))}"
+
+
+LINE_OF_TEXT = (48, 320)
+"""Height and width of the pictures that readers of text take, which no others do."""
+
+
+def chosen_extents(graph: onnx.GraphProto, inputs: Sequence[ModelInput]) -> Sequence[Finding]:
+    """What open dimensions are taken as: others may be the way out of what is wrong."""
+    found: list[Finding] = []
+    given = {value.name: value.shape for value in inputs}
+    for value in graph.input:
+        shape, dims = given.get(value.name, ()), value.type.tensor_type.shape.dim
+        is_open = [dim.dim_value <= 0 for dim in dims][: len(shape)]
+        # The batch is rarely what is wrong, unless there is nothing else.
+        if not any(is_open[1:] or is_open):
+            continue
+        if len(shape) == 4 and all(is_open[2:]) and shape[2:] != LINE_OF_TEXT:
+            others = [*shape[:2], *LINE_OF_TEXT]
+        else:
+            others = [
+                8 * extent if free and (i or len(shape) == 1) else extent
+                for i, (extent, free) in enumerate(zip(shape, is_open, strict=True))
+            ]
+        taken = "x".join(map(str, shape))
+        message = (
+            f"its open dimensions are taken as {taken}; if the model was made for others, give "
+            f"those, for example with {_option(value, others)}"
+        )
+        found.append(Finding(value.name, BORDER, message))
+    return found
 
 
 def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:

@@ -92,3 +92,16 @@ class Constant:
 
 
 Value: TypeAlias = SSAValue | Constant
+
+
+@dataclass(frozen=True)
+class TensorList(Constant):
+    """A sequence, whose tensors may be computed; to all but the operators on it, an empty one."""
+
+    tensors: tuple[Value, ...] = ()
+
+    @classmethod
+    def holding(cls, name: str, tensors: Sequence[Value]) -> TensorList:
+        """The sequence of `tensors`."""
+        empty = np.zeros(0, np.float32)
+        return cls(name, empty.shape, empty.dtype, lambda: empty, None, tuple(tensors))

@@ -73,10 +73,12 @@ def stft(node: Node, emitter: Emitter) -> Value:
     length = samples if window is None else len(window)
     length = emitter.integers(3)[0] if node.has_input(3) else length
     size = length if window is None else len(window)
-    if step < 1 or not 1 <= size == length <= samples:
+    if length > samples:
+        raise node.wrong(f"a frame of {length} samples does not fit a signal of {samples}")
+    if step < 1 or not 1 <= size == length:
         raise node.unsupported(
-            f"frames of {length} samples, every {step}, with a window of {size}, of {samples}; "
-            "windows are as long as frames, and frames no longer than the signal"
+            f"frames of {length} samples, every {step}, with a window of {size}; export it with "
+            "windows as long as frames"
         )
     half = node.flag("onesided", True)
     if half and parts == 2:

@@ -22,6 +22,10 @@ ACTIVATIONS = {
     "Sigmoid": Function.SIGMOID,
     "LeakyRelu": Function.LEAKY_RELU,
     "HardSigmoid": Function.HARD_SIGMOID,
+    "Elu": Function.ELU,
+    "Softplus": Function.SOFTPLUS,
+    "Softsign": Function.SOFTSIGN,
+    "ThresholdedRelu": Function.THRESHOLDED_RELU,
     "Clip": Function.CLIP,
 }
 
@@ -59,14 +63,19 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
 
 @operator(f"{MICROSOFT}FusedMatMul")
 def fused_matmul(node: Node, emitter: Emitter) -> Value:
-    """`alpha * MatMul` of operands whose last two dimensions may be transposed."""
-    if node.flag("transBatchA") or node.flag("transBatchB"):
-        raise node.unsupported(f"batches that are transposed; {NOT_OPTIMIZED}")
+    """
+    `alpha * MatMul` of operands whose last two dimensions may be transposed, and whose first may
+    stand before the batch.
+    """
     operands: list[Value] = []
-    for i, name in enumerate(("transA", "transB")):
-        value, turned = emitter.value(i), node.flag(name)
+    for i, side in enumerate("AB"):
+        value, turned = emitter.value(i), node.flag(f"trans{side}")
         rank = len(shape_of_value(value))
-        order = [*range(rank - 2), rank - 1, rank - 2] if turned and rank > 1 else range(rank)
+        order = list(range(rank))
+        if node.flag(f"transBatch{side}") and rank > 2:
+            order.insert(rank - 2, order.pop(0))
+        if turned and rank > 1:
+            order[-2:] = order[:-3:-1]
         operands.append(emitter.transposed(value, order))
     a, b = operands
     return matrix_product(emitter, a, scaled(emitter, b, node.number("alpha", 1.0), "factor"))

@@ -87,12 +87,19 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
     if {time, batch} != {0, 1} or len(shape) < 2:
         raise node.wrong(f"time and batch are the first two dimensions, got {time} and {batch}")
     order = [time, batch, *range(2, len(shape))]
-    steps, count = shape[time], shape[batch]
+    steps = shape[time]
     if node.is_constant(1) and len(every := np.unique(emitter.array(1))) == 1:
         length = min(max(int(every[0]), 0), steps)
         turned = [*range(length)[::-1], *range(length, steps)]
         return compose.gathered(emitter.value(0), time, turned)
-    lengths = compose.cast(emitter.reshaped(emitter.value(1), (1, count)), i64)
+    x = emitter.transposed(emitter.value(0), order)
+    return emitter.transposed(beginnings_reversed(emitter, x, emitter.value(1)), order)
+
+
+def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value) -> Value:
+    """`x` [steps, batch, ...] with the first `lengths` [batch] elements of each in other order."""
+    compose, (steps, count, *rest) = Composer(emitter), shape_of_value(x)
+    lengths = compose.cast(emitter.reshaped(lengths, (1, count)), i64)
     now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
     there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)
     outside = compose.compare(Compare.LESS, there, whole(emitter, 0))
@@ -101,11 +108,8 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
         compose.mul(chosen, whole(emitter, count)),
         emitter.constant(np.arange(count, dtype=np.int64).reshape(1, count), "sequences"),
     )
-    rows = emitter.reshaped(
-        emitter.transposed(emitter.value(0), order), (steps * count, prod(shape[2:]))
-    )
-    taken = emitter.reshaped(_taken(emitter, rows, at), (steps, count, *shape[2:]))
-    return emitter.transposed(taken, order)
+    rows = emitter.reshaped(x, (steps * count, prod(rest)))
+    return emitter.reshaped(_taken(emitter, rows, at), (steps, count, *rest))
 
 
 constant_operands(

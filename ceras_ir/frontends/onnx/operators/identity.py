@@ -40,12 +40,11 @@ def dense_number(node: Node) -> str | None:
 def constant(node: Node, emitter: Emitter) -> Value:
     """A number or list; the importer itself reads tensors."""
     name = node.outputs[0]
-    if node.has_attribute("value_int"):
-        return Constant.of(name, np.array(node.integer("value_int", 0), np.int64))
+    for integers in ("value_int", "value_ints"):
+        if (found := node.numbers64(integers)) is not None:
+            return Constant.of(name, found)
     if node.has_attribute("value_float"):
         return Constant.of(name, np.array(node.bound("value_float", 0.0), np.float32))
-    if (integers := node.integers("value_ints")) is not None:
-        return Constant.of(name, np.array(integers, np.int64))
     if (floats := node.numbers("value_floats")) is not None:
         return Constant.of(name, np.array(floats, np.float32))
     raise node.wrong("has no value")

@@ -6,11 +6,13 @@ Recurrent layers: the input's part of all steps is one matrix product, the steps
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Cell, Function, FunctionAttr, RecurrenceOp
+from ceras_ir.dialects.graph import Cell, Compare, Function, FunctionAttr, RecurrenceOp, Reduce
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.gathering import beginnings_reversed
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
@@ -41,11 +43,8 @@ DEFAULTS = {
 
 
 @rule(*RECURRENT, DYNAMIC)
-def whole_sequences(node: Node) -> str | None:
-    """all sequences have the length of the input, and there are no peepholes and no clip"""
-    if node.has_input(4) and not node.is_constant(4):
-        way_out = "fix it with --set to the length of the input, or export sequences of one length"
-        return f"'sequence_lens' is computed; {way_out}"
+def plain_cells(node: Node) -> str | None:
+    """there are no peepholes and no clip"""
     if node.has_input(7):
         return "'P' is given; export the model without peepholes"
     if node.has_attribute("clip"):
@@ -131,8 +130,12 @@ def _recurrent(
     if by_batch:
         x = emitter.transposed(x, (1, 0, 2))
     steps, batch, size = shape_of_value(x)
-    if node.has_input(4) and (emitter.array(4) != steps).any():
-        raise node.unsupported("'sequence_lens' differ; export the model with one length")
+    lengths = _lengths(node, emitter, steps, batch)
+    if lengths is not None and node.has_output(2):
+        raise node.unsupported(
+            "cells at the ends of sequences of different lengths; fix 'sequence_lens' with --set "
+            "to the length of the input, or export the model without Y_c"
+        )
     hidden = (0, *shape_of_value(inner_weights))[-1]
     width = kind.gates * hidden
     if node.integer("hidden_size", hidden) != hidden:
@@ -147,7 +150,7 @@ def _recurrent(
     starts = [_start(node, emitter, i, (count, batch, hidden), by_batch) for i in (5, 6)]
     outputs: list[tuple[Value, Value, Value | None]] = []
     for d, back in enumerate(backwards):
-        given = compose.reversed(x, 0) if back else x
+        given = _turned(emitter, x, lengths) if back else x
         flat = emitter.reshaped(given, (steps * batch, size))
         own, inner = _biases(emitter, kind, _direction(emitter, biases, d))
         project = product_of(emitter, flat, _direction(emitter, weights, d), own)
@@ -174,7 +177,9 @@ def _recurrent(
         states = compose.part(result, 0, 0, steps)
         final = compose.part(result, 0, steps - 1, 1)
         last = compose.part(result, 0, steps, 1) if kind is Cell.LSTM else None
-        outputs.append((compose.reversed(states, 0) if back else states, final, last))
+        if lengths is not None:
+            states, final = _ended(emitter, states, lengths)
+        outputs.append((_turned(emitter, states, lengths) if back else states, final, last))
     every = [emitter.reshaped(y, (steps, 1, batch, hidden)) for y, _, _ in outputs]
     order = ((2, 0, 1, 3), (1, 0, 2)) if by_batch else ((0, 1, 2, 3), (0, 1, 2))
     found = [emitter.transposed(compose.joined(every, 1), order[0])] if node.has_output(0) else []
@@ -186,6 +191,38 @@ def _recurrent(
         else:
             found.append(found[0])
     return found
+
+
+def _lengths(node: Node, emitter: Emitter, steps: int, batch: int) -> Value | None:
+    """How long sequences are, None where all are as long as the input."""
+    if not node.has_input(4) or (node.is_constant(4) and (emitter.array(4) == steps).all()):
+        return None
+    if emitter.shape(4) != (batch,):
+        raise node.wrong(f"'sequence_lens' of shape {list(emitter.shape(4))}, expected [{batch}]")
+    return emitter.value(4)
+
+
+def _turned(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
+    """`x` [steps, batch, size] from the last step on; what is behind a sequence stays there."""
+    if lengths is None:
+        return Composer(emitter).reversed(x, 0)
+    return beginnings_reversed(emitter, x, lengths)
+
+
+def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
+    """
+    `states` [steps, batch, hidden], zeros behind a sequence, and the last [1, batch, hidden] of
+    each. A state depends on no later step, so that all steps can be computed before.
+    """
+    compose, (steps, batch, _) = Composer(emitter), shape_of_value(states)
+    step = np.arange(steps, dtype=np.int64).reshape(steps, 1, 1)
+    count = compose.cast(emitter.reshaped(lengths, (1, batch, 1)), i64)
+    inside = compose.compare(Compare.LESS, emitter.constant(step, "steps"), count)
+    at_end = compose.compare(Compare.EQUAL, emitter.constant(step + 1, "ends"), count)
+    zero = compose.number(0.0)
+    final = compose.reduce(Reduce.SUM, compose.select(at_end, states, zero), [0])
+    hidden = shape_of_value(states)[2]
+    return compose.select(inside, states, zero), emitter.reshaped(final, (1, batch, hidden))
 
 
 def _functions(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:

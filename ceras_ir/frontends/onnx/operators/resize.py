@@ -30,6 +30,9 @@ from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.interpreters.resampling import nearest_indices
 
+TENSORFLOW = "tf_half_pixel_for_nn"
+"""Coordinates of opsets 11 and 12, which tf2onnx keeps in newer ones: `(i + 0.5) / scale`."""
+
 MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": Resize.LINEAR}
 
 
@@ -47,6 +50,9 @@ def coordinates(node: Node) -> str | None:
     nearest = node.string("mode", "nearest") == "nearest"
     if got in set(Coordinates) or (got == CROP and not nearest):
         return None
+    if got == TENSORFLOW:
+        floors = nearest and node.string("nearest_mode", "") == Nearest.FLOOR
+        return None if floors else f"got '{got}' not of mode nearest and floor; export with those"
     return f"got '{got}'; export with half_pixel"
 
 
@@ -103,6 +109,9 @@ def _resize(node: Node, emitter: Emitter) -> Value:
     if rounding not in set(Nearest):
         raise node.wrong(f"attribute 'nearest_mode' must be one of {', '.join(Nearest)}")
     where = node.string("coordinate_transformation_mode", "half_pixel")
+    if where == TENSORFLOW:
+        # The element that holds a pixel's centre is the one whose own centre is nearest.
+        where, rounding = Coordinates.HALF_PIXEL.value, Nearest.ROUND_PREFER_CEIL.value
     checked = _checked(node, scales, emitter)
     method = Resampling(
         node.string("mode", "nearest") == "cubic",

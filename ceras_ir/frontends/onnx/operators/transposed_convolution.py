@@ -12,23 +12,19 @@ from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_exten
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.computed_convolution import computed_convolution
 from ceras_ir.frontends.onnx.operators.convolution import sum_of_planes
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.frontends.onnx.windows import Window, per_dimension
 
 
-@rule("ConvTranspose")
-def constant_weights(node: Node) -> str | None:
-    """the weights must be constants"""
-    if node.is_constant(1):
-        return None
-    return "they are computed; make them an initializer"
-
-
 @operator("ConvTranspose")
 def conv_transpose(node: Node, emitter: Emitter) -> Value:
-    """Weights [C, O/g, KH, KW], KD too, become those of a convolution of stride 1."""
+    """
+    Weights [C, O/g, KH, KW], KD too, become those of a convolution of stride 1; computed ones
+    make it a matrix product.
+    """
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape) - 2
     if len(weights) != len(shape) or rank < 1:
@@ -58,14 +54,24 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
             raise node.wrong(f"bias of shape {list(emitter.shape(2))}, expected [{outputs}]")
         bias = emitter.tensor(2)
     given = emitter.value(1)
-    if not isinstance(given, Constant) or not emitter.is_float(given):
+    if not emitter.is_float(given):
         raise node.wrong(f"operand 1 must be float32, got {dtype_of_value(given)}")
     taken = shape[1] // groups
     spatial = range(3, 3 + rank)
-    full = given.reshaped((groups, taken, weights[1], *kernel)).reversed(spatial)
-    packed = full.transposed((0, 2, *spatial, 1)).reshaped((outputs, *kernel, taken))
     between = tuple(s - 1 for s in strides)
+    order, packed_shape = (0, 2, *spatial, 1), (outputs, *kernel, taken)
+    if isinstance(given, Constant):
+        full = given.reshaped((groups, taken, weights[1], *kernel)).reversed(spatial)
+        packed: Value = full.transposed(order).reshaped(packed_shape)
+    else:
+        turned: Value = emitter.reshaped(given, (groups, taken, weights[1], *kernel))
+        for axis in spatial:
+            turned = Composer(emitter).reversed(turned, axis)
+        packed = emitter.reshaped(emitter.transposed(turned, order), packed_shape)
+    if rank == 3 and not isinstance(packed, Constant):
+        raise node.unsupported("computed weights in three dimensions; make them an initializer")
     if rank == 3:
+        assert isinstance(packed, Constant)
         x = emitter.materialize(emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1)))
         spread = _spread(emitter, x, (*low,), (*high,), between)
         taps = packed.transposed((1, 0, 2, 3, 4))
@@ -75,15 +81,22 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         return emitter.transposed(summed, (0, 4, 1, 2, 3))
     one, none = (1,) * (2 - rank), (0,) * (2 - rank)
     x = emitter.feature_map(emitter.value(0))
-    result = Conv2dOp(
-        _spread(emitter, x, (*none, *low), (*none, *high), (*none, *between)),
-        emitter.materialize(packed.reshaped((outputs, *one, *kernel, taken))),
+    spread = _spread(emitter, x, (*none, *low), (*none, *high), (*none, *between))
+    taps, apart = emitter.reshaped(packed, (outputs, *one, *kernel, taken)), (*one, *dilations)
+    if not isinstance(taps, Constant):
+        sides = (*one, *kernel)
+        window = Window((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]), (0, 0))
+        result = computed_convolution(emitter, spread, taps, bias, window, groups)
+        return emitter.from_feature_map(emitter.materialize(result), len(shape))
+    convolution = Conv2dOp(
+        spread,
+        emitter.materialize(taps),
         bias,
         result_element=f32,
-        dilations=(*one, *dilations),
+        dilations=apart,
         groups=groups,
     )
-    return emitter.from_feature_map(emitter.emit(result), len(shape))
+    return emitter.from_feature_map(emitter.emit(convolution), len(shape))
 
 
 def _spread(
