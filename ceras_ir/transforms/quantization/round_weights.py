@@ -18,6 +18,9 @@ class RoundWeightsPass(CalibratedPass):
     layer's output changes least on the data. Weights are rounded one after the other; the later
     ones make up for the error of the earlier ones (GPTQ, Frantar et al. 2022).
 
+    How inputs are correlated a few samples of a small layer hardly say: fewer patches than inputs
+    move its weights less.
+
     A layer's bias takes up what rounding changes the output by on average, so that only deviations
     from the mean input count.
 

@@ -13,7 +13,12 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.analysis.input_moments import BLOCK, MAX_PART, InputMoments
+from ceras_ir.transforms.quantization.analysis.input_moments import (
+    BLOCK,
+    CHANCE,
+    MAX_PART,
+    InputMoments,
+)
 from ceras_ir.transforms.quantization.analysis.rounded_weights import (
     compensated,
     nearest,
@@ -73,8 +78,24 @@ def test_moments_are_those_of_all_patches(length: int) -> None:
     every = np.concatenate(batches).astype(np.float64)
     (centred,), (plain,) = (moments.products(slice(0, 1), centred=c) for c in (True, False))
     np.testing.assert_allclose(moments.mean[0], every.mean(axis=0))
-    np.testing.assert_allclose(centred, np.cov(every.T, bias=True), atol=1e-5)
-    np.testing.assert_allclose(plain, every.T @ every / len(every), rtol=1e-5)
+    kept = len(every) / (len(every) + CHANCE * length)
+    weight = np.where(np.eye(length, dtype=np.bool_), 1, kept)
+    np.testing.assert_allclose(centred, weight * np.cov(every.T, bias=True), atol=1e-5)
+    np.testing.assert_allclose(plain, weight * (every.T @ every / len(every)), rtol=1e-5)
+
+
+def test_few_patches_of_many_inputs_do_not_mislead(tmp_path: Path) -> None:
+    """Independent inputs look alike by chance: others see little more noise than of nearest."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(32, 1, 256)).astype(np.float32)
+    weights = rng.normal(size=(40, 256)).astype(np.float32)
+    layer = rounded_layer(x, weights, np.zeros(40, np.float32), tmp_path / "c.npz")
+    assert layer.bias is not None
+    made, bias = (graph.known_array(v).astype(np.float64) for v in (layer.weights, layer.bias))
+    others = rng.normal(size=(512, 256))
+    plain = others @ (nearest(weights.astype(np.float64), 0.25) - weights).T
+    error = others @ (made - weights).T + bias
+    assert np.square(error).mean() <= 1.25 * np.square(plain).mean()
 
 
 def test_equal_weights_stay_equal(tmp_path: Path) -> None:

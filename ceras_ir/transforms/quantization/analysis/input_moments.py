@@ -28,6 +28,11 @@ MAX_PART = 1536
 this length at most."""
 BLOCK = 128
 """How many columns are multiplied at once by themselves and those that follow."""
+CHANCE = 0.25
+"""
+Of n patches of K columns, products of different columns count `n / (n + CHANCE * K)`: the rest is
+taken for chance.
+"""
 
 
 def patch_length(op: graph.LinearOperation) -> int:
@@ -120,7 +125,8 @@ class InputMoments:
     def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:
         """
         Means of the products of all pairs, of some of the groups' parts [parts, K, K]; of
-        differences from the mean if `centred`.
+        differences from the mean if `centred`. Those of different columns are shrunk, since few
+        patches make any two of many columns look alike (Ledoit and Wolf 2004).
         """
         found = self._pairs.of(parts)
         found /= max(self.patches, 1)
@@ -130,6 +136,10 @@ class InputMoments:
         if not centred:
             means = self.by_part(self.mean[:, None])[parts]
             found += means.transpose(0, 2, 1) * means
+        squares = np.einsum("gii->gi", found)
+        kept = squares.copy()
+        found *= self.patches / max(self.patches + CHANCE * found.shape[1], 1)
+        squares[:] = kept
         return found
 
     def see(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
