@@ -38,11 +38,11 @@ class ChooseZeroPointsPass(FloatNetworkPass):
     happens if less than an eighth of the range above would be lost. Other values keep their steps;
     one that would be clipped on one side gets what is free on the other. Scales stay powers of two.
 
-    These stay symmetric: values in 16 bits, and values that meet shift-only functions or averages
-    whose ties a reciprocal would lose. Accelerators put the zero points of convolutions and
-    products into their biases. VTA rounds half up, but sums and averages with zero points round to
-    even; see `half-up`. Its weights have no zero points, computed ones neither; see
-    `symmetric-factors`.
+    These stay symmetric: values in 16 bits, second factors of products of activations, and values
+    that meet shift-only functions or averages whose ties a reciprocal would lose. Accelerators put
+    the zero points of convolutions and products into their biases. VTA rounds half up, but sums and
+    averages with zero points round to even; see `half-up`. Its weights have no zero points,
+    computed ones neither; see `symmetric-factors`.
 
     Needs `graph.range` and `graph.exponent`. Changes no value.
     """
@@ -56,8 +56,8 @@ class ChooseZeroPointsPass(FloatNetworkPass):
     """
     symmetric_factors: bool = False
     """
-    Keep the second factor of products of activations symmetric, also what is only moved before it
-    becomes one, for a target whose weights have no zero points.
+    Keep symmetric also what is only moved before it becomes a second factor, for a target whose
+    weights have no zero points.
     """
 
     def change(self, main: FuncOp) -> None:

@@ -167,7 +167,8 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     # A power-of-two scale without zero point already is one; only -128 would not fit.
     if point == 0 and frexp(scale)[0] == 0.5 and element.storage.width.data == 8:
         chosen = frexp(scale)[1] - 1 if element.is_signed else chosen
-    known = exponent(value)
-    set_exponent(value, chosen if known is None else max(known, chosen))
+    if (known := exponent(value)) is not None:
+        chosen = max(known, chosen)
+    set_exponent(value, chosen)
     if costs is not None:
         costs.step(value.owner if isinstance(value.owner, Operation) else None, scale, chosen)
