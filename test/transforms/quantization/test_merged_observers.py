@@ -4,16 +4,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_harness import make_network
 from driver_networks import MIXING
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import SSAValue
 
 from ceras_ir.data.samples import save_arrays
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis import calibration
 from ceras_ir.transforms.quantization.analysis.calibration import (
     chosen_samples,
+    observe,
     sample_numbers,
 )
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
@@ -119,3 +124,18 @@ def test_what_a_seed_draws() -> None:
     assert drawn == list(sample_numbers(module, 300, 200, 3))
     assert drawn != list(sample_numbers(module, 300, 200, 4))
     assert sample_numbers(module, 5, 200, 3) == [0, 1, 2, 3, 4]
+
+
+def test_stored_integers_are_seen() -> None:
+    """What a quantize makes has a range too, as in models with Q/DQ whose scales are snapped."""
+    int8 = UniformType(0.5)
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        stored = graph.QuantizeOp(x, int8).result
+        return [graph.DequantizeOp(stored).result]
+
+    module = make_network([(f32, (1, 4))], build)
+    (stored,) = (op.result for op in module.walk() if isinstance(op, graph.QuantizeOp))
+    sample = {"input0": np.array([[-2, -1, 0, 3]], np.float32)}
+    (seen,) = observe(module, [sample], [stored], "minmax").observers
+    assert (seen.low, seen.high) == (-4, 6)

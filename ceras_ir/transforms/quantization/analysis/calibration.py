@@ -255,13 +255,12 @@ def watch(
     samples: Iterable[Mapping[str, Array]],
     see: Callable[[SSAValue, NDArray[np.float32]], None],
 ) -> None:
-    """Show `see` every float value of the network, arguments included, on every sample."""
+    """Show `see` every value of the network as floats, arguments included, on every sample."""
     main = main_function(module)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
-            if array.dtype == np.float32:
-                see(value, array.astype(np.float32, copy=False))
+            see(value, array.astype(np.float32, copy=False))
 
     for sample in samples:
         # What overflows, as squares do, becomes an error that names the operation.
