@@ -55,7 +55,7 @@ CASES = {
     "matmul transposed": microsoft("FusedMatMul", "x z", "y", *ROWS, transB=1, alpha=0.5),
     **{
         f"matmul of batches in between {flags}": microsoft(
-            "FusedMatMul", "x z", "y", 3, 2, 5, 3, **dict.fromkeys(flags, 1)
+            "FusedMatMul", "x z", "y", 3, 2, 5, 3, domain=DOMAIN, **dict.fromkeys(flags, 1)
         )
         for flags in (
             ["transBatchA", "transBatchB", "transB"],
