@@ -132,7 +132,13 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
         raise UsageError("--image options are for a folder: --calibrate DIR")
     if layout is not None:
         options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
-    return with_options(paths, options)
+    if options:
+        from ceras_ir.data.image_folder import ImageOptions
+
+        ImageOptions.parse(options)
+        parts = [part for path in paths for part in _parts(path)]
+        paths = [f"{part}?{options}" if _is_folder(part) else part for part in parts]
+    return ",".join(paths) or None
 
 
 def _named(arguments: argparse.Namespace) -> list[str]:
@@ -153,14 +159,3 @@ def _is_folder(path: str) -> bool:
     from ceras_ir.data.image_folder import is_folder
 
     return is_folder(path)
-
-
-def with_options(paths: Sequence[str], options: str) -> str | None:
-    """Files and folders, commas between them, the folders with `options` for their images."""
-    if not options:
-        return ",".join(paths) or None
-    from ceras_ir.data.image_folder import ImageOptions
-
-    ImageOptions.parse(options)
-    names = [name for path in paths for name in _parts(path)]
-    return ",".join(f"{name}?{options}" if _is_folder(name) else name for name in names) or None
