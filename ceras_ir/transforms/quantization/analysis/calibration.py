@@ -192,8 +192,6 @@ def calibration_samples(
     `what` is done.
     """
     inputs = network_inputs(main_function(module))
-    # Runs of the network are where most memory is in use.
-    give_back()
     try:
         numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
         if most is not None:
@@ -202,6 +200,7 @@ def calibration_samples(
     except InputError as error:
         error.file = error.file or path
         raise
+    # The next runs find free what these left, and what the pass before them has replaced.
     give_back()
 
 
