@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
-from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.targets.accelerator import GapRule, takes_runs_only
 from ceras_ir.targets.registry import find_target
@@ -25,13 +22,14 @@ from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 from ceras_ir.transforms.memory.analysis.slice_choice import choose_slices
 from ceras_ir.transforms.memory.analysis.slices import Slicing, row_bytes, row_count
+from ceras_ir.transforms.network_pass import NetworkPass
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.analysis.regions import Region
 
 
 @dataclass(frozen=True)
-class AllocateBlocksPass(ModulePass):
+class AllocateBlocksPass(NetworkPass):
     """
     Give every value a place in the arena: `mem.block` on every operation, `mem.arena` on the
     function. Places begin at multiples of `alignment` bytes, or of more where `mem.alignment` asks
@@ -75,8 +73,7 @@ class AllocateBlocksPass(ModulePass):
     board: str | None = None
     """Take the regions from this board: a name or a TOML file."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         for body in called_functions(main):
             replace(self, regions=(), board=None, io=False)._place(body)
         self._place(main)

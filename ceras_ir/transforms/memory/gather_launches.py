@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.traits import CopiesAtBorder, MovesElements, viewed
 from ceras_ir.dialects.mem import FoldZeroPointOp, LaunchOp
-from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class GatherLaunchesPass(ModulePass):
+class GatherLaunchesPass(NetworkPass):
     """
     Move a launch to the one before where the host only moves elements for it, of what is there
     already: its operands are packed before the first of both. What the host does with results
@@ -30,9 +28,9 @@ class GatherLaunchesPass(ModulePass):
 
     name = "gather-launches"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def change(self, main: FuncOp) -> None:
         group: list[LaunchOp] = []
-        for launch in [step for step in steps(main_function(op)) if isinstance(step, LaunchOp)]:
+        for launch in [step for step in steps(main) if isinstance(step, LaunchOp)]:
             if not (group and _follow(group, launch)):
                 group.clear()
             group.append(launch)

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp
-from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.analysis.starts import is_host_work
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class MergeLaunchesPass(ModulePass):
+class MergeLaunchesPass(NetworkPass):
     """
     Give `mem.continues` to every launch that follows another with no work of the host's between.
     No other launch has it then. A target may make one program of such launches.
@@ -25,9 +24,9 @@ class MergeLaunchesPass(ModulePass):
 
     name = "merge-launches"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def change(self, main: FuncOp) -> None:
         follows = False
-        for step in steps(main_function(op)):
+        for step in steps(main):
             if isinstance(step, LaunchOp):
                 step.attributes.pop(CONTINUES, None)
                 if follows:

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import ARENA
-from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.function import result_values
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
 from ceras_ir.transforms.memory.analysis.ordering import Job, Problem, best_order
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class ReorderForMemoryPass(ModulePass):
+class ReorderForMemoryPass(NetworkPass):
     """
     Reorder operations so that the most bytes alive at one time are fewest. The order there is stays
     unless the new one needs less. Changes no value: every operand is still computed before its
@@ -37,8 +35,7 @@ class ReorderForMemoryPass(ModulePass):
     alignment: int = 16
     """Round sizes up to this."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         if ARENA in main.attributes:
             # Its blocks are right for the order they were made for.
             return

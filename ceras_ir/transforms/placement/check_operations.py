@@ -2,22 +2,19 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.passes import ModulePass
 
-from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class CheckOperationsPass(ModulePass):
+class CheckOperationsPass(NetworkPass):
     """
     Refuse the operations of a float network that stay as they are and that `target` cannot run.
 
@@ -35,8 +32,7 @@ class CheckOperationsPass(ModulePass):
     target: str
     """The target that is asked."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         found = find_target(self.target)
         states = state_findings(main, found)
         findings: dict[str, Finding] = {}

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
-from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.mem import (
     COST,
@@ -21,11 +19,11 @@ from ceras_ir.dialects.mem import (
     PackWindowsOp,
     UnpackOp,
 )
-from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_name
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.network_pass import NetworkPass
 
 PACKING = PackOp | PackWindowsOp | PackTilesOp | FoldZeroPointOp | UnpackOp
 BORDER = LaunchOp | PACKING
@@ -33,7 +31,7 @@ BORDER = LaunchOp | PACKING
 
 
 @dataclass(frozen=True)
-class PlacePass(ModulePass):
+class PlacePass(NetworkPass):
     """
     Assign a device to every operation (`mem.device`): the accelerator of `target` where its rules
     admit the operation, else the CPU. `mem.reason` states the rule in one sentence. Without an
@@ -57,8 +55,7 @@ class PlacePass(ModulePass):
     accelerator: tuple[str, ...] = ()
     """Nodes that must run on the accelerator."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         found = None if self.target is None else find_target(self.target)
         device = None if found is None else found.accelerator(self.board, self.jobs)
         if device is None and (self.cpu or self.accelerator or self.board):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, element_of
 from ceras_ir.dialects.mem import CPU, device_of
-from ceras_ir.network.function import main_function
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ BLOCK = 4
 
 
 @dataclass(frozen=True)
-class ChooseEncodingsPass(ModulePass):
+class ChooseEncodingsPass(NetworkPass):
     """
     Encode the constant weights of convolutions and matrix products on the CPU, if that is faster.
 
@@ -49,8 +48,8 @@ class ChooseEncodingsPass(ModulePass):
     of 16 lanes.
     """
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for layer in list(main_function(op).body.block.ops):
+    def change(self, main: FuncOp) -> None:
+        for layer in list(main.body.block.ops):
             if not isinstance(layer, LinearOperation) or device_of(layer) not in (None, CPU):
                 continue
             constant = layer.weights.owner

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp, StringAttr, TensorType, UnitAttr, f32
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import Float32Type, StringAttr, TensorType, UnitAttr, f32
+from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.c.choices import EncodingChoice
@@ -21,8 +20,8 @@ from ceras_ir.backends.c.encodings import (
 )
 from ceras_ir.dialects.graph import ConstantOp, MatmulOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class EncodeWeightsPass(ModulePass):
+class EncodeWeightsPass(NetworkPass):
     """
     Order the sums of `graph.matmul` on float32 with constant weights, and encode the weights.
 
@@ -108,8 +107,7 @@ class EncodeWeightsPass(ModulePass):
     nothing is too large.
     """
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
+    def change(self, main: FuncOp) -> None:
         found = [m for m in main.body.block.ops if isinstance(m, MatmulOp)]
         layers = [Choice(m, Encoding.DENSE, w) for m in found if (w := _weights(m)) is not None]
         if not layers:

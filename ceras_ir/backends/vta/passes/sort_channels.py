@@ -7,10 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.board import load_board
@@ -18,7 +16,7 @@ from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rewrites.channel_classes import ChannelClasses
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.function import main_function
+from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 Order: TypeAlias = list[int]
@@ -26,7 +24,7 @@ Order: TypeAlias = list[int]
 
 
 @dataclass(frozen=True)
-class SortChannelsPass(ModulePass):
+class SortChannelsPass(NetworkPass):
     """
     Put channels with the same shift side by side, so that all lanes of a vector shift alike: then
     an immediate does it, in half of the time. Feature maps that share channels (residuals,
@@ -42,8 +40,8 @@ class SortChannelsPass(ModulePass):
     board: str = DEFAULT_BOARD_NAME
     """The board, which says how many channels a vector has."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main, lanes = main_function(op), load_board(self.board).block
+    def change(self, main: FuncOp) -> None:
+        lanes = load_board(self.board).block
         classes = ChannelClasses(main)
         orders: dict[SSAValue, Order] = {}
         for root, makers in classes.makers().items():
