@@ -1,10 +1,11 @@
 """Move the scales of a Q/DQ network to powers of two, for targets that cannot multiply."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import frexp, log2, log10
+from math import frexp, inf, log2, log10
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr, f32
+from xdsl.dialects.builtin import TensorType, UnitAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
@@ -19,12 +20,12 @@ from ceras_ir.network.exponents import (
     squared_error,
 )
 from ceras_ir.network.quantizable import SNAPPED
-from ceras_ir.network.ranges import exponent, set_exponent
+from ceras_ir.network.ranges import exponent, network_values, set_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import erase_dead, with_operands
@@ -41,7 +42,11 @@ class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
     symmetric int8 holds the whole range. `quantize` then works with these. Types of arguments and
-    results stay. A network without Q/DQ stays as it is.
+    results stay. A network without Q/DQ stays as it is, and so does one whose scales are all powers
+    of two already.
+
+    QuantizeLinear also saturates, and quantizers leave out a Relu or Clip that it repeats. So sums
+    and products get a clip to the range that was stored, which costs integers nothing.
 
     Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr says the cost: decibels
     of signal to noise per activation, and the signal-to-noise ratio of constant weights stored with
@@ -61,10 +66,23 @@ class SnapScalesPass(NetworkPass):
             return  # Quantized to the end already; there are no floats to snap.
         if not any(isinstance(o, graph.QuantizeOp | graph.DequantizeOp) for o in block.ops):
             return
+        if all(map(_is_power_of_two, _scales(main))):
+            return
         costs = _Costs()
         _unpaired(main, costs)
         main.attributes[SNAPPED] = UnitAttr()
         costs.note(self.name)
+
+
+def _scales(main: FuncOp) -> Iterator[float]:
+    """All that a value of the network has."""
+    for value in network_values(main.body.block):
+        if isinstance(value.type, TensorType) and (element := graph.quantized_element(value)):
+            yield from (scale.data for scale in element.scales)
+
+
+def _is_power_of_two(scale: float) -> bool:
+    return frexp(scale)[0] == 0.5
 
 
 def _is_border(op: Operation) -> bool:
@@ -121,7 +139,9 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case graph.QuantizeOp():
                 floats[op.result] = op.input
                 if not isinstance(op.input.owner, graph.ConstantOp):
-                    _snap(op.input, _element(op.result), costs)
+                    element = _element(op.result)
+                    floats[op.result] = _saturated(op, element)
+                    _snap(floats[op.result], element, costs)
             case graph.DequantizeOp() if op.input in floats:
                 op.result.replace_all_uses_with(floats[op.input])
             case graph.DequantizeOp() if not isinstance(op.input.owner, graph.ConstantOp):
@@ -157,6 +177,47 @@ def _element(value: SSAValue) -> UniformType:
     return element
 
 
+def _saturated(quantize: graph.QuantizeOp, element: UniformType) -> SSAValue:
+    """
+    What `quantize` reads, clipped to what it stores where sums or products made it. Values of
+    other operations are within the ranges of those that they are made of.
+    """
+    makers = [o for o in _makers(quantize.input) if _clip_range(o) is not None]
+    point, scale = element.zero_point, np.float32(element.scale)
+    low, high = (float(np.float32(end - point) * scale) for end in (element.low, element.high))
+    if makers and not is_quantized_alike(quantize):
+        clip = graph.UnaryOp(quantize.input, _clip(low, high))
+        clip.location = quantize.location
+        Rewriter.insert_op(clip, InsertPoint.before(quantize))
+        return clip.result
+    for maker in makers:
+        least, most = _clip_range(maker) or (low, high)
+        if max(low, least) <= min(high, most):
+            maker.activation = _clip(max(low, least), min(high, most))
+    return quantize.input
+
+
+def _makers(value: SSAValue) -> list[graph.LinearOperation | graph.BinaryOp]:
+    """The sums and products whose elements `value` has, and nothing else."""
+    op = value.owner
+    if isinstance(op, graph.LinearOperation | graph.BinaryOp):
+        return [op]
+    if not (isinstance(op, graph.GraphOperation) and only_moves(op)):
+        return []
+    if not all(operand.has_one_use() for operand in op.operands):
+        return []
+    return [maker for operand in op.operands for maker in _makers(operand)]
+
+
+def _clip_range(op: graph.LinearOperation | graph.BinaryOp) -> tuple[float, float] | None:
+    """What the function of `op` clips to, None if it does more."""
+    return (-inf, inf) if op.activation is None else op.activation.clip_range
+
+
+def _clip(low: float, high: float) -> graph.FunctionAttr:
+    return graph.FunctionAttr(graph.Function.CLIP, (low, high))
+
+
 def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
     if element.storage.width.data > WIDEST:
@@ -165,7 +226,7 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     magnitude = max(element.high - point, point - element.low) * scale
     chosen = fitting_exponent(magnitude)
     # A power-of-two scale without zero point already is one; only -128 would not fit.
-    if point == 0 and frexp(scale)[0] == 0.5 and element.storage.width.data == 8:
+    if point == 0 and _is_power_of_two(scale) and element.storage.width.data == 8:
         chosen = frexp(scale)[1] - 1 if element.is_signed else chosen
     if (known := exponent(value)) is not None:
         chosen = max(known, chosen)

@@ -15,7 +15,9 @@ from onnx_random import random_network
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
+from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
@@ -55,15 +57,19 @@ def layers(proto: onnx.ModelProto) -> list[str]:
 
 
 def same_again(module: ModuleOp) -> tuple[onnx.ModelProto, list[dict[str, Array]]]:
-    """The model made of `module`, which gives the same when imported, and what to run it on."""
+    """
+    The model made of `module`, which gives the same when imported, for targets that only shift too,
+    and what to run it on.
+    """
     proto = export_model(module, "network")
-    again = compiled(proto, BuildOptions())
+    imported = [compiled(proto, BuildOptions(target)) for target in (CTarget(), VtaTarget())]
     samples = list(synthetic_samples(main_function(module), 2, seed=5))
     for sample in samples:
         for name, expected in run(module, sample).items():
-            found = run(again, sample)[name]
-            assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected)
+            for again in imported:
+                found = run(again, sample)[name]
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found, expected)
     return proto, samples
 
 

@@ -17,7 +17,7 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.3:-128>>) -> tensor<1x2x
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} {graph.exponent = 0 : i64} : (tensor<1x2x!quant.uniform<i8:f32, 0.3:-128>>) -> tensor<1x2xf32>
 // CHECK-NEXT: %{{.*}} = graph.constant dense<{{\[\[}}5.000000e-01, 1.000000e+00], [1.500000e+00, 2.000000e+00]]> : tensor<2x2xf32> : tensor<2x2xf32>
-// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -3 : i64} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -3 : i64, activation = #graph.function<clip, -13.1{{.*}}, 12.3{{.*}}>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
 // CHECK-NEXT: %{{.*}} = graph.unary <relu> %{{.*}} {graph.exponent = -1 : i64} : tensor<1x2xf32>
 // CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
 // CHECK-NEXT: func.return %{{.*}} : tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
@@ -33,3 +33,56 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.unary <relu> %{{.*}} : tensor<2xf32>
 // CHECK-NEXT: func.return %{{.*}} : tensor<2xf32>
+
+// -----
+
+// Quantizers leave out a Relu that QuantizeLinear repeats. Moves pass the clip on to what is clipped.
+func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<2x1xf32>, tensor<1x2xf32>) {
+  %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %t = graph.transpose %y {permutation = array<i64: 1, 0>} : (tensor<1x2xf32>) -> tensor<2x1xf32>
+  %q = graph.quantize %t : (tensor<2x1xf32>) -> tensor<2x1x!quant.uniform<i8:f32, 0.1:-128>>
+  %d = graph.dequantize %q : (tensor<2x1x!quant.uniform<i8:f32, 0.1:-128>>) -> tensor<2x1xf32>
+  %s = graph.binary sub %x, %x {activation = #graph.function<relu>} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %p = graph.quantize %s : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.1>>
+  %e = graph.dequantize %p : (tensor<1x2x!quant.uniform<i8:f32, 0.1>>) -> tensor<1x2xf32>
+  func.return %d, %e : tensor<2x1xf32>, tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} {activation = #graph.function<clip, 0.0, 25.5>} :
+// CHECK-NEXT: %{{.*}} = graph.transpose %{{.*}} {graph.exponent = -2 : i64, permutation = array<i64: 1, 0>} :
+// CHECK-NEXT: %{{.*}} = graph.binary sub %{{.*}}, %{{.*}} {graph.exponent = -3 : i64, activation = #graph.function<clip, 0.0, 12.69
+// CHECK-NEXT: func.return
+
+// -----
+
+// What another operation reads too is clipped behind it, and what has another function stays.
+func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>) {
+  %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %q = graph.quantize %y : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.1:-128>>
+  %d = graph.dequantize %q : (tensor<1x2x!quant.uniform<i8:f32, 0.1:-128>>) -> tensor<1x2xf32>
+  %s = graph.matmul %x, %w {activation = #graph.function<sigmoid>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %p = graph.quantize %s : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.1:-128>>
+  %e = graph.dequantize %p : (tensor<1x2x!quant.uniform<i8:f32, 0.1:-128>>) -> tensor<1x2xf32>
+  func.return %y, %d, %e : tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[Y:.*]] = graph.matmul %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: %[[D:.*]] = graph.unary <clip, 0.0, 25.5> %[[Y]] {graph.exponent = -2 : i64} : tensor<1x2xf32>
+// CHECK-NEXT: %[[E:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64, activation = #graph.function<sigmoid>} :
+// CHECK-NEXT: func.return %[[Y]], %[[D]], %[[E]]
+
+// -----
+
+// Powers of two stay, with their zero points.
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %q = graph.quantize %x : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>
+  %d = graph.dequantize %q : (tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>) -> tensor<1x2xf32>
+  func.return %d : tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>
+// CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>) -> tensor<1x2xf32>
+// CHECK-NEXT: func.return
