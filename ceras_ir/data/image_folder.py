@@ -40,7 +40,8 @@ class ImageOptions:
 
     size: tuple[int, int] | None = None
     """Height and width that an image is resized to; the input's, or what is cropped to it."""
-    scale: float = 255.0
+    scale: float | None = None
+    """Without it 1 for an input of unsigned integers, which takes bytes as they are, else 255."""
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     channels: str = "rgb"
@@ -56,9 +57,14 @@ class ImageOptions:
         for part in filter(None, text.split("&")):
             key, _, value = part.partition("=")
             options = options._with(key, value)
-        if options.scale == 0.0 or 0.0 in options.std:
+        if options.divisor == 0.0 or 0.0 in options.std:
             raise UsageError("--image-scale and --image-std divide: they must not be 0")
         return options
+
+    @property
+    def divisor(self) -> float:
+        """`scale`, for inputs of floats."""
+        return 255.0 if self.scale is None else self.scale
 
     def spell(self) -> str:
         """What `parse` reads as these."""
@@ -162,9 +168,10 @@ class ImageReader:
         if self.options.channels == "bgr":
             pixels = pixels[:, :, ::-1]
         mean, std = (np.array(v, np.float32) for v in (self.options.mean, self.options.std))
-        values = (pixels / np.float32(self.options.scale) - mean) / std
-        array = values.transpose(2, 0, 1)[None] if self.planar else values[None]
         dtype = np.dtype(self.input.dtype)
+        is_bytes = self.options.scale is None and dtype.kind == "u"
+        values = (pixels / np.float32(1.0 if is_bytes else self.options.divisor) - mean) / std
+        array = values.transpose(2, 0, 1)[None] if self.planar else values[None]
         if dtype.kind in "iu":
             bounds = np.iinfo(dtype.name)
             return np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)

@@ -11,7 +11,7 @@ from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBS
 
 IMAGES = {
     "size": ("HxW", "resize images to this (default: the input's)"),
-    "scale": ("S", "divide pixels by this first (default: 255)"),
+    "scale": ("S", "divide pixels by this first (default: 255, or 1 for an input of uint8)"),
     "mean": ("M,M,M", "then subtract this, one number or one per channel (default: 0)"),
     "std": ("D,D,D", "then divide by this, one number or one per channel (default: 1)"),
     "channels": ("{rgb,bgr}", "order channels so (default: rgb)"),

@@ -66,7 +66,10 @@ def state_refusals(main: FuncOp) -> Iterator[str]:
         elif result in taken:
             yield f"state '{name}': the result '{result}' is a state's already"
         elif (kind := main.function_type.outputs.data[names.index(result)]) != argument.type:
-            yield f"state '{name}' is {argument.type}, and the result '{result}' is {kind}"
+            yield (
+                f"state '{name}' is {argument.type}, and the result '{result}' is {kind}: a state "
+                "has one shape and type"
+            )
         taken.add(result)
 
 
@@ -82,7 +85,7 @@ def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
             raise InputError(f"--state {name}={result}: there is no input '{name}'{hint}")
         set_attribute(arguments[name], STATE, StringAttr(result))
     for refusal in state_refusals(main):
-        raise InputError(f"{refusal}; --state takes an input and an output of one shape and type")
+        raise InputError(refusal)
 
 
 def initial_state(state: State) -> NDArray[np.generic]:

@@ -196,6 +196,8 @@ class Run:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             losses.append(self._step(chosen, mirrored[chosen]))
+            if not np.isfinite(losses[-1]):
+                raise InputError(f"the loss is {losses[-1]} in {title}: lower --rate")
             p.step += 1
             if stopped() and p.step < len(batches):
                 self._stop()

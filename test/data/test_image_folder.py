@@ -45,6 +45,7 @@ def test_pixels_are_scaled_and_normalized(tmp_path: Path) -> None:
     )
     nhwc = TensorInfo("image", (1, 2, 4, 3), "uint8")
     np.testing.assert_array_equal(only(tmp_path, "scale=1", nhwc), pixels[None])
+    np.testing.assert_array_equal(only(tmp_path, "", nhwc), pixels[None])
 
 
 def test_letterbox_keeps_the_shape_and_pads(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def test_targets_that_keep_no_states_say_so(tmp_path: Path, capsys: pytest.Captu
         said = capsys.readouterr().err
         assert "node 'h' (input): error: unsupported on target" in said
         assert "which keeps no states: leave out --state h=hn" in said
+        assert "arduino, c, nnet keep states" in said
         assert "observe-ranges" not in said
 
 

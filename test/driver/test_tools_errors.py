@@ -160,6 +160,13 @@ def test_a_folder_has_its_target(tmp_path: Path, inputs: Path, tool: Tool):
     refused(done, 2, "leave out --target")
 
 
+def test_a_folder_stays_as_it_was_compiled(tmp_path: Path, inputs: Path, tool: Tool):
+    out = tmp_path / "out.npz"
+    options = ["--inputs", inputs, "--outputs", out]
+    refused(tool("ceras-run", tmp_path, *options, "--quantize", "none"), 2, "leave out --quantize")
+    refused(tool("ceras-run", tmp_path, *options, "--batch", "4"), 2, "leave out --batch")
+
+
 def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):
     path = tmp_path / "broken.mlir"
     path.write_text("func.func @main(%x: tensor<4xf32>) {\n  %0 = graph.nothing %x\n}\n")

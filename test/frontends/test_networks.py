@@ -20,6 +20,7 @@ from ceras_ir.dialects.graph import BinaryOp, ConcatOp, GraphOperation, SliceOp
 from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.frontends.onnx.model_file import read_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
 
 MODELS = SHARED / "models"
@@ -126,6 +127,13 @@ def test_symbolic_batch() -> None:
     proto = read_model(path("resnet8_float"))
     inputs = random_inputs(proto, batch=3)
     compare(run(import_model(proto, batch=3), inputs), run_onnxruntime(proto, inputs))
+
+
+def test_a_batch_that_is_not_open_is_refused() -> None:
+    proto = read_model(path("resnet8_float"))
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    with pytest.raises(InputError, match="--batch 3: no input has an open batch"):
+        import_model(proto, batch=3)
 
 
 def test_import_is_fast() -> None:

@@ -118,7 +118,10 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
 
         return emit_mlir
     if name not in universe.all_targets:
-        raise UsageError(f"unknown target '{name}'{did_you_mean(name, universe.all_targets)}")
+        known = universe.all_targets
+        raise UsageError(
+            f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
+        )
     if brace and not options.endswith("}"):
         raise UsageError(f"missing '}}' in the target '{arguments.target}'")
     from ceras_ir.pipeline.pass_options import build

@@ -143,8 +143,20 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
     elif arguments.bisect_passes:
         raise UsageError("a compiled folder is behind all passes: leave out --bisect-passes")
     else:
+        _refuse_choices(arguments)
         _run_folder(path, manifests.get(path), arguments, cls)
     return 0
+
+
+def _refuse_choices(arguments: argparse.Namespace) -> None:
+    """Refuse what decides how a model is compiled, which a folder is already."""
+    parser = ToolParser("ceras-run")
+    add_build_options(parser)
+    for action in parser.listed_actions:
+        is_of_images = action.dest.startswith("image_")
+        if not is_of_images and getattr(arguments, action.dest, None) not in (None, action.default):
+            flag = action.option_strings[-1]
+            raise UsageError(f"a compiled folder stays as it was compiled: leave out {flag}")
 
 
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:

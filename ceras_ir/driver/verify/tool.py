@@ -67,7 +67,8 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "--targets",
         metavar="NAME,...",
         default=default,
-        help="compare these targets (default: %(default)s)",
+        help="compare these targets (default: %(default)s; with --state those of them that keep "
+        "states)",
     )
     parser.add_argument(
         "--samples",
@@ -90,7 +91,8 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
 def _named_targets(argv: Sequence[str]) -> list[TargetClass]:
     names = early_value(argv, "--targets")
     if names is None:
-        return default_targets()
+        has_states = early_value(argv, "--state") is not None
+        return [cls for cls in default_targets() if cls.keeps_states or not has_states]
     found = [find_target(name) for name in names.split(",")]
     if useless := [cls.name for cls in found if not cls.compiles]:
         raise UsageError(f"target {useless[0]} is the reference that others are compared with")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import FloatAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue, Use
 
@@ -32,8 +32,9 @@ class KeepMasksInFloatPass(FloatNetworkPass):
        softmax by elementwise operations, selections and moves alone; or
     2. an input of the network that is added to what softmaxes read, and does nothing else.
 
-    Where a mask has infinities, which integers have not, every operation that reads them stays in
-    float too, whatever they lead to: the exponential of a segment of sums, a maximum, a comparison.
+    Where a mask, or what a value is padded with, has infinities, which integers have not, every
+    operation that reads them stays in float too, whatever they lead to: the exponential of a
+    segment of sums, a maximum, a comparison.
 
     A mask that `fuse-residual` made the residual of a product is added by an operation of its own
     again, which is exact. Changes no value.
@@ -49,7 +50,8 @@ class KeepMasksInFloatPass(FloatNetworkPass):
         for inner in ops:
             # Products are of numbers alone.
             reads = not isinstance(inner, graph.LinearOperation) and bool(inner.results)
-            if reads and not infinite.isdisjoint(inner.operands):
+            pads = isinstance(inner, graph.PadOp) and inner.result in infinite
+            if pads or (reads and not infinite.isdisjoint(inner.operands)):
                 keep_in_float(inner, REASON)
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
@@ -78,6 +80,8 @@ def _hidden(
         match op:
             case graph.ConstantOp():
                 masks = graph.element_of(op.result) == f32 and bool(hides(op.array()).any())
+            case graph.PadOp(value=FloatAttr(value=fill)) if hides(np.array(fill.data)).any():
+                masks = True
             case graph.LinearOperation():
                 masks = op.residual in found
             case graph.BinaryOp() | graph.SelectOp():

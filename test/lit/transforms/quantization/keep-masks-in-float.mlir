@@ -110,3 +110,16 @@ func.func @main(%x: tensor<2x3xf32>, %m: tensor<2x3xi1>) -> (tensor<2x3xf32>, te
   %5 = graph.unary <exp> %4 : tensor<2x3xf32>
   func.return %2, %3, %5 : tensor<2x3xf32>, tensor<2x1xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// So does what is padded with infinities.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.pad constant %x {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.reduce max {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  func.return
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {
+  %0 = graph.pad constant %x {low = array<i64: 0, 1>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>, value = 0xFF800000 : f32} : (tensor<2x3xf32>) -> tensor<2x4xf32>
+  %1 = graph.reduce max %0 {axes = array<i64: 1>} : (tensor<2x4xf32>) -> tensor<2x1xf32>
+  func.return %1 : tensor<2x1xf32>
+}
