@@ -158,6 +158,12 @@ def test_refusals(tmp_path: Path, capsys, options: list[str], status: int, messa
     assert not list(tmp_path.iterdir())
 
 
+def test_divergence_is_said(tmp_path: Path, capsys):
+    assert retrain(tmp_path / "out.onnx", "--epochs", "9", "--rate", "1e20") == 1
+    assert "lower --rate" in capsys.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()
+
+
 def test_early_stop_keeps_the_best(tmp_path: Path, capsys):
     """A rate that destroys everything: the weights before training were the best."""
     options = ["--epochs", "9", "--patience", "2", "--rate", "30", "--schedule", "constant"]
