@@ -60,6 +60,8 @@ TARGETS = """\
 
 Every operator above runs on the CPU, in C. What breaks a rule of an accelerator runs there too, and
 the report says which rule it was.
+The CPU of target nnet is its engine, which has no NonMaxSuppression, and no ScatterElements that
+adds: it refuses a network with one of them.
 """
 
 
