@@ -153,8 +153,10 @@ def _refuse_choices(arguments: argparse.Namespace) -> None:
     parser = ToolParser("ceras-run")
     add_build_options(parser)
     for action in parser.listed_actions:
-        is_of_images = action.dest.startswith("image_")
-        if not is_of_images and getattr(arguments, action.dest, None) not in (None, action.default):
+        # Images may be the inputs, and the target a plugin's.
+        if action.dest.startswith(("image_", "load_")):
+            continue
+        if getattr(arguments, action.dest, None) not in (None, action.default):
             flag = action.option_strings[-1]
             raise UsageError(f"a compiled folder stays as it was compiled: leave out {flag}")
 
