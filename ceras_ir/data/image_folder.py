@@ -57,14 +57,14 @@ class ImageOptions:
         for part in filter(None, text.split("&")):
             key, _, value = part.partition("=")
             options = options._with(key, value)
-        if options.divisor == 0.0 or 0.0 in options.std:
+        if options.scale == 0.0 or 0.0 in options.std:
             raise UsageError("--image-scale and --image-std divide: they must not be 0")
         return options
 
-    @property
-    def divisor(self) -> float:
-        """`scale`, for inputs of floats."""
-        return 255.0 if self.scale is None else self.scale
+    def divisor(self, dtype: str) -> float:
+        """What pixels are divided by for an input of `dtype`."""
+        default = 1.0 if np.dtype(dtype).kind == "u" else 255.0
+        return default if self.scale is None else self.scale
 
     def spell(self) -> str:
         """What `parse` reads as these."""
@@ -168,10 +168,9 @@ class ImageReader:
         if self.options.channels == "bgr":
             pixels = pixels[:, :, ::-1]
         mean, std = (np.array(v, np.float32) for v in (self.options.mean, self.options.std))
-        dtype = np.dtype(self.input.dtype)
-        is_bytes = self.options.scale is None and dtype.kind == "u"
-        values = (pixels / np.float32(1.0 if is_bytes else self.options.divisor) - mean) / std
+        values = (pixels / np.float32(self.options.divisor(self.input.dtype)) - mean) / std
         array = values.transpose(2, 0, 1)[None] if self.planar else values[None]
+        dtype = np.dtype(self.input.dtype)
         if dtype.kind in "iu":
             bounds = np.iinfo(dtype.name)
             return np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)

@@ -288,7 +288,8 @@ def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
     from ceras_ir.transforms.graph.take_images import TakeImagesPass
 
     images = ImageOptions.parse(image_options(arguments, NETWORK))
-    chosen = arguments.input_image, images.layout, images.divisor, images.mean, images.std
+    scale = images.divisor("float32")
+    chosen = arguments.input_image, images.layout, scale, images.mean, images.std
     TakeImagesPass(*chosen).apply(Context(), module)
     verify_module(module)
 

@@ -65,11 +65,15 @@ def find_target(name: str) -> type[Target]:
     if (loaded := _LOADED.get({}).get(name)) is not None:
         return loaded
     if name not in _installed():
-        known = target_names()
-        raise UsageError(
-            f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
-        )
+        raise unknown_target(name, target_names())
     return _load(name)
+
+
+def unknown_target(name: str, known: Sequence[str]) -> UsageError:
+    """The refusal of a target that is not among the `known` ones."""
+    return UsageError(
+        f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
+    )
 
 
 def configured(name: str, board: str | None) -> Target:

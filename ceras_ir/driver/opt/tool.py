@@ -35,7 +35,7 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.split_input import parts_of
 from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.targets.registry import unknown_target
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
@@ -118,10 +118,7 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
 
         return emit_mlir
     if name not in universe.all_targets:
-        known = universe.all_targets
-        raise UsageError(
-            f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
-        )
+        raise unknown_target(name, list(universe.all_targets))
     if brace and not options.endswith("}"):
         raise UsageError(f"missing '}}' in the target '{arguments.target}'")
     from ceras_ir.pipeline.pass_options import build

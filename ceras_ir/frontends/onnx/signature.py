@@ -79,7 +79,7 @@ def read_inputs(
         raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
     bound = _bound_symbols(given, shapes)
     inputs: list[ModelInput] = []
-    is_open = batch == 1
+    is_taken = batch == 1
     for value in given:
         shape: list[int] = []
         for message in _type_refusals(value):
@@ -93,7 +93,7 @@ def read_inputs(
                 shape.append(dim.dim_value)
             elif i == 0 or _symbol(dim) in symbols:
                 shape.append(batch)
-                is_open = True
+                is_taken = True
             else:
                 refused.append(
                     Finding(value.name, BORDER, _open(i, text(dim.dim_param), way_out(value)))
@@ -102,7 +102,7 @@ def read_inputs(
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
         element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
         inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
-    if not is_open:
+    if not is_taken:
         raise InputError(f"--batch {batch}: no input has an open batch; leave it out")
     return inputs
 

@@ -8,7 +8,7 @@ from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import find_target, target_names
+from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.network_pass import NetworkPass
 
@@ -48,21 +48,17 @@ class CheckOperationsPass(NetworkPass):
 
 def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
     """The states of a network, if `target` keeps none."""
-    if target.keeps_states:
+    states = states_of(main)
+    if target.keeps_states or not states:
         return []
+    keeping = ", ".join(cls.name for cls in all_targets() if cls.keeps_states and cls.compiles)
     return [
         Finding(
             state.name,
             "input",
             f"unsupported on target {target.name}, which keeps no states: leave out "
             f"--state {state.name}={state.result_name}, and hand the output back as the input, of "
-            f"which calibration data needs examples; {_keeping()} keep states",
+            f"which calibration data needs examples; {keeping} keep states",
         )
-        for state in states_of(main)
+        for state in states
     ]
-
-
-def _keeping() -> str:
-    """The targets that keep states."""
-    found = map(find_target, target_names())
-    return ", ".join(target.name for target in found if target.keeps_states and target.compiles)

@@ -26,6 +26,7 @@ from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
+from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import erase_dead, with_operands
@@ -66,7 +67,7 @@ class SnapScalesPass(NetworkPass):
             return  # Quantized to the end already; there are no floats to snap.
         if not any(isinstance(o, graph.QuantizeOp | graph.DequantizeOp) for o in block.ops):
             return
-        if all(map(_is_power_of_two, _scales(main))):
+        if all(map(has_power_scales, _stored_types(main))):
             return
         costs = _Costs()
         _unpaired(main, costs)
@@ -74,15 +75,11 @@ class SnapScalesPass(NetworkPass):
         costs.note(self.name)
 
 
-def _scales(main: FuncOp) -> Iterator[float]:
-    """All that a value of the network has."""
+def _stored_types(main: FuncOp) -> Iterator[UniformType]:
+    """How the values of a network are stored that are."""
     for value in network_values(main.body.block):
         if isinstance(value.type, TensorType) and (element := graph.quantized_element(value)):
-            yield from (scale.data for scale in element.scales)
-
-
-def _is_power_of_two(scale: float) -> bool:
-    return frexp(scale)[0] == 0.5
+            yield element
 
 
 def _is_border(op: Operation) -> bool:
@@ -139,9 +136,8 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case graph.QuantizeOp():
                 floats[op.result] = op.input
                 if not isinstance(op.input.owner, graph.ConstantOp):
-                    element = _element(op.result)
-                    floats[op.result] = _saturated(op, element)
-                    _snap(floats[op.result], element, costs)
+                    _snap(op.input, _element(op.result), costs)
+                    floats[op.result] = _saturated(op)
             case graph.DequantizeOp() if op.input in floats:
                 op.result.replace_all_uses_with(floats[op.input])
             case graph.DequantizeOp() if not isinstance(op.input.owner, graph.ConstantOp):
@@ -177,21 +173,22 @@ def _element(value: SSAValue) -> UniformType:
     return element
 
 
-def _saturated(quantize: graph.QuantizeOp, element: UniformType) -> SSAValue:
+def _saturated(quantize: graph.QuantizeOp) -> SSAValue:
     """
     What `quantize` reads, clipped to what it stores where sums or products made it. Values of
     other operations are within the ranges of those that they are made of.
     """
-    makers = [o for o in _makers(quantize.input) if _clip_range(o) is not None]
+    element = _element(quantize.result)
     point, scale = element.zero_point, np.float32(element.scale)
     low, high = (float(np.float32(end - point) * scale) for end in (element.low, element.high))
+    makers = [(o, bounds) for o in _makers(quantize.input) if (bounds := _clip_range(o))]
     if makers and not is_quantized_alike(quantize):
         clip = graph.UnaryOp(quantize.input, _clip(low, high))
         clip.location = quantize.location
         Rewriter.insert_op(clip, InsertPoint.before(quantize))
+        _snap(clip.result, element, None)
         return clip.result
-    for maker in makers:
-        least, most = _clip_range(maker) or (low, high)
+    for maker, (least, most) in makers:
         if max(low, least) <= min(high, most):
             maker.activation = _clip(max(low, least), min(high, most))
     return quantize.input
@@ -226,7 +223,7 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     magnitude = max(element.high - point, point - element.low) * scale
     chosen = fitting_exponent(magnitude)
     # A power-of-two scale without zero point already is one; only -128 would not fit.
-    if point == 0 and _is_power_of_two(scale) and element.storage.width.data == 8:
+    if point == 0 and has_power_scales(element) and element.storage.width.data == 8:
         chosen = frexp(scale)[1] - 1 if element.is_signed else chosen
     if (known := exponent(value)) is not None:
         chosen = max(known, chosen)

@@ -79,10 +79,12 @@ def rounding_of(elements: Iterable[UniformType]) -> Rounding:
 
 def has_powers(elements: Iterable[UniformType]) -> bool:
     """Whether all scales are powers of two, and numbers signed."""
-    return all(
-        element.is_signed and all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
-        for element in elements
-    )
+    return all(element.is_signed and has_power_scales(element) for element in elements)
+
+
+def has_power_scales(element: UniformType) -> bool:
+    """Whether all scales of one type are powers of two."""
+    return all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
 
 
 def only_shifts(elements: Iterable[UniformType]) -> bool:

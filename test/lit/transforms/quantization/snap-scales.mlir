@@ -68,7 +68,7 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<1x2xf32>, t
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK-NEXT: %[[Y:.*]] = graph.matmul %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: %[[Y:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
 // CHECK-NEXT: %[[D:.*]] = graph.unary <clip, 0.0, 25.5> %[[Y]] {graph.exponent = -2 : i64} : tensor<1x2xf32>
 // CHECK-NEXT: %[[E:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64, activation = #graph.function<sigmoid>} :
 // CHECK-NEXT: func.return %[[Y]], %[[D]], %[[E]]
