@@ -47,7 +47,9 @@ def _compact(array: Array) -> NDArray[np.float32]:
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
     """The sums of products alone, before bias and the rest of the epilogue."""
     # What is not stored is not multiplied, which only what is not finite can tell.
-    encoded = None if op.is_quantized or np.isfinite(x).all() else op.encoded_weights
+    encoded = None if op.is_quantized else op.encoded_weights
+    if encoded is not None and np.isfinite(x).all():
+        encoded = None
     if op.ordered is not None or encoded is not None:
         stored = None if encoded is None else encoded.stored
         x, weights = x.astype(np.float32), weights.astype(np.float32)

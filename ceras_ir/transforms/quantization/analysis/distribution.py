@@ -55,7 +55,7 @@ class Distribution:
         """Sums of the distances from the multiples, and of their squares."""
 
     def add(self, values: Reals, magnitude: float, kinds: NDArray[np.int64] | None = None) -> None:
-        """Count `values`, none above `magnitude`, each of its kind."""
+        """Count `values`, none above `magnitude`, each of its kind; kinds come again and again."""
         top = frexp(magnitude)[1]
         if self.width is None:
             self.width = max(top + HEADROOM - (BITS - 1), LEAST)
@@ -69,7 +69,10 @@ class Distribution:
         bars = nearest.astype(np.int64) + CENTRE
         if kinds is not None:
             self._split(int(kinds.max()) + 1)
-            bars += kinds << BITS
+            end = bars.size // kinds.size * kinds.size
+            rows = bars[:end].reshape(-1, kinds.size)
+            rows += kinds << BITS
+            bars[end:] += kinds[: bars.size - end] << BITS
         self.counts += np.bincount(bars, minlength=self.counts.size).reshape(self.counts.shape)
 
     def merge(self, following: Distribution) -> None:

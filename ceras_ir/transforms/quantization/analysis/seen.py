@@ -109,12 +109,11 @@ class Seen:
         return np.concatenate([rows, rest.kept(chosen[end:])]) if end < chosen.size else rows
 
     def sampled_kinds(self, count: int) -> NDArray[np.int64] | None:
-        """The kinds of the same elements, if there is more than one."""
+        """The kinds of the same elements, again and again, if there is more than one."""
         if self.kinds is None:
             return None
-        step = self._step(count)
-        order = np.arange(self.kinds.size) * step % self.kinds.size
-        return np.resize(self.kinds[order], -(-self.array.size // step))
+        order = np.arange(self.kinds.size) * self._step(count) % self.kinds.size
+        return self.kinds[order]
 
 
 def _channel_ends(rows: Reals) -> tuple[Reals, Reals]:
