@@ -19,6 +19,7 @@ HIDING = 64.0
 """Magnitude from which a number among scores hides some of them: exp(-64) is nothing beside 1."""
 
 REASON = "masks scores: beside a mask int8 has no steps for them"
+INFINITE = "has or reads infinities, which integers have not"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class KeepMasksInFloatPass(FloatNetworkPass):
             reads = not isinstance(inner, graph.LinearOperation) and bool(inner.results)
             pads = isinstance(inner, graph.PadOp) and inner.result in infinite
             if pads or (reads and not infinite.isdisjoint(inner.operands)):
-                keep_in_float(inner, REASON)
+                keep_in_float(inner, INFINITE)
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
             if isinstance(inner, graph.SoftmaxOp) and inner.input in hidden:

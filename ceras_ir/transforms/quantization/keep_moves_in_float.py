@@ -1,6 +1,6 @@
 """Keep moves in float where floats come in, and no integers need to."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,7 +15,7 @@ from ceras_ir.network.quantizable import (
     quantized_operations,
     uses_behind_moves,
 )
-from ceras_ir.network.states import states_of
+from ceras_ir.network.states import State, states_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
@@ -43,9 +43,9 @@ class KeepMovesInFloatPass(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
-        kept = {state.argument for state in states_of(main)}
+        states = states_of(main)
         for move in inside:
-            if joins(move) and _is_returned(move) and _hands_back(move, kept):
+            if joins(move) and _is_returned(move, states) and _hands_back(move, states):
                 keep_in_float(move, CALLER)
             elif _is_part(move) and _is_computed_in_float(move, inside):
                 keep_in_float(move, PART)
@@ -67,17 +67,20 @@ def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool
     return move not in inside and not isinstance(move, graph.ConstantOp)
 
 
-def _is_returned(op: Operation) -> bool:
+def _is_returned(op: Operation, states: Sequence[State]) -> bool:
     """Whether the caller gets what an operation makes, or rows that indices take of it."""
-    users = [use.operation for use in uses_behind_moves(op.results[0], joined=False)]
+    hidden = {state.position for state in states}
     return any(
-        isinstance(user, ReturnOp) or (isinstance(user, graph.TakeOp) and _is_returned(user))
-        for user in users
+        use.index not in hidden
+        if isinstance(user := use.operation, ReturnOp)
+        else isinstance(user, graph.TakeOp) and _is_returned(user, states)
+        for use in uses_behind_moves(op.results[0], joined=False)
     )
 
 
-def _hands_back(op: Operation, kept: set[BlockArgument]) -> bool:
+def _hands_back(op: Operation, states: Sequence[State]) -> bool:
     """Whether half of what an operation joins, or more, are floats of the caller's."""
+    kept = {state.argument for state in states}
     sources = {value: source_of(value) for value in op.operands}
     given = sum(
         _size(value)

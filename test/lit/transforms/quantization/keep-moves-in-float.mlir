@@ -106,6 +106,18 @@ func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32> {graph.name = "past"
 
 // -----
 
+// Nor is an input that a state takes in handed back to anybody.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+func.func @main(%x: tensor<2x2xf32>, %past: tensor<2x2xf32> {graph.name = "past", graph.state = "next"}) -> (tensor<2x4xf32>, tensor<2x2xf32> {graph.name = "next"}) {
+  %p = graph.concat %past, %x {axis = 0 : i64} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x2xf32>
+  %n = graph.slice %p {starts = array<i64: 2, 0>, strides = array<i64: 1, 1>} : (tensor<4x2xf32>) -> tensor<2x2xf32>
+  %s = graph.matmul %x, %p : (tensor<2x2xf32>, tensor<4x2xf32>) -> tensor<2x4xf32>
+  func.return %s, %n : tensor<2x4xf32>, tensor<2x2xf32>
+}
+
+// -----
+
 // Most of it is new: rounding all of it once more would take time.
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: f32",
