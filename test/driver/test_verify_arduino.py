@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_unsupported(
     command = [COLOUR, "--targets", "arduino", "--board", str(board), *PRUNED]
     assert main(command) == 3
     printed = capsys.readouterr()
-    assert "unsupported size" in printed.out and "unsupported size" in printed.err
+    assert "unsupported" in printed.out and "unsupported size" in printed.err
 
     # What differs is worse.
     def differs(actual: object, expected: object, *, exact: bool) -> str:

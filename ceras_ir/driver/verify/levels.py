@@ -91,8 +91,21 @@ class Verification:
         return list(in_turn(module, progress(self.samples, level)))
 
     def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
-        """One verdict per level, as it is reached."""
-        yield from self.front()
+        """
+        One verdict per level, as it is reached. What a target refuses ahead of quantization is its
+        own affair: the others go on without it.
+        """
+        first, *others = targets
+        whole = self.module.clone() if others else None
+        try:
+            yield from self.front()
+        except UnsupportedError as error:
+            yield _refusal(f"{first.name}: fused graph", error)
+            if whole is not None:
+                options = replace(self.options, target=others[0])
+                rest = Verification(whole, options, self.samples, None, self.watching)
+                yield from rest.run(others)
+            return
         for target in targets:
             yield from self.target(target)
 
@@ -168,7 +181,7 @@ class Verification:
             raise
         except UnsupportedError as error:
             yield from verdicts
-            yield Verdict(f"{name}: machine", False, f"unsupported: {error}", error)
+            yield _refusal(f"{name}: machine", error)
             return
         yield from verdicts
         with tempfile.TemporaryDirectory(prefix="ceras-verify-") as work:
@@ -330,6 +343,11 @@ def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
 
 def _flat(outputs: Sequence[Outputs]) -> list[Array]:
     return [array for output in outputs for array in output.values()]
+
+
+def _refusal(level: str, error: UnsupportedError) -> Verdict:
+    """That a target does not take the network; the reasons are for stderr."""
+    return Verdict(level, False, "unsupported", error)
 
 
 def _agrees(exact: bool) -> str:
