@@ -36,6 +36,9 @@ NARROW, WIDE = 8, 16
 HEADROOM = 1
 """Bits that a value in 16 bits has to spare above the range seen: twice of it is not clipped."""
 
+LONGEST = 31
+"""The longest shift of a shifter of 32-bit words."""
+
 FINER = WIDE - NARROW - HEADROOM
 """By how much the exponent of a value in 16 bits is below the one that it has in 8."""
 
@@ -135,7 +138,8 @@ def factor_exponents(
 ) -> tuple[int, int]:
     """
     The exponents at which a product reads its input and its weights: their own, where weights
-    are constant. Of two computed factors both are read in 8 bits, or few products would fit.
+    are constant. Of two computed factors both are read in 8 bits, or few products would fit, and
+    so coarse that the longest shift takes their sums to the result: what is finer vanishes there.
     """
     chosen = weight_exponent(op)
     if chosen is not None:
@@ -144,4 +148,5 @@ def factor_exponents(
         narrow_exponent(v, exponent_of(v)) if width(v) == WIDE else exponent_of(v)
         for v in (op.input, op.weights)
     )
-    return source, weights
+    excess = max(exponent_of(op.result) - source - weights - LONGEST, 0)
+    return source + excess // 2, weights + excess - excess // 2

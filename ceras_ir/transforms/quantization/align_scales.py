@@ -7,7 +7,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import factor_exponents, set_width
+from ceras_ir.network.precision import LONGEST, factor_exponents, set_width
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.ranges import (
     WEIGHT_EXPONENT,
@@ -26,9 +26,6 @@ from ceras_ir.transforms.quantization.analysis.before_after import (
 )
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
 from ceras_ir.transforms.quantization.analysis.scale_classes import ScaleClasses, requantizations
-
-MAX_SHIFT = 31
-"""Of a shifter of 32-bit words."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class _Alignment:
         magnitudes, source = self.magnitudes[op], self.classes[op.input]
         target = self.classes[op.result]
         finest = min(row_exponents(op) or (0,))
-        exponent = max(chosen, target - source - finest - MAX_SHIFT)
+        exponent = max(chosen, target - source - finest - LONGEST)
         while not fits(magnitudes.bound(source, exponent), max(target - source - exponent, 0)):
             exponent += 1
         op.attributes[WEIGHT_EXPONENT] = IntegerAttr(exponent, i64)

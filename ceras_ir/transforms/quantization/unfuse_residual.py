@@ -9,11 +9,18 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.exponents import fitting_exponent
-from ceras_ir.network.precision import FINER, WIDE, factor_exponents, largest, set_width, width
+from ceras_ir.network.precision import (
+    FINER,
+    LONGEST,
+    WIDE,
+    factor_exponents,
+    largest,
+    set_width,
+    width,
+)
 from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
-from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
@@ -59,7 +66,7 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     set_width(total.result, bits)
     set_width(plain.result, bits)
     exponent -= FINER if bits == WIDE else 0
-    set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_SHIFT))
+    set_exponent(plain.result, min(max(exponent, accumulator), accumulator + LONGEST))
 
 
 def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:

@@ -194,3 +194,25 @@ def test_every_command_refuses_it(
         assert said.out == "" or command == "verify"
         assert message in said.err and name in said.err and said.err.count("\n") == 1
         assert not Path("out").exists()
+
+
+PRODUCT = """
+!map = tensor<8x8xf32>
+func.func @main(%x: !map {graph.name = "x"}) -> (!map {graph.name = "scores"}) {
+  %t = graph.constant dense<1.0e-20> : tensor<1x1xf32> : tensor<1x1xf32>
+  %0 = graph.binary mul %x, %t : (!map, tensor<1x1xf32>) -> !map
+  %1 = graph.matmul %0, %0 : (!map, !map) -> !map
+  %2 = graph.softmax %1 {axis = 1 : i64} : !map
+  func.return %2 : !map
+}
+"""
+"""Scores far below the steps that a softmax reads, of a layer that is all but dead."""
+
+
+def test_products_far_below_their_result_vanish(tmp_path: Path) -> None:
+    model = tmp_path / "model.mlir"
+    model.write_text(PRODUCT)
+    data = str(tmp_path / "data.npz")
+    save_arrays(data, {"x": np.random.default_rng(0).normal(size=(20, 8, 8)).astype(np.float32)})
+    options = ["--calibrate", data, "--inputs", data, "--samples", "2"]
+    assert verify_main([str(model), "--targets", "c,nnet,vta", *options]) == 0
