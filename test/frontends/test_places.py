@@ -62,6 +62,33 @@ CASES: dict[str, tuple[str, dict[str, om.Array], dict[str, Any], dict[str, Any]]
         )
         for mode in ("avg", "max")
     },
+    "moved taps": (
+        "DeformConv",
+        {
+            "a": X,
+            "b": RNG.normal(0, 1, (4, 3, 2, 3)).astype("f4"),
+            "c": RNG.normal(0, 2, (2, 12, 4, 2)).astype("f4"),
+        },
+        {},
+        {},
+    ),
+    "moved taps of groups": (
+        "DeformConv",
+        {
+            "a": RNG.normal(0, 1, (1, 6, 7, 6)).astype("f4"),
+            "c": RNG.normal(0, 2, (1, 48, 4, 4)).astype("f4"),
+            "e": RNG.uniform(0, 1, (1, 24, 4, 4)).astype("f4"),
+        },
+        {"b": RNG.normal(0, 1, (4, 3, 4, 3)).astype("f4"), "d": RNG.normal(0, 1, 4).astype("f4")},
+        {
+            "group": 2,
+            "offset_group": 2,
+            "strides": [2, 1],
+            "dilations": [1, 2],
+            "pads": [2, 1, 1, 1],
+            "kernel_shape": [4, 3],
+        },
+    ),
     "suppression": (
         "NonMaxSuppression",
         {"a": BOXES.astype(np.float32), "b": SCORES},
@@ -119,7 +146,8 @@ def test_what_onnx_says(name: str):
 def test_c_says_the_same(name: str):
     module, given, _ = _model(name)
     # Sums of products are added in another order.
-    check(module, given, tolerance=1e-5 if CASES[name][0] in ("DFT", "STFT") else 0.0)
+    sums = CASES[name][0] in ("DeformConv", "DFT", "STFT")
+    check(module, given, tolerance=1e-5 if sums else 0.0)
 
 
 def test_how_many_boxes_there_are_is_the_models_word():

@@ -42,8 +42,8 @@ FOUR = {"s": [1.0, 1.0, 2.0, 2.0]}
 
 UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     "operator": (
-        one("DeformConv"),
-        "unsupported DeformConv: not an operator that is imported; export",
+        one("Bernoulli"),
+        "unsupported Bernoulli: not an operator that is imported; export",
     ),
     "4-D conv": (
         one("Conv", "x w", shape=(1, 1, 2, 2, 2, 2), extra={"w": (1, 1, 1, 1, 1, 1)}),
@@ -136,7 +136,7 @@ def test_unsupported(name: str) -> None:
 def test_all_refusals_at_once() -> None:
     """Static ones first, before any work; then those that need shapes, also all at once."""
     nodes = [
-        node("DeformConv", "x", "a", "first"),
+        node("Bernoulli", "x", "a", "first"),
         node("Resize", "a - s", "b", "second", mode="fancy"),
         helper.make_node("Fancy", ["b"], ["c"], domain="com.example"),
         node("Relu", "c", "y", "fine"),
@@ -145,7 +145,7 @@ def test_all_refusals_at_once() -> None:
     with pytest.raises(UnsupportedError) as info:
         import_model(proto)
     named = [(f.node, f.operator) for f in info.value.findings]
-    assert named == [("first", "DeformConv"), ("second", "Resize"), ("c", "com.example::Fancy")]
+    assert named == [("first", "Bernoulli"), ("second", "Resize"), ("c", "com.example::Fancy")]
 
     nodes = [
         node("Det", "x", "a", "first"),
@@ -160,17 +160,17 @@ def test_all_refusals_at_once() -> None:
 
 
 def test_unused_nodes_are_not_looked_at() -> None:
-    nodes = [node("DeformConv", "x", "unused"), node("Relu", "x", "y")]
+    nodes = [node("Bernoulli", "x", "unused"), node("Relu", "x", "y")]
     import_model(model(nodes, {"x": (1, 2)}, ["y"], infer=False))
 
 
 def test_exit_status_and_text(tool: Tool, tmp_path: Path) -> None:
-    (tmp_path / "m.onnx").write_bytes(one("DeformConv").SerializeToString())
+    (tmp_path / "m.onnx").write_bytes(one("Bernoulli").SerializeToString())
     result = tool("ceras-opt", "m.onnx", "-o", "out.mlir")
     assert result.status == 3 and not (tmp_path / "out.mlir").exists()
-    assert result.stderr.startswith("m.onnx: node 'n' (DeformConv): error: unsupported DeformConv")
+    assert result.stderr.startswith("m.onnx: node 'n' (Bernoulli): error: unsupported Bernoulli")
 
 
 def test_unsupported_is_an_input_error() -> None:
     with pytest.raises(InputError):
-        import_model(one("DeformConv"))
+        import_model(one("Bernoulli"))

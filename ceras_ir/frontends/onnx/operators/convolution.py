@@ -1,5 +1,7 @@
 """Convolution over one to three spatial dimensions."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
@@ -43,9 +45,7 @@ def convolution(node: Node, emitter: Emitter) -> Value:
             f"input of {shape[1]} channels, expected {weights[1] * groups} for weights "
             f"{list(weights)} in {groups} groups"
         )
-    kernel = weights[2:]
-    if (declared := node.integers("kernel_shape")) not in (None, kernel):
-        raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
+    kernel = kernel_of(node, weights)
     bias = None
     if node.has_input(2):
         if emitter.shape(2) != (weights[0],):
@@ -56,13 +56,22 @@ def convolution(node: Node, emitter: Emitter) -> Value:
     window = read_window(node, kernel, shape[2:])
     lifted = emitter.reshaped(emitter.value(1), (*weights[:2], *window.kernel))
     features = emitter.feature_map(emitter.value(0))
-    result = _conv(emitter, features, emitter.transposed(lifted, TO_NHWC), bias, window, groups)
+    result = convolved(emitter, features, emitter.transposed(lifted, TO_NHWC), bias, window, groups)
     return emitter.from_feature_map(emitter.materialize(result), rank)
 
 
-def _conv(
+def kernel_of(node: Node, weights: Sequence[int]) -> tuple[int, ...]:
+    """The window of weights [O, C/g, ...], which the node may state too."""
+    kernel = tuple(weights[2:])
+    if (declared := node.integers("kernel_shape")) not in (None, kernel):
+        raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
+    return kernel
+
+
+def convolved(
     emitter: Emitter, x: Value, weights: Value, bias: SSAValue | None, window: Window, groups: int
 ) -> Value:
+    """`x` [N, H, W, C] by weights [O, KH, KW, C/g], constant or computed."""
     if not isinstance(weights, Constant):
         return computed_convolution(emitter, x, weights, bias, window, groups)
     op = Conv2dOp(
@@ -121,7 +130,7 @@ def sum_of_planes(
             else emitter.reshaped(compose.part(weights, 0, k, 1), (o, kh, kw, taken))
         )
         rows = emitter.reshaped(plane, (n * outputs, h, w, c))
-        part = _conv(emitter, rows, tap, bias if k == 0 else None, flat, groups)
+        part = convolved(emitter, rows, tap, bias if k == 0 else None, flat, groups)
         total = part if total is None else compose.add(total, part)
     assert total is not None
     _, oh, ow, _ = shape_of_value(total)

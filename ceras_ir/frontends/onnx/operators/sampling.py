@@ -45,7 +45,7 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
     corners = node.flag("align_corners")
     places = [n, prod(grid[1:-1])]
     taps = [
-        _taps(
+        taps_around(
             compose,
             # The last dimension counts in the other order.
             _unscaled(compose, _column(compose, emitter.value(1), -1 - d, places), size, corners),
@@ -55,8 +55,8 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
         for d, size in enumerate(extents)
     ]
     base = np.arange(n, dtype=np.int64).reshape(n, 1) * prod(extents)
-    rows = _channels_last(emitter, emitter.value(0))
-    result = _weighted(compose, rows, taps, extents, emitter.constant(base, "batch"))
+    rows = rows_of_channels(emitter, emitter.value(0))
+    result = weighted_rows(compose, rows, taps, extents, emitter.constant(base, "batch"))
     back = emitter.reshaped(result, (n, *grid[1:-1], channels))
     return emitter.transposed(back, (0, len(shape) - 1, *range(1, len(shape) - 1)))
 
@@ -105,10 +105,12 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
     taps = [_region_taps(compose, value, size, there) for value, size in ends]
     numbers = compose.cast(emitter.reshaped(emitter.value(2), (count, 1)), i64)
     base = compose.mul(numbers, emitter.constant(np.array([prod(extents)], np.int64), "image"))
-    rows = _channels_last(emitter, emitter.value(0))
+    rows = rows_of_channels(emitter, emitter.value(0))
     maximum = node.string("mode", "avg") == "max"
     reduce = Reduce.MAX if maximum else Reduce.SUM
-    sampled = _weighted(compose, rows, taps, extents, base, Binary.MAX if maximum else Binary.ADD)
+    sampled = weighted_rows(
+        compose, rows, taps, extents, base, Binary.MAX if maximum else Binary.ADD
+    )
     parts = emitter.reshaped(sampled, (count, bins[0], ratio, bins[1], ratio, channels))
     result = compose.reduce(reduce, parts, (2, 4))
     if not maximum:
@@ -133,7 +135,7 @@ def _column(compose: Composer, value: Value, column: int, shape: Sequence[int]) 
     return compose.emitter.reshaped(compose.part(value, last, column % extent, 1), shape)
 
 
-def _channels_last(emitter: Emitter, value: Value) -> Value:
+def rows_of_channels(emitter: Emitter, value: Value) -> Value:
     """[N, C, ...] as one row of channels for each element."""
     shape = shape_of_value(value)
     order = (0, *range(2, len(shape)), 1)
@@ -149,7 +151,7 @@ def _unscaled(compose: Composer, x: Value, size: int, corners: bool) -> Value:
     return compose.mul(whole, _number(compose, 0.5))
 
 
-def _taps(compose: Composer, x: Value, size: int, kind: tuple[str, str, bool]) -> list[Tap]:
+def taps_around(compose: Composer, x: Value, size: int, kind: tuple[str, str, bool]) -> list[Tap]:
     """The elements around `x` that count."""
     mode, padding, corners = kind
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
@@ -259,7 +261,7 @@ def _cubic(compose: Composer, part: Value) -> list[Value]:
     return [outer(compose.add(part, one)), inner(part), inner(rest), outer(compose.add(rest, one))]
 
 
-def _weighted(
+def weighted_rows(
     compose: Composer,
     rows: Value,
     taps: Sequence[Sequence[Tap]],
