@@ -198,6 +198,15 @@ def _moved_before(
     return moved
 
 
+def _may_be_turned(value: SSAValue) -> bool:
+    """Whether a transposition that no shape tells lies before or behind a value."""
+    around = [value.owner, *(use.operation for use in value.uses)]
+    return any(
+        isinstance(op, graph.TransposeOp) and graph.shape_of(op.input) == graph.shape_of(op.result)
+        for op in around
+    )
+
+
 def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
     """
     For what `written` quantizes, the value of the same node and type that was made of it. A node's
@@ -207,7 +216,8 @@ def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
     known: dict[_Key | None, SSAValue] = {}
     for op in main_function(made).body.block.ops:
         if not isinstance(op, graph.ConstantOp):
-            known |= {_key(op, result): result for result in op.results}
+            plain = (result for result in op.results if not _may_be_turned(result))
+            known |= {_key(op, result): result for result in plain}
     known.pop(None, None)
     pairs: dict[SSAValue, SSAValue] = {}
     users: dict[SSAValue, set[SSAValue]] = {}
