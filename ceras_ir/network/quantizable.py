@@ -34,7 +34,7 @@ def keeps_scale(op: Operation | Block) -> bool:
 
 def joins(op: Operation) -> bool:
     """Whether elements of several operands are moved, each of which can be rescaled before."""
-    return len(op.operands) > 1 and keeps_scale(op)
+    return keeps_scale(op) and len(data_operands(op)) > 1
 
 
 def computes(op: Operation) -> bool:
@@ -82,7 +82,8 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
         # Once with and once against the order carries the choice along a whole chain.
         for op in (*movers, *reversed(movers)):
             readers = (use.operation for use in op.results[0].uses)
-            if any(v.owner in chosen for v in op.operands) or any(r in chosen for r in readers):
+            moved = data_operands(op)
+            if any(v.owner in chosen for v in moved) or any(r in chosen for r in readers):
                 chosen[op] = None
     return {op: None for op in ops if op in chosen}
 

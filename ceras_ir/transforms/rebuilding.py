@@ -63,6 +63,14 @@ def with_operands(
     return new
 
 
+def with_data(
+    op: graph.GraphOperation, data: Sequence[SSAValue], element: Attribute
+) -> graph.GraphOperation:
+    """The same, of other data alone: indices stay."""
+    replaced = dict(zip(op.data_operands, data, strict=True))
+    return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
+
+
 def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
     """Have `op` read `array` in place of the constant `operand`, which goes if that was all."""
     old = operand.owner

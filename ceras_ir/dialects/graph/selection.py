@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
@@ -138,6 +139,11 @@ class TakeOp(GraphOperation):
     @property
     def data_operands(self) -> Sequence[SSAValue]:
         return (self.input,)
+
+    @property
+    def is_alias(self) -> bool:
+        # A constant table has steps for rows that are never asked for.
+        return not isinstance(self.input.owner, ConstantOp) and not is_plain(self.input)
 
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 2)

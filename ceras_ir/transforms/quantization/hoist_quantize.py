@@ -6,7 +6,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.rebuilding import with_operands
+from ceras_ir.transforms.rebuilding import with_data
 
 
 class HoistQuantize(RewritePattern):
@@ -28,7 +28,7 @@ class HoistQuantize(RewritePattern):
         element = graph.stored_element(op.result)
         if element.is_per_axis or not is_quantized_alike(op):
             return
-        above = [graph.QuantizeOp(value, element) for value in move.operands]
+        above = [graph.QuantizeOp(value, element) for value in move.data_operands]
         for quantize in above:
             quantize.location = op.location
             quantize.attributes |= op.attributes
@@ -38,7 +38,7 @@ class HoistQuantize(RewritePattern):
             moved = repadded(move, stored[0], exactly=False)
             assert moved is not None
         else:
-            moved = with_operands(move, stored, element)
+            moved = with_data(move, stored, element)
         rewriter.replace(op, (*above, moved))
         if move.output.first_use is None:
             rewriter.erase(move)

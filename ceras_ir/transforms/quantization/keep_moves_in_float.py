@@ -30,7 +30,8 @@ class KeepMovesInFloatPass(FloatNetworkPass):
     `graph.precision = "f32"`:
 
     1. what takes a part of a value that floats compute and no other integers read, such as the
-       last step of a recurrent layer. Only the part is rounded, in steps of its own.
+       last step of a recurrent layer, or rows by indices. Only the part is rounded, in steps of
+       its own.
     2. what joins inputs with other values for the caller, such as a cache of keys and values that
        comes back longer, or of which computed indices take rows, if half of the elements or more
        are the inputs'. These come back as they came; readers in integers round them as they would
@@ -43,16 +44,20 @@ class KeepMovesInFloatPass(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
-        states = states_of(main)
+        states, handed = states_of(main), set[SSAValue]()
         for move in inside:
-            if joins(move) and _is_returned(move, states) and _hands_back(move, states):
+            follows = is_alias(move) and move.operands[0] in handed
+            joined = joins(move) and _hands_back(move, states)
+            if (follows or joined) and _is_returned(move, states):
                 keep_in_float(move, CALLER)
+                handed.update(move.results)
             elif _is_part(move) and _is_computed_in_float(move, inside):
                 keep_in_float(move, PART)
 
 
 def _is_part(op: Operation) -> bool:
-    return is_alias(op) and _size(op.results[0]) < _size(op.operands[0])
+    part = isinstance(op, graph.TakeOp) or _size(op.results[0]) < _size(op.operands[0])
+    return is_alias(op) and part
 
 
 def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
@@ -70,12 +75,8 @@ def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool
 def _is_returned(op: Operation, states: Sequence[State]) -> bool:
     """Whether the caller gets what an operation makes, or rows that indices take of it."""
     hidden = {state.position for state in states}
-    return any(
-        use.index not in hidden
-        if isinstance(user := use.operation, ReturnOp)
-        else isinstance(user, graph.TakeOp) and _is_returned(user, states)
-        for use in uses_behind_moves(op.results[0], joined=False)
-    )
+    uses = uses_behind_moves(op.results[0], joined=False)
+    return any(isinstance(use.operation, ReturnOp) and use.index not in hidden for use in uses)
 
 
 def _hands_back(op: Operation, states: Sequence[State]) -> bool:

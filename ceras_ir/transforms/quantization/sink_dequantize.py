@@ -12,7 +12,7 @@ from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.rebuilding import with_operands
+from ceras_ir.transforms.rebuilding import with_data
 
 
 class SinkDequantize(RewritePattern):
@@ -20,7 +20,7 @@ class SinkDequantize(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.GraphOperation, rewriter: PatternRewriter, /):
-        owners = [value.owner for value in op.operands]
+        owners = [value.owner for value in op.data_operands]
         stored = [owner.input for owner in owners if isinstance(owner, graph.DequantizeOp)]
         if not stored or len(stored) != len(owners):
             return
@@ -39,7 +39,7 @@ class SinkDequantize(RewritePattern):
             case _ if only_moves(op):
                 # Elements are the same function of the integer wherever they lie, and that function
                 # grows, so it commutes with a maximum.
-                moved = with_operands(op, stored, element)
+                moved = with_data(op, stored, element)
             case _:
                 return
         if moved is None:

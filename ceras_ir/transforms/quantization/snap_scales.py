@@ -29,7 +29,7 @@ from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, on
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.rebuilding import erase_dead, with_operands
+from ceras_ir.transforms.rebuilding import erase_dead, with_data
 
 WORST = 5
 """How many layers the note on stderr names, and in how many characters."""
@@ -149,8 +149,8 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
                 floats[op.result] = padded.result
                 _snap(padded.result, _element(op.result), None)
             case graph.GraphOperation() if op.is_quantized and only_moves(op):
-                if all(v in floats for v in op.operands):
-                    moved = with_operands(op, [floats[v] for v in op.operands], f32)
+                if all(v in floats for v in op.data_operands):
+                    moved = with_data(op, [floats[v] for v in op.data_operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))
                     floats[op.output] = moved.output
                     _snap(moved.output, _element(op.output), None)
@@ -201,9 +201,9 @@ def _makers(value: SSAValue) -> list[graph.LinearOperation | graph.BinaryOp]:
         return [op]
     if not (isinstance(op, graph.GraphOperation) and only_moves(op)):
         return []
-    if not all(operand.has_one_use() for operand in op.operands):
+    if not all(operand.has_one_use() for operand in op.data_operands):
         return []
-    return [maker for operand in op.operands for maker in _makers(operand)]
+    return [maker for operand in op.data_operands for maker in _makers(operand)]
 
 
 def _clip_range(op: graph.LinearOperation | graph.BinaryOp) -> tuple[float, float] | None:

@@ -9,6 +9,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import QuantizeOp
 from ceras_ir.network.function import result_values
+from ceras_ir.network.quantizable import data_operands
 from ceras_ir.network.states import states_of
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
@@ -68,7 +69,9 @@ def _unscale(argument: SSAValue) -> None:
             else:
                 return
     movers = [value.owner for value in values[1:]]
-    if any(isinstance(op, Operation) and not set(values).issuperset(op.operands) for op in movers):
+    if any(
+        isinstance(op, Operation) and not set(values).issuperset(data_operands(op)) for op in movers
+    ):
         return
     size = float(factor)
     for value in values:

@@ -25,7 +25,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
 from ceras_ir.interpreters.normalization import normalize
 from ceras_ir.interpreters.windows import Window, counts
-from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.quantizable import data_operands, keeps_scale
 from ceras_ir.network.ranges import exponent
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
@@ -96,7 +96,7 @@ def _pulled_back(
             x, scale = (array.astype(np.float32) for array in arrays[:2])
             yield op.input, _normalized(op, x, gradient * scale)
         case _ if keeps_scale(op):
-            yield from zip(op.operands, _moved(op, arrays, gradient, run), strict=True)
+            yield from _moved(op, arrays, gradient, run)
         case _:
             power, random = float(np.square(gradient, dtype=np.float64).sum()), default_rng(0)
             for value, array in zip(op.operands, arrays, strict=True):
@@ -199,14 +199,21 @@ def _unbroadcast(gradient: Real, shape: tuple[int, ...]) -> Real:
     return gradient.sum(axis=tuple(axes), keepdims=True).reshape(shape)
 
 
-def _moved(op: Operation, arrays: Sequence[Array], gradient: Real, run: Run) -> Iterator[Real]:
+def _moved(
+    op: Operation, arrays: Sequence[Array], gradient: Real, run: Run
+) -> Iterator[tuple[SSAValue, Real]]:
     """By what an operation moves: it moves the numbers of places too; 0 is where nothing was."""
-    ends = np.cumsum([0, *(array.size for array in arrays)])
+    moved = [value in data_operands(op) for value in op.operands]
+    ends = np.cumsum([0, *(array.size * moves for array, moves in zip(arrays, moved, strict=True))])
     places = [
         np.arange(start + 1, start + array.size + 1, dtype=np.float64).reshape(array.shape)
-        for start, array in zip(ends, arrays, strict=False)
+        if moves
+        else array
+        for start, array, moves in zip(ends, arrays, moved, strict=False)
     ]
     origins = run(op, places).astype(np.int64).reshape(-1)
     total = np.bincount(origins, gradient.reshape(-1), minlength=int(ends[-1]) + 1)[1:]
-    for start, array in zip(ends, arrays, strict=False):
-        yield total[start : start + array.size].reshape(array.shape).astype(np.float32)
+    for value, start, array, moves in zip(op.operands, ends, arrays, moved, strict=False):
+        if moves:
+            part = total[start : start + array.size]
+            yield value, part.reshape(array.shape).astype(np.float32)

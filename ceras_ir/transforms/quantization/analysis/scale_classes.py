@@ -65,7 +65,7 @@ def requantizations(ops: Iterable[Operation]) -> int:
         if not keeps_scale(op):
             continue
         wanted = value_storage(op.results[0])
-        for value in op.operands:
+        for value in data_operands(op):
             if not is_constant(value) and value_storage(value) != wanted:
                 asked[value, wanted] = None
     return len(asked)

@@ -74,7 +74,8 @@ def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]
             exponents = _of_binary(op, values)
             return [values.get(v, e) for v, e in zip(op.operands, exponents, strict=True)]
         case _ if op.keeps_scale:
-            return [values.get_as(v, values.storage(op.output)) for v in op.operands]
+            stored, moved = values.storage(op.output), op.data_operands
+            return [values.get_as(v, stored) if v in moved else v for v in op.operands]
         case graph.Pool2dOp() if prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW:
             exponent = values.exponent(op.input)
             if width(op.input) == WIDE:

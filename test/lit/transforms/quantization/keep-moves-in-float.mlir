@@ -92,6 +92,26 @@ func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x3xf32>
 
 // -----
 
+// Rows that indices take of integers are integers. Of what floats compute only those are rounded.
+// CHECK-LABEL: func.func @main(
+// STORED-LABEL: func.func @main(
+func.func @main(%x: tensor<2x2xf32>, %i: tensor<3xi64>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %k = graph.matmul %x, %w : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  // CHECK: graph.take {{.*}} : (tensor<2x2xf32>
+  // STORED: graph.take {{.*}} : (tensor<2x2x!quant.uniform
+  %t = graph.take %k[%i] : (tensor<2x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  %a = graph.matmul %t, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %f = graph.unary <tanh> %x {graph.precision = "f32"} : tensor<2x2xf32>
+  // CHECK: graph.take {{.*}}graph.float_reason = "takes a part of a float value
+  // STORED: graph.take {{.*}} : (tensor<2x2xf32>
+  %u = graph.take %f[%i] : (tensor<2x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  %b = graph.matmul %u, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  func.return %a, %b : tensor<3x2xf32>, tensor<3x2xf32>
+}
+
+// -----
+
 // A state of the network is stored as integers, and so is what joins it.
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT: f32",
