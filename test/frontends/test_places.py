@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(0, 1, (2, 3, 5, 4)).astype(np.float32)
@@ -164,3 +165,20 @@ def test_how_many_boxes_there_are_is_the_models_word():
     for extent in (5, 3):
         model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = extent
     assert run(import_model(model), given)["y"].shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("weights", "offsets", "groups", "text"),
+    [
+        ((4, 3, 2, 3), (2, 12, 4, 3), 1, "offsets of shape"),
+        ((4, 3, 2, 3), (2, 12, 4, 2), 2, "2 groups of 3, with offsets for 1"),
+        ((4,), (2, 12, 4, 2), 1, "two spatial dimensions are taken"),
+    ],
+)
+def test_moved_taps_fit_their_input(
+    weights: tuple[int, ...], offsets: tuple[int, ...], groups: int, text: str
+):
+    shapes = {"a": X.shape, "b": weights, "c": offsets}
+    node = om.node("DeformConv", "a b c", "y", group=groups)
+    with pytest.raises(InputError, match=text):
+        import_model(om.model([node], shapes, ["y"], opset=20, infer=False))
