@@ -38,7 +38,9 @@ def requantize(
     from ceras_ir.dialects.graph.constant import numpy_dtype
 
     # One multiplier, or one for each output channel, which is the last dimension.
-    product = accumulator.astype(np.int64) * np.array(requant.multipliers, np.int64)
+    multipliers = np.array(requant.multipliers, np.int64)
+    factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps its shape.
+    product = accumulator.astype(np.int64) * factor
     rounded = round_shift(product, requant.shift.data, requant.mode) + requant.zero_point.data
     return np.clip(rounded, requant.low.data, requant.high.data).astype(numpy_dtype(element))
 

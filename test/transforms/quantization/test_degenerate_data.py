@@ -216,3 +216,18 @@ def test_products_far_below_their_result_vanish(tmp_path: Path) -> None:
     save_arrays(data, {"x": np.random.default_rng(0).normal(size=(20, 8, 8)).astype(np.float32)})
     options = ["--calibrate", data, "--inputs", data, "--samples", "2"]
     assert verify_main([str(model), "--targets", "c,nnet,vta", *options]) == 0
+
+
+SCALAR = """
+func.func @main(%x: tensor<f32> {graph.name = "x"}) -> (tensor<f32> {graph.name = "y"}) {
+  %c = graph.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %0 = graph.binary add %x, %c : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  func.return %0 : tensor<f32>
+}
+"""
+
+
+def test_a_scalar_stays_one_in_integers(tmp_path: Path) -> None:
+    model = tmp_path / "model.mlir"
+    model.write_text(SCALAR)
+    assert verify_main([str(model), "--targets", "c,nnet,vta", "--samples", "2"]) == 0

@@ -13,7 +13,13 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.analysis.distribution import Function, Sums, identity
+from ceras_ir.transforms.quantization.analysis.distribution import (
+    POINTS,
+    Distribution,
+    Function,
+    Sums,
+    identity,
+)
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import (
     LeastSquaresObserver,
@@ -205,3 +211,20 @@ def test_rare_scores_of_a_softmax_are_kept(tmp_path: Path, observer: ObserverNam
     scores = [op.result for op in module.walk() if isinstance(op, UnaryOp | BinaryOp | SoftmaxOp)]
     found = {(exponent(v) or 0) < fitting_exponent((interval(v) or (0, 0))[1]) for v in scores}
     assert (True in found) is clips
+
+
+Errors = NDArray[np.float64]
+
+
+def test_a_sum_of_errors_may_come_out_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors are estimates: of a few numbers, nearly whole ones, they may add up to less than 0."""
+
+    def errors(self: Distribution, exponents: range, functions: object) -> dict[int, Errors]:
+        found = {e: np.full(POINTS.size, 1e5) for e in exponents}
+        found[0][0] = -1.75
+        return found
+
+    monkeypatch.setattr(Distribution, "errors", errors)
+    observer = LeastSquaresObserver()
+    observer.observe(Seen(np.array([4.5, 255], np.float32)))
+    assert observer.choice().affine == (0, -128)

@@ -108,7 +108,8 @@ class LeastSquaresObserver(Extremes):
         if least > self.GAIN * float(errors[plain][-LOW]):
             return Choice(plain)
         # What is free above and below the range is shared as the range is.
-        best = POINTS[errors[chosen] <= least * (1 + SAME)]
+        # A sum that is all but nothing may come out below zero.
+        best = POINTS[errors[chosen] <= max(least, least * (1 + SAME))]
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
         return Choice(plain, (chosen, point))
