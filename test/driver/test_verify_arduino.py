@@ -1,5 +1,6 @@
 """`ceras-verify --targets arduino`: on this machine, and on the board's core under qemu."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def test_what_does_not_fit_is_unsupported(
     command = [COLOUR, "--targets", "arduino", "--board", str(board), *PRUNED]
     assert main(command) == 3
     printed = capsys.readouterr()
-    assert "unsupported" in printed.out and "unsupported size" in printed.err
+    assert re.search("^arduino: machine +unsupported$", printed.out, re.MULTILINE)
+    assert "unsupported size" in printed.err
 
     # What differs is worse.
     def differs(actual: object, expected: object, *, exact: bool) -> str:

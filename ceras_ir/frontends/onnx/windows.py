@@ -6,7 +6,7 @@ One spatial dimension becomes two, the first of extent 1.
 
 from dataclasses import dataclass
 
-from ceras_ir.dialects.graph import window_extent
+from ceras_ir.dialects.graph import window_extent, window_output
 from ceras_ir.frontends.onnx.node import Node
 
 
@@ -26,6 +26,13 @@ class Window:
         """The padding that the model says."""
         top, left, bottom, right = self.padding
         return top, left, bottom - self.overhang[0], right - self.overhang[1]
+
+    def outputs(self, height: int, width: int) -> tuple[int, int]:
+        """How many windows fit an input, down and across."""
+        top, left, bottom, right = self.padding
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.strides, self.dilations
+        rows = window_output(height, top, bottom, kh, sh, dh)
+        return rows, window_output(width, left, right, kw, sw, dw)
 
 
 def read_window(

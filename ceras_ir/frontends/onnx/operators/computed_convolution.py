@@ -6,7 +6,7 @@ too. Windows side by side are the rows of such a product; groups of one channel 
 
 from math import prod
 
-from ceras_ir.dialects.graph import Pad, PadOp, window_output
+from ceras_ir.dialects.graph import Pad, PadOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.operators.matrix import product_of
@@ -43,8 +43,7 @@ def _taps(emitter: Emitter, x: Value, window: Window) -> list[Value]:
     top, left, bottom, right = window.padding
     n, h, w, c = shape_of_value(x)
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
-    oh = window_output(h, top, bottom, kh, sh, dh)
-    ow = window_output(w, left, right, kw, sw, dw)
+    oh, ow = window.outputs(h, w)
     if any(window.padding):
         border = (0, top, left, 0), (0, bottom, right, 0)
         x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))

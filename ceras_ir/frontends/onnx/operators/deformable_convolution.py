@@ -7,7 +7,6 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.dialects.graph import window_output
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.node import Node
@@ -59,17 +58,7 @@ class _Shapes:
                 f"{per_group}, with offsets for {parts}"
             )
         window = read_window(node, kernel_of(node, weights), shape[2:])
-        sizes = tuple(
-            window_output(
-                extents[d],
-                window.padding[d],
-                window.padding[2 + d],
-                window.kernel[d],
-                window.strides[d],
-                window.dilations[d],
-            )
-            for d in range(2)
-        )
+        sizes = window.outputs(*extents)
         moved = parts * prod(window.kernel)
         expected = {2: (images, 2 * moved, *sizes), 3: (outputs,), 4: (images, moved, *sizes)}
         for operand, fits in expected.items():
