@@ -219,7 +219,8 @@ def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     bends = np.array(op.channel_bends, np.int32)
     name = layer.array("bends", bends, "int32_t")
-    rescale = rescaling(op.requant, centred_bound(quantized(op.input, "input")), "int8_t")
+    bound = centred_bound(quantized(op.input, "input"))
+    rescale = rescaling(op.requant, bound, value_type(op.result))
     assert rescale.type == "int32_t"
     kernel = layer.kernels.use("shift_swish")
     channels, size = len(bends), prod(shape_of(op.result))
