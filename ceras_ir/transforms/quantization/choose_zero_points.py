@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import NARROW, limits, width
-from ceras_ir.network.quantizable import data_operands, quantized_operations
+from ceras_ir.network.quantizable import data_operands, keeps_scale, quantized_operations
 from ceras_ir.network.ranges import (
     affine,
     exponent,
@@ -39,10 +39,10 @@ class ChooseZeroPointsPass(FloatNetworkPass):
     one that would be clipped on one side gets what is free on the other. Scales stay powers of two.
 
     These stay symmetric: values in 16 bits, second factors of products of activations, and values
-    that meet shift-only functions or averages whose ties a reciprocal would lose. Accelerators put
-    the zero points of convolutions and products into their biases. VTA rounds half up, but sums and
-    averages with zero points round to even; see `half-up`. Its weights have no zero points,
-    computed ones neither; see `symmetric-factors`.
+    that meet shift-only functions or averages whose ties a reciprocal would lose, and what only
+    moves the results of these. Accelerators put the zero points of convolutions and products into
+    their biases. VTA rounds half up, but sums and averages with zero points round to even; see
+    `half-up`. Its weights have no zero points, computed ones neither; see `symmetric-factors`.
 
     Needs `graph.range` and `graph.exponent`. Changes no value.
     """
@@ -62,11 +62,18 @@ class ChooseZeroPointsPass(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         refused: dict[SSAValue, None] = {}
+        symmetric: set[SSAValue] = set()
         values: dict[SSAValue, None] = {}
         for inner in quantized_operations(main):
             ends = [*data_operands(inner), *inner.results]
             values |= dict.fromkeys(ends)
-            if _stays_symmetric(inner) or (self.half_up and _rounds_to_even(inner)):
+            if _stays_symmetric(inner):
+                refused |= dict.fromkeys(ends)
+                symmetric.update(inner.results)
+            elif keeps_scale(inner) and not symmetric.isdisjoint(data_operands(inner)):
+                refused |= dict.fromkeys(inner.results)
+                symmetric.update(inner.results)
+            elif self.half_up and _rounds_to_even(inner):
                 refused |= dict.fromkeys(ends)
             elif isinstance(inner, graph.LinearOperation) and inner.weights in values:
                 factor = source_of(inner.weights) if self.symmetric_factors else inner.weights

@@ -99,3 +99,23 @@ func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: -0.3, 13.0>, g
   %1 = graph.binary add %x, %x {graph.range = array<f32: -0.6, 26.0>, graph.exponent = -4 : i64, graph.affine = array<i64: -4, -118>} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
+
+// -----
+
+// What shifts alone make has no zero point, and what only moves it none either, beside others too.
+// CHECK-LABEL: func.func @main(%{{.*}}tensor<1x4x4x2xf32>
+func.func @main(%x: tensor<1x4x4x2xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}) {
+  %w = graph.constant dense<1.0> : tensor<2x1x1x2xf32> : tensor<2x1x1x2xf32>
+  %0 = graph.conv2d %x, %w {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -13 : i64, graph.precision = "i16"} : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
+  // CHECK: %1 = {{.*}}graph.form = "shifts"{{.*}}graph.exponent = -5 : i64}
+  %1 = graph.unary <swish> %0 {graph.form = "shifts", graph.range = array<f32: -0.278, 3.5>, graph.exponent = -5 : i64} : tensor<1x4x4x2xf32>
+  // CHECK: %2 = {{.*}}graph.exponent = -5 : i64, kernel
+  %2 = graph.pool2d max %1 {graph.range = array<f32: -0.278, 3.5>, graph.exponent = -5 : i64, kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x4x4x2xf32>) -> tensor<1x2x2x2xf32>
+  // CHECK: %3 = {{.*}}graph.zero_point = -128 : i64
+  %3 = graph.pool2d max %x {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64, kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x4x4x2xf32>) -> tensor<1x2x2x2xf32>
+  // CHECK: %4 = {{.*}}graph.exponent = -5 : i64, axis
+  %4 = graph.concat %2, %3 {axis = 3 : i64, graph.range = array<f32: -0.278, 3.5>, graph.exponent = -5 : i64} : (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) -> tensor<1x2x2x4xf32>
+  %v = graph.constant dense<1.0> : tensor<2x1x1x4xf32> : tensor<2x1x1x4xf32>
+  %5 = graph.conv2d %4, %v {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -5 : i64} : (tensor<1x2x2x4xf32>, tensor<2x1x1x4xf32>) -> tensor<1x2x2x2xf32>
+  func.return
+}
