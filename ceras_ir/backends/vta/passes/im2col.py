@@ -18,6 +18,7 @@ from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
+    arrangeable_weights,
     inserting_before,
     replace_convolution,
 )
@@ -71,10 +72,8 @@ class Im2colPass(ModulePass):
 
 def has_windows(op: graph.Conv2dOp) -> bool:
     """Whether `op` is quantized, and its window is not 1x1 already."""
-    weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
-    if weights is None or element is None or element.is_per_axis or op.group_count != 1:
-        return False
-    return prod(weights.shape[1:3]) > 1
+    weights = arrangeable_weights(op)
+    return weights is not None and op.group_count == 1 and prod(weights.shape[1:3]) > 1
 
 
 def put_together(op: graph.Conv2dOp, windows: Windows, vector: Sequence[int] = ()) -> None:

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
+    arrangeable_weights,
     inserting_before,
     replace_convolution,
 )
@@ -75,9 +76,7 @@ def _axes(op: graph.Conv2dOp, block: int) -> tuple[_Axis, _Axis] | None:
     sh, sw = strides = op.strides.get_values()
     if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
         return None
-    weights = graph.constant_array(op.weights)
-    element = graph.quantized_element(op.input)
-    if weights is None or element is None or element.is_per_axis:
+    if (weights := arrangeable_weights(op)) is None:
         return None
     _, h, w, c = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)

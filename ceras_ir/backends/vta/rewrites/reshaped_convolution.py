@@ -29,6 +29,18 @@ def inserting_before(op: graph.GraphOperation) -> Insert:
     return insert
 
 
+def arrangeable_weights(op: graph.Conv2dOp) -> Weights | None:
+    """
+    The weights of a quantized convolution that zeros may be put between, or None: where weights
+    have a zero point, which the accelerator does not take either, a stored 0 is another number.
+    """
+    weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
+    kind = graph.quantized_element(op.weights)
+    if element is None or element.is_per_axis or kind is None:
+        return None
+    return None if any(point.data for point in kind.zero_points) else weights
+
+
 def replace_convolution(
     op: graph.Conv2dOp,
     insert: Insert,

@@ -51,3 +51,14 @@ func.func @masked(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2
   %y = graph.conv2d %x, %w {sparse.mask = #sparse.mask<2 of [1, 2, 2, 1], "0x09">, strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// Where weights have a zero point, a stored 0 between them would be another number.
+// CHECK-LABEL: func.func @weights_with_zero_point(
+// CHECK-NOT:     graph.transpose
+func.func @weights_with_zero_point(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [2]], [[3], [4]]]]> : tensor<1x2x2x1xui8> : tensor<1x2x2x1x!quant.uniform<u8:f32, 0.5:2>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<u8:f32, 0.5:2>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}
