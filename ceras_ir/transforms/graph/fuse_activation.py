@@ -3,7 +3,7 @@
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.network.ranges import copy_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -13,7 +13,8 @@ class FuseActivation(RewritePattern):
     `f(conv2d(x))` becomes `conv2d(x) {activation = f}`; so for `matmul` and `binary`.
 
     Exact, because the epilogue applies the same function to the same number. The fused
-    operation keeps its own place, location and name.
+    operation keeps its own place, location and name. A function that does more than clip stays
+    apart from a value whose range is known, as `calibrate` leaves it.
     """
 
     @op_type_rewrite_pattern
@@ -25,6 +26,9 @@ class FuseActivation(RewritePattern):
             return
         # There is one epilogue only, and another reader needs the value before the function.
         if producer.activation is not None or not producer.result.has_one_use():
+            return
+        # What calibration saw there is what a lookup table is indexed by.
+        if interval(producer.result) is not None and op.function.clip_range is None:
             return
         producer.activation = op.function
         producer.location = fused_location(producer, op)

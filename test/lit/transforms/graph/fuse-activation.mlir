@@ -12,7 +12,7 @@ func.func @fuse(%x: tensor<1x2x2x1xf32>, %w: tensor<1x1x1x1xf32>, %v: tensor<4x4
   %a = graph.conv2d %x, %w : (tensor<1x2x2x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x2x2x1xf32> loc("conv")
   %b = graph.unary <relu> %a : tensor<1x2x2x1xf32> loc("relu")
   %c = graph.reshape %b : (tensor<1x2x2x1xf32>) -> tensor<1x4xf32>
-  %d = graph.matmul %c, %v {graph.range = array<f32: -4.0, 2.0>, graph.exponent = -5 : i64} : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %d = graph.matmul %c, %v : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
   %e = graph.unary <swish> %d {graph.range = array<f32: -0.2, 2.0>} : tensor<1x4xf32>
   %f = graph.binary add %e, %c : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %g = graph.unary <clip, 0.0, 6.0> %f : tensor<1x4xf32>
@@ -50,4 +50,17 @@ func.func @no_epilogue(%x: tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32> {
   %b = graph.pool2d max %a {kernel = array<i64: 2, 2>} : (tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32>
   %c = graph.unary <tanh> %b : tensor<1x1x1x1xf32>
   func.return %c : tensor<1x1x1x1xf32>
+}
+
+// What calibration saw before a function indexes its table; a clip needs no table.
+// CHECK-LABEL: func.func @calibrated(
+// CHECK:         graph.binary add {{.*}}graph.range = array<f32: -2.000000e+00, 2.000000e+00>
+// CHECK-NEXT:    graph.unary <tanh>
+// CHECK-NEXT:    graph.binary add %{{.*}} {graph.range = array<f32: 0.000000e+00, 2.000000e+00>, activation = #graph.function<relu>}
+func.func @calibrated(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = graph.binary add %x, %x {graph.range = array<f32: -2.0, 2.0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %b = graph.unary <tanh> %a {graph.range = array<f32: -1.0, 1.0>} : tensor<4xf32>
+  %c = graph.binary add %b, %b {graph.range = array<f32: -2.0, 2.0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %d = graph.unary <relu> %c {graph.range = array<f32: 0.0, 2.0>} : tensor<4xf32>
+  func.return %d : tensor<4xf32>
 }
