@@ -76,17 +76,20 @@ class NnetModel:
         return {name: array[0] for name, array in self.run_samples(many, trace).items()}
 
     def run_samples(
-        self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
+        self,
+        inputs: Mapping[str, Array],
+        trace: Callable[[int, bytes], None] | None = None,
+        count: int = 1,
     ) -> dict[str, Array]:
         """
         N inferences in one process, from the first state on; every array has a leading dimension
-        of N.
+        of N. `count` is N where there is no input.
         """
         given = self.file.inputs[: len(self.file.inputs) - self.file.states]
         names = [name for _, name in given]
         if set(names) != set(inputs):
             raise InputError(f"inputs {', '.join(names)} expected, got {', '.join(inputs)}")
-        counts = {np.shape(inputs[name])[0] for name in names if np.ndim(inputs[name])} or {1}
+        counts = {np.shape(inputs[name])[0] for name in names if np.ndim(inputs[name])} or {count}
         if len(counts) != 1:
             raise InputError("the inputs have different numbers of samples")
         count = counts.pop()
@@ -166,7 +169,7 @@ class CompiledNnet:
         for start in range(0, len(samples), size or 1):
             chunk = samples[start : start + size]
             stacked = {name: np.stack([s[name] for s in chunk]) for name in chunk[0]}
-            results = self.model.run_samples(stacked)
+            results = self.model.run_samples(stacked, count=len(chunk))
             for i in range(len(chunk)):
                 yield {name: array[i] for name, array in results.items()}
 

@@ -230,7 +230,7 @@ def why_not_written(op: Operation) -> str | None:
         return f"the nnet format has no such operation; {WAY_OUT}"
     values = (*op.operands, *op.results)
     reasons = (unsupported_tensor(value, record.kind.all_storages) for value in values)
-    return next((reason for reason in reasons if reason is not None), None)
+    return next((f"{reason}; {WAY_OUT}" for reason in reasons if reason is not None), None)
 
 
 def unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
@@ -239,9 +239,9 @@ def unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
     if len(shape_of(value)) > MAX_RANK:
         return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
     if numpy_dtype(element).name not in STORAGES:
-        return f"a tensor is stored as {numpy_dtype(element).name}; {WAY_OUT}"
+        return f"a tensor is stored as {numpy_dtype(element).name}"
     if element in (i1, i64) and not all_storages:
-        return f"the engine's operation takes no {element}; {WAY_OUT}"
+        return f"the engine's operation takes no {element}"
     if isinstance(element, UniformType):
         if element.is_per_axis and not isinstance(value.owner, ConstantOp):
             return "a tensor has one scale per channel"
