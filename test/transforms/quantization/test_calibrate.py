@@ -120,6 +120,28 @@ def test_an_overflowing_layer_is_named(tool: Tool, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+LOGARITHM = """
+func.func @main(%x: tensor<1x4xf32> {graph.name = "x"}) -> tensor<1x2xf32> {
+  %zero = graph.constant dense<0.0> : tensor<1x4xf32> : tensor<1x4xf32>
+  %w = graph.constant dense<1.0> : tensor<2x4xf32> : tensor<2x4xf32>
+  %0 = graph.compare less %zero, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xi1>
+  %1 = graph.unary <log> %x : tensor<1x4xf32>
+  %2 = graph.select %0, %1, %zero
+      : (tensor<1x4xi1>, tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %3 = graph.matmul %2, %w : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+  func.return %3 : tensor<1x2xf32>
+}
+"""
+
+
+def test_what_a_choice_leaves_out_may_be_no_number(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(LOGARITHM)
+    np.savez(tmp_path / "data.npz", x=np.linspace(-2, 2, 64, dtype=np.float32).reshape(16, 4))
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=data.npz")
+    assert done.status == 0
+    assert "graph.unary <log>" in done.stdout and "graph.matmul" in done.stdout
+
+
 @pytest.mark.parametrize("option", ["samples=0", "seed=-1", "samples=many", "observer=best"])
 def test_bad_options(tool: Tool, tmp_path: Path, option: str) -> None:
     (tmp_path / "n.mlir").write_text(NETWORK)

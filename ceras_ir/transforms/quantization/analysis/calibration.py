@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
-from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, shape_of
+from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, is_plain, shape_of
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
@@ -295,9 +295,15 @@ def channel_statistics(
 
 
 def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`array`, with 0 for infinities if it stays in float, as masks of scores do."""
+    """
+    `array`, with 0 for infinities if it stays in float, as masks of scores do; for NaN too if only
+    floats and conditions are made of it, as where a later choice leaves out what has no logarithm.
+    """
     if not isinstance(value.owner, Operation) or not stays_float(value.owner):
         return array
+    readers = [use.operation for use in value.uses]
+    if all(op.results and (stays_float(op) or is_plain(op.results[0])) for op in readers):
+        return np.where(np.isfinite(array), array, np.float32(0))
     return np.where(np.isinf(array), np.float32(0), array)
 
 
