@@ -174,3 +174,22 @@ def test_exit_status_and_text(tool: Tool, tmp_path: Path) -> None:
 def test_unsupported_is_an_input_error() -> None:
     with pytest.raises(InputError):
         import_model(one("Bernoulli"))
+
+
+def test_integers_with_and_without_a_scale() -> None:
+    """As a cache of bytes that the caller keeps, beside what the network quantizes."""
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("Concat", "kept q", "joined", "n", axis=0),
+        node("DequantizeLinear", "joined s z", "y"),
+    ]
+    proto = model(
+        nodes,
+        {"x": (1, 4), "kept": (2, 4)},
+        ["y"],
+        {"s": np.float32(0.1), "z": np.int8(0)},
+        infer=False,
+    )
+    proto.graph.input[1].type.tensor_type.elem_type = TensorProto.INT8
+    with pytest.raises(UnsupportedError, match=r"made meet plain ones.*--calibrate"):
+        import_model(proto)

@@ -39,11 +39,13 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.operation import broadcast_shape
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.support.diagnostics import InputError
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
@@ -221,7 +223,7 @@ class Emitter:
         try:
             op.verify()
         except VerifyException as e:
-            raise self.node.wrong(str(e)) from None
+            raise self._unlike(op.operands, str(e)) from None
         shapes = [shape_of(op.output)]
         if isinstance(op, Conv2dOp | Pool2dOp):
             # With its padding, which somebody may have to write out.
@@ -315,9 +317,8 @@ class Emitter:
             rhs = rhs.reshaped((1,))
         left, right = self.materialize(lhs), self.materialize(rhs)
         if element_of(left) != element_of(right):
-            raise self.node.wrong(
-                f"operands of types {element_of(left)} and {element_of(right)}, expected equal ones"
-            )
+            types = f"{element_of(left)} and {element_of(right)}"
+            raise self._unlike((left, right), f"operands of types {types}, expected equal ones")
         return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
 
     def feature_map(self, value: Value) -> SSAValue:
@@ -334,3 +335,15 @@ class Emitter:
             n, _, w, c = shape_of(value)
             return self.reshaped(result, (n, c, w))
         return result
+
+    def _unlike(self, operands: Sequence[SSAValue], what: str) -> InputError:
+        """What is wrong with operands that do not go together."""
+        elements = [element_of(value) for value in operands]
+        plain = {e.width.data for e in elements if isinstance(e, IntegerType)}
+        stored = {e.storage.width.data for e in elements if isinstance(e, UniformType)}
+        if plain.isdisjoint(stored):
+            return self.node.wrong(what)
+        return self.node.unsupported(
+            "integers that QuantizeLinear made meet plain ones, which have no scale; quantize the "
+            "model as it was in float with --calibrate, where states are floats as well"
+        )
