@@ -85,6 +85,20 @@ def scan(**attributes: list[int]) -> onnx.ModelProto:
     return whole([node], {"last": [size], "y": shape}, zero=np.zeros(size, np.float32))
 
 
+def scan_of_two(read: int) -> onnx.ModelProto:
+    """A scan with two outputs of every step along their own axes, of which one is read."""
+    proto = scan(scan_output_axes=[0, 1], scan_output_directions=[1, 0])
+    node = proto.graph.node[0]
+    body = next(a.g for a in node.attribute if a.name == "body")
+    body.node.append(make("Neg", ["next"], ["less"]))
+    body.output.append(info("less", FLOAT, [3]))
+    node.output.append("z")
+    name = node.output[1 + read]
+    del proto.graph.output[1]
+    proto.graph.output.append(info(name, FLOAT, [[5, 3], [3, 5]][read]))
+    return proto
+
+
 def branches(shape: list[int]) -> onnx.ModelProto:
     """A verifier behind a detector: one truth value of some rank says whether it is asked."""
     then = helper.make_graph([make("Tanh", ["x"], ["t"])], "then", [], [info("t", FLOAT, [5, 3])])
@@ -107,6 +121,8 @@ MODELS = {
     "scan": scan(),
     "scan columns backwards": scan(scan_input_axes=[1], scan_input_directions=[1]),
     "scan into columns": scan(scan_output_axes=[1], scan_output_directions=[1]),
+    "scan of which the first output is read": scan_of_two(0),
+    "scan of which the second output is read": scan_of_two(1),
 }
 
 

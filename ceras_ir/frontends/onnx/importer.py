@@ -43,14 +43,11 @@ from ceras_ir.frontends.onnx.tensors import (
     text,
     type_name,
 )
-from ceras_ir.frontends.onnx.values import Constant, TensorList, Value
+from ceras_ir.frontends.onnx.values import NO_VALUE, Constant, TensorList, Value
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
-
-NO_VALUE = Constant.of("", np.zeros(0, np.float32))
-"""What stands for a result that nobody asks for."""
 
 NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
 

@@ -93,6 +93,9 @@ class Constant:
 
 Value: TypeAlias = SSAValue | Constant
 
+NO_VALUE = Constant.of("", np.zeros(0, np.float32))
+"""What stands for a result that nobody asks for."""
+
 
 @dataclass(frozen=True)
 class TensorList(Constant):

@@ -25,7 +25,12 @@ from ceras_ir.frontends.onnx.conditions import (
 )
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.scan import MAX_STEPS, stacked
+from ceras_ir.frontends.onnx.operators.scan import (
+    MAX_STEPS,
+    all_outputs,
+    read_outputs,
+    stacked,
+)
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.recurrent_loops import RecurrentLoop
 from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
@@ -106,6 +111,14 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     steps, or it is not known how many.
     """
     found = _Loop.of(node, emitter)
+    states = len(found.carried)
+    results = _results(found)
+    return [*results[:states], *all_outputs(results[states:], found.read, found.scans)]
+
+
+def _results(found: "_Loop") -> Sequence[Value]:
+    """What is carried at the end, and the outputs of every step that are read."""
+    node, emitter = found.node, found.emitter
     is_short = found.trips is not None and found.trips <= MAX_STEPS
     body, refusal = None, None
     # No cell has loops, and each of nested ones would come twice.
@@ -149,6 +162,8 @@ class _Loop:
     carried: Sequence[Value]
     scans: int
     """How many outputs have an element of every step."""
+    read: Sequence[int]
+    """Which of those something reads; others are not made."""
 
     @classmethod
     def of(cls, node: Node, emitter: Emitter) -> "_Loop":
@@ -161,19 +176,22 @@ class _Loop:
             raise node.wrong(
                 f"a body of {len(body.output)} outputs, expected {len(carried) + 1} or more"
             )
+        read = read_outputs(node, len(carried), scans)
         trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
         going: bool | Value = True
         if node.has_input(1):
             going = known_condition(node, emitter, emitter.value(1))
-        return cls(node, emitter, names, trips, going, carried, scans)
+        return cls(node, emitter, names, trips, going, carried, scans, read)
 
     def step(
         self, number: Value, going: bool | Value, carried: Sequence[Value]
     ) -> tuple[bool | Value, Sequence[Value]]:
-        """Whether there is another step, and the other outputs of the body."""
+        """Whether there is another step, and the other outputs of the body that are read."""
         taken = going if isinstance(going, Value) else Constant.of(self.names[1], np.array(going))
         bound = dict(zip(self.names, (number, taken, *carried), strict=True))
-        again, *results = self.emitter.subgraph("body", bound)
+        again, *made = self.emitter.subgraph("body", bound)
+        states = len(self.carried)
+        results = [*made[:states], *(made[states + i] for i in self.read)]
         return known_condition(self.node, self.emitter, again), results
 
     def unrolled(self) -> Sequence[Value] | None:
@@ -183,7 +201,7 @@ class _Loop:
         or less.
         """
         node, emitter, going, carried = self.node, self.emitter, self.going, self.carried
-        scanned: list[list[Value]] = [[] for _ in range(self.scans)]
+        scanned: list[list[Value]] = [[] for _ in self.read]
         bounded = self.trips is not None and self.trips <= MAX_STEPS
         step = 0
         while going is not False and (self.trips is None or step < self.trips):
@@ -261,7 +279,7 @@ class _Loop:
         steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)
         going: SSAValue | None = None
         if self.can_end_early(body):
-            if self.scans:
+            if self.read:
                 raise node.unsupported(NUMBER_OF_OUTPUTS)
             given = self.going
             if isinstance(given, bool):
@@ -277,7 +295,7 @@ class _Loop:
         if len(body.results) == (going is not None):
             raise node.wrong("nothing is carried, and nothing is an output")
         carried = [emitter.materialize(self.carried[i]) for i in self.changing]
-        backwards = [0] * self.scans
+        backwards = [0] * len(self.read)
         return self.merged(
             emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
         )

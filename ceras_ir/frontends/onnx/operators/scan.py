@@ -16,7 +16,7 @@ from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.recurrent_loops import RecurrentLoop
 from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.tensors import text
-from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.values import NO_VALUE, Constant, Value
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 MAX_STEPS = 1 << 10
@@ -51,13 +51,19 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
     backwards = _list(node, "scan_input_directions", count)
     out_axes = _list(node, "scan_output_axes", outputs)
     out_backwards = _list(node, "scan_output_directions", outputs)
+    read = read_outputs(node, states, outputs)
+    out_axes, out_backwards = [out_axes[i] for i in read], [out_backwards[i] for i in read]
     lengths = {shape_of_value(v)[a] for v, a in zip(given, axes, strict=True)}
     if len(lengths) != 1:
         raise node.wrong(f"inputs of {sorted(lengths)} elements to scan, expected one number")
     (length,) = lengths
 
     def step(carried: Sequence[Value], elements: Sequence[Value]) -> Sequence[Value]:
-        return emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
+        made = emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
+        return [*made[:states], *(made[states + i] for i in read)]
+
+    def every(made: Sequence[Value]) -> Sequence[Value]:
+        return [*made[:states], *all_outputs(made[states:], read, outputs)]
 
     if not node.has_loops():
         kinds = [_kind_of_element(v, a) for v, a in zip(given, axes, strict=True)]
@@ -68,14 +74,14 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         made = _layer(emitter, carried, kinds, turned, length, step)
         if made is not None:
             ends = zip(made[states:], out_axes, out_backwards, strict=True)
-            return [*made[:states], *(_along(node, emitter, *end) for end in ends)]
+            return every([*made[:states], *(_along(node, emitter, *end) for end in ends)])
     if length > MAX_STEPS:
         moved = [_axis_first(emitter, v, a) for v, a in zip(given, axes, strict=True)]
         directions = [int(bool(back)) for back in (*backwards, *out_backwards)]
         made = _scan_with_body(emitter, carried, moved, directions, step)
         stacks = zip(made[states:], out_axes, strict=True)
-        return [*made[:states], *(_axis_to(node, emitter, value, a) for value, a in stacks)]
-    scanned: list[list[Value]] = [[] for _ in range(outputs)]
+        return every([*made[:states], *(_axis_to(node, emitter, v, a) for v, a in stacks)])
+    scanned: list[list[Value]] = [[] for _ in read]
     for t in range(length):
         elements = [
             _element(emitter, v, a, length - 1 - t if back else t)
@@ -85,11 +91,22 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         carried = list(results[:states])
         for found, value in zip(scanned, results[states:], strict=True):
             found.append(value)
-    every = [
+    stacks = [
         stacked(node, emitter, found[::-1] if back else found, axis)
         for found, axis, back in zip(scanned, out_axes, out_backwards, strict=True)
     ]
-    return [*carried, *every]
+    return every([*carried, *stacks])
+
+
+def read_outputs(node: Node, states: int, count: int) -> Sequence[int]:
+    """Which of the outputs of every step, behind `states` carried ones, are read at all."""
+    return [i for i in range(count) if node.has_output(states + i)]
+
+
+def all_outputs(values: Sequence[Value], read: Sequence[int], count: int) -> Sequence[Value]:
+    """`values` at the places in `read`, of `count` places."""
+    found = dict(zip(read, values, strict=True))
+    return [found.get(i, NO_VALUE) for i in range(count)]
 
 
 def _kind_of_element(value: Value, axis: int) -> Tensor | None:
