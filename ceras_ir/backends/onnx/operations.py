@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
 from ceras_ir.backends.onnx.model_builder import Attribute
 from ceras_ir.backends.onnx.movement import Movement
+from ceras_ir.backends.onnx.shifts import is_count_of_shifts, shift_of
 from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
@@ -32,6 +33,8 @@ BINARIES: dict[Binary, str] = {
     Binary.XOR: "BitwiseXor",
 }
 BITWISE_SINCE = 18
+ARITHMETIC = frozenset({Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV})
+"""Functions that wrap around, of which ONNX Runtime has none of 8 or 16 bits."""
 RELATIONS: dict[Compare, str] = {
     Compare.EQUAL: "Equal",
     Compare.LESS: "Less",
@@ -76,6 +79,12 @@ class Operations(Movement):
                 order = self._order(op.input)
                 x = self.values.get(op.input, order)
                 self._finish(op.result, self._clamped(op.result, x, op.requant, order), order)
+            case graph.BinaryOp() if is_count_of_shifts(op):
+                pass  # Each shift says it by its exponent.
+            case graph.BinaryOp() if (shift := shift_of(op)) is not None:
+                operands, order = self._broadcast_operands(op, (shift.value, shift.places))
+                direction: dict[str, Attribute] = {"direction": shift.direction}
+                self._node(op.result, "BitShift", operands, order, attributes=direction)
             case graph.BinaryOp():
                 self._binary(op)
             case graph.CompareOp() | graph.SelectOp():
@@ -289,9 +298,29 @@ class Operations(Movement):
             # Truth values have operators of their own.
             since = 13 if dtype == np.bool_ else BITWISE_SINCE
             operator = operator.removeprefix("Bitwise") if dtype == np.bool_ else operator
-        shape = self.values.shape(op.result, order)
-        x = self.builder.node(operator, operands, node_name(op), dtype, shape, since=since)
+        shape, name = self.values.shape(op.result, order), node_name(op)
+        if op.function in ARITHMETIC and dtype.kind in "iu" and dtype.itemsize < 4:
+            x = self._in_64_bits(op, operands, order)
+        else:
+            x = self.builder.node(operator, operands, name, dtype, shape, since=since)
         self._epilogue(op, op.activation, op.requant, x, order)
+
+    def _in_64_bits(self, op: graph.BinaryOp, operands: Sequence[str], order: Order) -> str:
+        """The last bits of the result on wide integers, which are those on narrow ones."""
+        name, wide = node_name(op), np.dtype(np.int64)
+        shape, is_plain = self.values.shape(op.result, order), order == unchanged(op.result)
+        inputs = list[str]()
+        for x, value in zip(operands, op.operands, strict=True):
+            own = graph.shape_of(value)
+            whole = (*(1,) * (len(order) - len(own)), *own)
+            extents = own if is_plain else [whole[d] for d in order]
+            to: dict[str, Attribute] = {"to": TensorProto.INT64}
+            inputs.append(
+                self.builder.node("Cast", [x], f"{name}/wide", wide, extents, attributes=to)
+            )
+        x = self.builder.node(BINARIES[op.function], inputs, f"{name}/exact", wide, shape)
+        to = {"to": self.kind(op)}
+        return self.builder.node("Cast", [x], name, self.dtype(op.result), shape, attributes=to)
 
     def _reduce(self, op: graph.ReduceOp) -> None:
         order = self._order(op.input)
@@ -300,12 +329,17 @@ class Operations(Movement):
         inputs = [self.values.get(op.input, order), self.builder.integers(axes, "axes")]
         self._node(op.result, operator, inputs, order, attributes={"keepdims": 1}, since=since)
 
-    def _broadcast_operands(self, op: GraphOperation) -> tuple[list[str], Order]:
-        """In the order of the first of the result's rank that moves dimensions, if any does."""
-        plain = unchanged(op.output)
-        orders = (order for v in op.operands if (order := self.values.order(v)) is not None)
+    def _broadcast_operands(
+        self, op: GraphOperation, operands: Sequence[SSAValue] | None = None
+    ) -> tuple[list[str], Order]:
+        """
+        The operands of `op`, unless others are given, in the order of the first of the result's
+        rank that moves dimensions, if any does.
+        """
+        read, plain = op.operands if operands is None else operands, unchanged(op.output)
+        orders = (order for v in read if (order := self.values.order(v)) is not None)
         chosen = next((o for o in orders if len(o) == len(plain) and o != plain), plain)
-        return [self._broadcast(v, op.output, chosen) for v in op.operands], chosen
+        return [self._broadcast(v, op.output, chosen) for v in read], chosen
 
     def _broadcast(self, value: SSAValue, result: SSAValue, order: Order) -> str:
         """`value` in `order`, with the leading dimensions that broadcasting would put before it."""

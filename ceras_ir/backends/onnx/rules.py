@@ -10,9 +10,11 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation
 
 from ceras_ir.backends.onnx.functions import has_operator
+from ceras_ir.backends.onnx.shifts import is_count_of_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
@@ -30,6 +32,8 @@ SAME_FACTOR = 2.0**-20
 """Relative; multipliers of fewer bits than a factor has differ from it by less."""
 SAME_AVERAGE = 2.0**-14
 """The same for reciprocals, which keep bits for windows that are partly in the padding."""
+POWERS = (f32, i32, i64)
+"""The types of numbers that have powers."""
 LEAST, GREATEST = 2.0**-31, 2.0**30
 """Factors beyond leave nothing of an accumulator, or saturate it: shifts are bounded by them."""
 
@@ -48,6 +52,9 @@ def why_not(op: Operation) -> str | None:
                 return "tables of pixels make integers in ONNX"
         case graph.LookupOp():
             return _table_reason(op)
+        case graph.BinaryOp() if op.function is graph.Binary.POW and not is_count_of_shifts(op):
+            if (element := graph.element_of(op.result)) not in POWERS:
+                return f"ONNX has no power of {element}; use int32, or target c"
         case graph.Conv2dOp() | graph.MatmulOp() | graph.BinaryOp() | graph.Pool2dOp():
             pass
         case graph.RequantizeOp() | graph.UnaryOp() | graph.SoftmaxOp() | graph.ReshapeOp():
