@@ -51,6 +51,8 @@ class Movement:
                 inputs = [self.values.get(op.input, order), indices]
                 axis = order.index(op.axis.value.data)
                 self._node(op.result, "Gather", inputs, order, attributes={"axis": axis})
+            case graph.TakeOp():
+                self._take(op)
             case graph.PadOp():
                 self._pad(op)
             case graph.ResizeOp():
@@ -136,6 +138,21 @@ class Movement:
         lists = zip(("starts", "ends", "axes", "steps"), zip(*rows, strict=True), strict=True)
         inputs = [x, *(self.builder.integers(values, what) for what, values in lists)]
         self._node(op.result, "Slice", inputs, order)
+
+    def _take(self, op: graph.TakeOp) -> None:
+        """Gather, which counts from the end as well, of indices that are brought to the rows."""
+        name, rows = node_name(op), graph.shape_of(op.input)[0]
+        wide, extents = np.dtype(np.int64), graph.shape_of(op.indices)
+        indices = self.values.get(op.indices, unchanged(op.indices))
+        if self.dtype(op.indices) != wide:
+            to: dict[str, Attribute] = {"to": tensor_kind(wide)}
+            indices = self.builder.node(
+                "Cast", [indices], f"{name}/wide", wide, extents, attributes=to
+            )
+        bounds = [self.builder.constant(np.array(n), "row") for n in (-rows, rows - 1)]
+        place = self.builder.node("Clip", [indices, *bounds], f"{name}/row", wide, extents)
+        x = self.values.get(op.input, order := unchanged(op.input))
+        self._node(op.result, "Gather", [x, place], order, attributes={"axis": 0})
 
     def _pad(self, op: graph.PadOp) -> None:
         order, value = self._order(op.input), op.stored_value

@@ -59,7 +59,7 @@ def why_not(op: Operation) -> str | None:
             pass
         case graph.RequantizeOp() | graph.UnaryOp() | graph.SoftmaxOp() | graph.ReshapeOp():
             pass
-        case graph.NormalizeOp():
+        case graph.NormalizeOp() | graph.TakeOp():
             pass
         case graph.IntegerSoftmaxOp() | graph.IntegerNormalizeOp():
             return "ONNX has no softmax or normalization of integers; quantize with --rows float"
@@ -80,8 +80,10 @@ def why_not(op: Operation) -> str | None:
                 "a loop that is too long to unroll, or a branch with one, is not written as ONNX; "
                 "take fewer steps, or another target"
             )
+        case graph.GraphOperation():
+            return "this operation is not written yet; use target c, or the model as it came"
         case _:
-            return "it is of another level than the graph, or has no ONNX form; export before it"
+            return "it is of another level than the graph; export before it"
     for attribute in (*op.properties.values(), *op.attributes.values()):
         if isinstance(attribute, graph.FunctionAttr) and not has_operator(attribute):
             return f"ONNX has no function {attribute.kind}"

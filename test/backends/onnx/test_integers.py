@@ -55,3 +55,42 @@ def test_powers_that_onnx_has_not_are_refused() -> None:
     module = Parser(load_context(), text).parse_module()
     with pytest.raises(UnsupportedError, match="no power of ui8; use int32, or target c"):
         export_model(module, "network")
+
+
+TAKE = """
+func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}, %i: tensor<7xi32> {graph.name = "i"})
+    -> (tensor<7x2xf32> {graph.name = "y"}) {
+  %q = graph.quantize %x : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  %t = graph.take %q[%i] : (tensor<3x2x!quant.uniform<i8:f32, 0.5>>, tensor<7xi32>)
+      -> tensor<7x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.dequantize %t
+      : (tensor<7x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<7x2xf32>
+  func.return %y : tensor<7x2xf32>
+}
+"""
+
+
+def test_rows_at_computed_indices_are_gathered() -> None:
+    """Also where indices leave the rows, which Gather refuses."""
+    module = Parser(load_context(), TAKE).parse_module()
+    exported = export_model(module, "network")
+    onnx.checker.check_model(exported, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    x = np.array([[1, 2], [-3, 4], [5, 70]], np.float32)
+    inputs: dict[str, Array] = {"x": x, "i": np.array([0, 2, -1, -3, -9, 9, 1], np.int32)}
+    expected = run(module, inputs)["y"]
+    np.testing.assert_array_equal(expected, np.minimum(x, 63.5)[[0, 2, 2, 0, 0, 2, 1]])
+    np.testing.assert_array_equal(run_onnxruntime(exported, inputs)["y"], expected)
+    np.testing.assert_array_equal(run(import_model(exported), inputs)["y"], expected)
+
+
+def test_what_is_not_written_yet_says_so() -> None:
+    text = """
+    func.func @main(%x: tensor<3x2xf32>, %i: tensor<1xi32>, %r: tensor<1x2xf32>)
+        -> tensor<3x2xf32> {
+      %y = graph.put %r into %x[%i]
+          : (tensor<3x2xf32>, tensor<1xi32>, tensor<1x2xf32>) -> tensor<3x2xf32>
+      func.return %y : tensor<3x2xf32>
+    }"""
+    module = Parser(load_context(), text).parse_module()
+    with pytest.raises(UnsupportedError, match="not written yet; use target c, or the model as it"):
+        export_model(module, "network")
