@@ -264,3 +264,18 @@ def test_integers_are_read_by_another_scale(scale: float, point: int) -> None:
     }
     nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q t p", "y")]
     agree(model(nodes, {"x": (3, 40)}, ["y"], operands))
+
+
+@pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_cast_of_quantized_numbers_gives_their_integers(to: int, per_channel: bool) -> None:
+    """All that int8 has, with scales that float32 rounds and zero points."""
+    scales, points = np.array([0.03, 0.7, 1], np.float32), np.array([3, -128, 0], np.int8)
+    if not per_channel:
+        scales, points = scales[0], points[0]
+    nodes = [node("QuantizeLinear", "x s z", "q", axis=1), node("Cast", "q", "y", to=to)]
+    proto = model(nodes, {"x": [300, 3]}, ["y"], {"s": scales, "z": points})
+    x = np.broadcast_to((np.arange(300)[:, None] - 150 - points) * scales, (300, 3))
+    module = import_model(proto)
+    inputs = {"x": x.astype(np.float32)}
+    np.testing.assert_array_equal(run(module, inputs)["y"], run_onnxruntime(proto, inputs)["y"])

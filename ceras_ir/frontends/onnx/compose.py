@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import IntAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import (
@@ -84,16 +84,34 @@ class Composer:
         """`x` with elements of another type: of quantized numbers, the integers that store them."""
         value = self.emitter.materialize(x)
         if isinstance(known := element_of(value), UniformType):
-            scale = 0.0 if known.is_per_axis or known.zero_point else known.scale
-            if not scale or (scale != 1 and element != f32):
-                raise self.emitter.node.unsupported(
-                    f"the integers of {known} as numbers of another type; put a DequantizeLinear "
-                    "in place of the cast"
-                )
-            op = DequantizeOp(value) if element == f32 else CastOp(value, known.storage)
-            value = self.emitter.emit(op)
-            value = value if scale == 1 else self.div(value, self.number(scale))
+            value = self.emitter.materialize(self._stored(value, known, element))
         return value if element_of(value) == element else self.emitter.emit(CastOp(value, element))
+
+    def _stored(self, value: SSAValue, known: UniformType, element: Attribute) -> Value:
+        """
+        The integers that store quantized numbers, as float32 for that `element`. A number less its
+        zero point, times the scale and divided by it, is wrong in its last bit only: rounded, it is
+        what it was if it has less than 22 bits.
+        """
+        is_plain = not known.is_per_axis and not known.zero_point
+        if is_plain and known.scale == 1 and element != f32:
+            return self.emitter.emit(CastOp(value, known.storage))
+        if not (is_plain and element == f32) and known.storage.width.data > 16:
+            raise self.emitter.node.unsupported(
+                f"the integers of {known} as numbers of another type; quantize to 8 or 16 bits"
+            )
+        real: Value = self.emitter.emit(DequantizeOp(value))
+        if is_plain and element == f32:
+            return real if known.scale == 1 else self.div(real, self.number(known.scale))
+        shape = tuple[int, ...]()
+        if isinstance(known.axis, IntAttr):
+            shape = (-1, *(1,) * (len(shape_of_value(value)) - 1 - known.axis.data))
+        scales, points = (
+            self.emitter.constant(np.array([n.data for n in of], np.float32).reshape(shape), name)
+            for of, name in ((known.scales, "scale"), (known.zero_points, "zero_point"))
+        )
+        whole = self.add(self.unary(Function.ROUND, self.div(real, scales)), points)
+        return whole if element == f32 else self.emitter.emit(CastOp(whole, known.storage))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
         """A reduction that keeps its dimensions; `x` itself along none."""
