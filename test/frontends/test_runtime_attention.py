@@ -69,19 +69,25 @@ def rotary(operands: Array, positions: Array, **attributes: Attribute) -> Case:
 
 
 def grouped(
-    steps: int, past: int, end: int, total: int, constant: str = "n", **attributes: Attribute
+    steps: int,
+    past: int,
+    end: int,
+    total: int,
+    constant: str = "n",
+    batch: int = 1,
+    **attributes: Attribute,
 ) -> Case:
     """Four heads of queries on two of keys, 16 elements each, in a buffer of `past` keys."""
     rotated = " c s" if attributes.get("do_rotary") else ""
     return Case(
         *("GroupQueryAttention", f"q k v pk pv e n{rotated}", "y ok ov"),
         {
-            "q": real(1, steps, 64),
-            "k": real(1, steps, 32),
-            "v": real(1, steps, 32),
-            "pk": real(1, 2, past, 16),
-            "pv": real(1, 2, past, 16),
-            "e": whole(end),
+            "q": real(batch, steps, 64),
+            "k": real(batch, steps, 32),
+            "v": real(batch, steps, 32),
+            "pk": real(batch, 2, past, 16),
+            "pv": real(batch, 2, past, 16),
+            "e": whole(*[end] * batch),
             "n": whole(total),
             "c": COS,
             "s": SIN,
@@ -176,6 +182,7 @@ def test_as_onnx_runtime(name: str):
     ("case", "text"),
     [
         (prompt(smooth_softmax=1), "sinks are given"),
+        (grouped(1, 6, 6, 7, batch=2), "2 sequences, .* with a batch of 1, or with a symbolic"),
         (joined("x w b", do_rotary=1), "positions that are turned"),
         (heads("q k"), "queries, keys and values as one"),
     ],

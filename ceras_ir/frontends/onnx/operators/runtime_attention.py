@@ -257,7 +257,8 @@ def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
         return emitter.constant(np.array([0]), "begin")
     if batch != 1:
         raise emitter.node.unsupported(
-            "sequences of several lengths; compile for one at a time, with --batch 1"
+            f"{batch} sequences, each of its own length; export the model with a batch of 1, or "
+            "with a symbolic one, which is 1 here unless --batch says otherwise"
         )
     compose = Composer(emitter)
     end = compose.cast(emitter.reshaped(given, (1,)), i64)
