@@ -33,7 +33,7 @@ from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, run_stages
-from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytest.importorskip("onnxruntime")
 
@@ -279,3 +279,11 @@ def test_a_cast_of_quantized_numbers_gives_their_integers(to: int, per_channel: 
     module = import_model(proto)
     inputs = {"x": x.astype(np.float32)}
     np.testing.assert_array_equal(run(module, inputs)["y"], run_onnxruntime(proto, inputs)["y"])
+
+
+def test_a_scale_of_an_infinite_range_says_what_to_do() -> None:
+    """As ONNX Runtime's quantizer makes it of a mask that is -inf."""
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    constants = {"s": np.array(np.inf, np.float32), "z": np.array(0, np.uint8)}
+    with pytest.raises(InputError, match=r"finite, got inf: .*--calibrate, .* mask of finite"):
+        import_model(model(nodes, {"x": (2,)}, ["y"], constants))

@@ -71,7 +71,10 @@ def uniform_type(
         raise node.wrong(f"the scale must be float, got {scale.dtype}")
     if not all(0.0 < s < float("inf") for s in scales.tolist()):
         worst = next(s for s in scales.tolist() if not 0.0 < s < float("inf"))
-        raise node.wrong(f"the scale must be positive and finite, got {worst}")
+        raise node.wrong(
+            f"the scale must be positive and finite, got {worst}: quantize the float model here, "
+            "with --calibrate, or export it with a mask of finite numbers"
+        )
     points = np.zeros(scales.size, np.int64)
     if zero_point is not None:
         if zero_point.dtype.name != storage:
