@@ -64,7 +64,10 @@ def state_refusals(main: FuncOp) -> Iterator[str]:
         if result not in names:
             yield f"state '{name}': there is no result '{result}'{did_you_mean(result, names)}"
         elif result in taken:
-            yield f"state '{name}': the result '{result}' is a state's already"
+            yield (
+                f"state '{name}': the result '{result}' is a state's already; give the model "
+                "another output for it, an Identity of this one"
+            )
         elif (kind := main.function_type.outputs.data[names.index(result)]) != argument.type:
             yield (
                 f"state '{name}' is {argument.type}, and the result '{result}' is {kind}: a state "

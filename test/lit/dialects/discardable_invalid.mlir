@@ -75,7 +75,7 @@ func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}) -> (te
 
 // -----
 
-// expected-error@+1 {{state 'g': the result 'hn' is a state's already}}
+// expected-error@+1 {{state 'g': the result 'hn' is a state's already; give the model another output for it, an Identity of this one}}
 func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}, %g: tensor<4xf32> {graph.name = "g", graph.state = "hn"}) -> (tensor<4xf32> {graph.name = "hn"}) {
   func.return %h : tensor<4xf32>
 }
