@@ -1,6 +1,6 @@
 """The page that `ceras-compare --html` writes: one file, nothing to load."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
     many = "sample" if samples == 1 else "samples"
     key_a = f"accumulated, {first.name}" if second else "accumulated"
     key_b = f"accumulated, {second.name}" if second else "each layer alone"
-    worst = "".join(_worst(layer, first.recipe) for layer in worst_layers(first.layers))
+    worst = "".join(_worst(layer, first) for layer in worst_layers(first.layers))
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">{escape(against)}; {samples} {many}, {len(first.layers)} layers</p>',
@@ -119,8 +119,9 @@ def _result(
     )
 
 
-def _worst(layer: LayerNoise, recipe: Collection[str]) -> str:
-    hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer, recipe))
+def _worst(layer: LayerNoise, variant: "Variant") -> str:
+    found = remedies(layer, variant.recipe, adjustable=variant.adjustable)
+    hints = "".join(f"<li>{escape(text)}</li>" for text in found)
     return (
         f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
         f", {layer.channels} channels, step {step(layer.scale)}</div>"

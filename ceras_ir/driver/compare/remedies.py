@@ -31,14 +31,29 @@ def pattern_of(name: str) -> str:
     return f"*;{last}" if before else last
 
 
-def remedies(layer: LayerNoise, recipe: Collection[str] = ()) -> list[str]:
-    """Sentences, the most promising first, but what the passes of `recipe` did already."""
+def remedies(
+    layer: LayerNoise, recipe: Collection[str] = (), *, adjustable: bool = True
+) -> list[str]:
+    """
+    Sentences, the most promising first, but what the passes of `recipe` did already; without
+    options where none is `adjustable`.
+    """
     found: list[str] = []
     used = layer.magnitudes[layer.magnitudes > 0]
+    dead = layer.magnitudes.size - used.size
+    always_zero = f"{dead} of its {layer.magnitudes.size} channels are always zero"
     if layer.scale is None:
         return ["it is computed in float: its error comes from its operands"]
     if layer.isolated_ratio >= GOOD and (layer.share or 0.0) < NOTABLE:
         return ["its own rounding is small: look at the layers before it"]
+    if not adjustable:
+        if layer.clipped_share > CLIPPED:
+            found.append(f"{layer.clipped_share:.1%} of its elements are clipped")
+        return [
+            *found,
+            *([always_zero] if dead else []),
+            "its precision came with the model: calibrate the float model to choose another",
+        ]
     if layer.imbalance > IMBALANCED and "equalize-channels" not in recipe:
         found.append(
             f"its largest channel is {2**layer.imbalance:.0f} times the median one: "
@@ -51,9 +66,8 @@ def remedies(layer: LayerNoise, recipe: Collection[str] = ()) -> list[str]:
         )
     if layer.bits == 8 and layer.low >= 0 and "choose-zero-points" not in recipe:
         found.append("it is never negative: choose-zero-points in the --recipe halves its steps")
-    if used.size < layer.magnitudes.size:
-        dead = layer.magnitudes.size - used.size
-        found.append(f"{dead} of its {layer.magnitudes.size} channels are always zero")
+    if dead:
+        found.append(always_zero)
     name = pattern_of(layer.name)
     if layer.bits == 8:
         found.append(f"--int16 '{name}' stores its result in 16 bits")

@@ -32,7 +32,7 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
         ratio = decimal(layer.isolated_ratio)
         share = "" if layer.share is None else f", {layer.share:.0%} of the noise at the outputs"
         console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone{share}:", markup=False)
-        for text in remedies(layer, first.recipe):
+        for text in remedies(layer, first.recipe, adjustable=first.adjustable):
             console.print(f"  - {text}", markup=False)
     for text in first.remedies:
         # A command that is to be copied stays one line.

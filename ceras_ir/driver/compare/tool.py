@@ -48,7 +48,8 @@ def make_parser() -> ToolParser:
         description="Quantize a float network, run it beside the float one, and say where "
         "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
         "clipped, range and scale; the end metric; the worst layers and what to try. With two "
-        "models, compare them layer by layer, matched by name: the second against the first.",
+        "models, compare them layer by layer, where both make the same tensor of the model: the "
+        "second against the first.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")

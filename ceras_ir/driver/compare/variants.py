@@ -5,18 +5,17 @@ beside another variant of the same network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.ir import Operation
 
 from ceras_ir.command.named_file import naming
 from ceras_ir.data.sample_stream import StreamedSamples
 from ceras_ir.data.samples import Samples, as_samples
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.driver.compare.pairs import Nodes, pairs
 from ceras_ir.driver.compare.remedies import remedies_of_all
 from ceras_ir.metrics.choose import Judge, Judgement
 from ceras_ir.metrics.figures import Measured, measured
@@ -27,7 +26,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
-from ceras_ir.support.diagnostics import InputError, node_name, node_names
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.before_after import alignment
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
@@ -35,6 +34,9 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     NoiseMeter,
     label_layers,
 )
+
+COMES_QUANTIZED, QDQ = "quantized", "Q/DQ"
+"""Kinds of networks whose precision no option changes."""
 
 REACHING = 4
 """On how many samples it is followed what reaches the outputs."""
@@ -54,6 +56,8 @@ class Variant:
     """At run time, before and after scales were aligned."""
     recipe: tuple[str, ...] = ()
     """The optional passes that ran."""
+    adjustable: bool = True
+    """Whether options decide the precision; a network that comes quantized has decided it."""
 
     @property
     def remedies(self) -> list[str]:
@@ -107,14 +111,18 @@ def two_models(
     models: Sequence[tuple[str, ModuleOp]], options: BuildOptions, task: Task
 ) -> list[Variant]:
     """The second of two models, each with its file, beside the first."""
-    names: list[str] = []
-    for path, network in models:
-        with naming(path):
-            names.append(f"{Path(path).name} ({variant_of(network, options)})")
+    kinds: list[str] = []
+    # Before nodes are fused.
     (_, first), (path, second) = models
+    nodes = Nodes(first), Nodes(second)
+    for each, network in models:
+        with naming(each):
+            kinds.append(variant_of(network, options))
+    names = [f"{Path(each).name} ({kind})" for (each, _), kind in zip(models, kinds, strict=True)]
     with naming(path):
-        meter = beside_another(first, second)
-    return [task.measure(meter, names[1], names[0])]
+        meter = beside_another(first, second, nodes)
+    variant = task.measure(meter, names[1], names[0])
+    return [replace(variant, adjustable=kinds[1] not in (COMES_QUANTIZED, QDQ))]
 
 
 def comparing_options(options: BuildOptions) -> BuildOptions:
@@ -165,11 +173,11 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     at_fused, at_quantized = options.inserted(FUSED), options.inserted(QUANTIZED)
     if is_quantized(main) and not carries_floats(module):
         runner.run(ctx, module, [*at_fused, *at_quantized])
-        return "quantized"
+        return COMES_QUANTIZED
     runner.run(ctx, module, [FusePass(), *at_fused])
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass(), *at_quantized])
-        return "Q/DQ"
+        return QDQ
     if options.calibrate is None and not carries_exponents(main):
         return "float"
     runner.run(ctx, module, [quantize_pass(options), *at_quantized])
@@ -187,52 +195,27 @@ def carries_floats(module: ModuleOp) -> bool:
     return any(isinstance(op, graph.LinearOperation) and not op.is_quantized for op in ops)
 
 
-def beside_another(first: ModuleOp, second: ModuleOp) -> NoiseMeter:
-    """`second` beside `first`; their layers are the ones of one name."""
+def beside_another(
+    first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes] | None = None
+) -> NoiseMeter:
+    """
+    `second` beside `first`; their layers are those that make the same tensor, by the `nodes` that
+    the networks had before fusion.
+    """
     _expect_same_ends(first, second)
-    pairs = list(_pairs(list(_named(first)), list(_named(second))))
-    if not pairs:
+    found = list(pairs(first, second, nodes or (Nodes(first), Nodes(second))))
+    if not found:
         raise InputError(
             "no layer of one model has the name, operator and shape of one of the other; was text "
             "printed with --strip-names?"
         )
-    for number, pair in enumerate(pairs):
+    for module in (first, second):
+        for op in main_function(module).body.block.ops:
+            op.attributes.pop(LAYER, None)
+    for number, pair in enumerate(found):
         for op in pair:
             op.attributes[LAYER] = IntegerAttr(number, i64)
     return NoiseMeter(first, second, aligned=True)
-
-
-def _named(module: ModuleOp) -> Iterator[Operation]:
-    """The operations that are layers."""
-    for op in main_function(module).body.block.ops:
-        op.attributes.pop(LAYER, None)
-        border = isinstance(op, graph.ConstantOp | graph.QuantizeOp | graph.DequantizeOp)
-        if isinstance(op, GraphOperation) and not border:
-            yield op
-
-
-def _pairs(
-    first: list[Operation], second: list[Operation]
-) -> Iterator[tuple[Operation, Operation]]:
-    """
-    The last operations of each name, which make what the node of the model made; without common
-    names operations in order, where both networks have the same ones.
-    """
-    others = {node_name(op): op for op in second if node_names(op)}
-    last = {node_name(op): op for op in first if node_names(op)}
-    common = [
-        (op, others[name])
-        for name, op in last.items()
-        if name in others and _shape(op) == _shape(others[name])
-    ]
-    if common:
-        yield from common
-    elif [(o.name, _shape(o)) for o in first] == [(o.name, _shape(o)) for o in second]:
-        yield from zip(first, second, strict=True)
-
-
-def _shape(op: Operation) -> tuple[int, ...]:
-    return graph.shape_of(op.results[0])
 
 
 def _expect_same_ends(first: ModuleOp, second: ModuleOp) -> None:

@@ -36,6 +36,15 @@ def test_what_the_recipe_did_is_not_proposed() -> None:
         assert text not in " ".join(remedies(noisy, (name,)))
 
 
+def test_no_option_is_proposed_for_a_network_that_comes_quantized() -> None:
+    noisy = layer(0.0)
+    noisy.isolated, noisy.low, noisy.clipped, noisy.elements = 100.0, 0.0, 1, 2
+    noisy.magnitudes = np.array([0.0, 1.0, 1024.0])
+    texts = remedies(noisy, adjustable=False)
+    assert texts[:2] == ["50.0% of its elements are clipped", "1 of its 3 channels are always zero"]
+    assert "--" not in " ".join(texts) and "calibrate the float model" in texts[-1]
+
+
 def test_good_networks_need_nothing() -> None:
     assert remedies_of_all([layer(500.0), layer(1.0)], 30.0) == []
     assert remedies_of_all([layer(500.0, None)], 3.0) == []

@@ -21,7 +21,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.sequence import Sequence, with_states
-from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.function import input_names, main_function, result_values
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.quantizable import is_alias, is_quantized
 from ceras_ir.network.ranges import EQUALIZED, LAYER, interval
@@ -172,6 +172,8 @@ class NoiseMeter:
         self.scaled = aligned and (_may_be_equalized(reference) or _may_be_equalized(quantized))
         self.factors: dict[int, NDArray[np.float32]] = {}
         self.values: dict[int, SSAValue] = {}
+        self.returned = set(result_values(main_function(reference)))
+        """What the outputs are, whose channels have no factors."""
         self.names = input_names(main_function(quantized))
         self.layers: dict[int, LayerNoise] = {}
         self.ranges: dict[int, tuple[float, float] | None] = {}
@@ -228,7 +230,12 @@ class NoiseMeter:
                 real = floats[number].astype(np.float32, copy=False)
                 actual = _real(op.results[0], results[0])
                 # Indices and truth values have no scale.
-                if self.scaled and number not in self.factors and floats[number].dtype.kind == "f":
+                if (
+                    self.scaled
+                    and number not in self.factors
+                    and floats[number].dtype.kind == "f"
+                    and self.values[number] not in self.returned
+                ):
                     self.factors[number] = self._factors(op, real, actual)
                 if number not in self.layers:
                     return
@@ -284,16 +291,20 @@ class NoiseMeter:
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
     ) -> NDArray[np.float32]:
         """The result of one operation on the float network's values."""
-        operands = tuple(self._operand(v, floats, sample) for v in op.operands)
+        between: dict[SSAValue, Array] = {}
+        operands = tuple(self._operand(v, floats, sample, between) for v in op.operands)
         return _real(op.results[0], self.interpreter.run_op(op, operands)[0])
 
     def _operand(
-        self, value: SSAValue, floats: Mapping[int, Array], sample: Mapping[str, Array]
+        self,
+        value: SSAValue,
+        floats: Mapping[int, Array],
+        sample: Mapping[str, Array],
+        between: dict[SSAValue, Array],
     ) -> Array:
+        """What `value` is on the float network's values; `between` keeps those of no layer."""
         source = value
-        while isinstance(
-            source.owner, graph.RequantizeOp | graph.QuantizeOp | graph.DequantizeOp
-        ) and (layer_of(source.owner) is None):
+        while isinstance(source.owner, Operation) and _only_rounds(source.owner):
             source = source.owner.operands[0]
         if isinstance(source, BlockArgument):
             real = np.asarray(sample[self.names[source.index]])
@@ -307,8 +318,16 @@ class NoiseMeter:
             assert isinstance(source.owner, Operation)
             if (number := layer_of(source.owner)) is None:
                 # In between, as a function of 16 bits is, which is computed on floats.
-                operands = [self._operand(v, floats, sample) for v in source.owner.operands]
-                made = self.interpreter.run_op(source.owner, tuple(operands))[0]
+                if source not in between:
+                    operands = [
+                        self._operand(v, floats, sample, between) for v in source.owner.operands
+                    ]
+                    between |= zip(
+                        source.owner.results,
+                        self.interpreter.run_op(source.owner, tuple(operands)),
+                        strict=True,
+                    )
+                made = between[source]
                 if value is source:
                     return made
                 real = _unquantized(source, made)
@@ -318,6 +337,20 @@ class NoiseMeter:
                     real = real.astype(np.float32, copy=False) / self.factors[number]
         element = graph.quantized_element(value)
         return real if element is None else quantize(real.astype(np.float32), element)
+
+
+def _only_rounds(op: Operation) -> bool:
+    """Whether `op` is no layer and gives the number it takes, as well as it can be stored."""
+    if layer_of(op) is not None:
+        return False
+    if isinstance(op, graph.RequantizeOp):
+        stored = graph.quantized_element(op.result)
+        # Bounds inside of those of the storage are a function, such as ReLU.
+        return stored is not None and (op.requant.low.data, op.requant.high.data) == (
+            stored.low,
+            stored.high,
+        )
+    return isinstance(op, graph.QuantizeOp | graph.DequantizeOp)
 
 
 def _operator(op: Operation) -> str:
