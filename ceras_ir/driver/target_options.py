@@ -14,7 +14,7 @@ from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.options import OptionHelp, flag_of, options_of
 from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import all_targets, find_target, with_board
+from ceras_ir.targets.registry import all_targets, find_target, unknown_target, with_board
 
 BOARD = "board"
 
@@ -41,10 +41,19 @@ def model_target() -> TargetClass:
     return next(target for target in all_targets() if target.writes_models)
 
 
-def named_target(argv: Sequence[str]) -> TargetClass | None:
-    """The target that `argv` names, if any: it must be known to know the options."""
+def named_target(
+    argv: Sequence[str], known: Sequence[TargetClass] | None = None
+) -> TargetClass | None:
+    """
+    The target that `argv` names, if any, of those `known` to the tool: it must be known to know
+    the options.
+    """
     name = early_value(argv, "--target")
-    return None if name is None else find_target(name)
+    if name is None:
+        return None
+    if known is not None and name not in (names := [cls.name for cls in known]):
+        raise unknown_target(name, names)
+    return find_target(name)
 
 
 def described_targets(targets: Sequence[TargetClass]) -> str:

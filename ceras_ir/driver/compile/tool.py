@@ -113,7 +113,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
 
 def _compile(argv: Sequence[str]) -> int:
     with plugins(argv):
-        chosen = named_target(argv)
+        chosen = named_target(argv, compiling_targets())
         arguments = make_parser(chosen).read(argv)
         assert chosen is not None, "the parser requires a target"
         with calibration_workers(arguments):
