@@ -109,9 +109,8 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     names = [tensor.name for tensor in inputs]
     # An input without elements is none of the network's.
     if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
-        raise InputError(
-            f"no input is named '{unknown[0]}'; the network has {', '.join(names)}", path
-        )
+        known = ", ".join(names) or "no inputs left"
+        raise InputError(f"no input is named '{unknown[0]}'; the network has {known}", path)
     result: dict[str, Array] = {}
     batched = bool(inputs)
     for tensor in inputs:

@@ -39,7 +39,8 @@ def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
     """The arrays in argument order; a missing, unknown or misshapen one is an `InputError`."""
     names = input_names(main)
     if unknown := sorted(set(inputs) - set(names)):
-        raise InputError(f"no input named '{unknown[0]}'; the network has {', '.join(names)}")
+        known = ", ".join(names) or "no inputs"
+        raise InputError(f"no input named '{unknown[0]}'; the network has {known}")
     arrays: list[Array] = []
     for name, argument in zip(names, main.body.block.args, strict=True):
         if name not in inputs:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.data.samples import load_arrays
+from ceras_ir.data.samples import load_arrays, samples_of
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -50,3 +50,9 @@ def test_damaged_members(tmp_path: Path):
         except InputError:
             refused += 1
     assert refused > 100
+
+
+def test_a_network_without_inputs() -> None:
+    """`--set` may have fixed all of them."""
+    with pytest.raises(InputError, match="no input is named 'x'; the network has no inputs left"):
+        samples_of({"x": np.zeros((2, 3))}, [], "x.npz")
