@@ -198,7 +198,11 @@ def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
 
 
 def names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
+    """The names in a list with commas, none of them empty."""
+    found = text.split(",")
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"expected names with commas between, got {text!r}")
+    return found
 
 
 def add_shapes(group: ArgumentContainer) -> None:
