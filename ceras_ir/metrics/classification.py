@@ -41,6 +41,19 @@ class Classification:
             raise InputError(
                 f"labels of shape {list(labels.shape)} fit none of the outputs: {listed}"
             )
+        if labels is not None and labels.ndim == 1:
+            self._refuse_unknown(labels)
+
+    def _refuse_unknown(self, labels: Labels) -> None:
+        """Classes of samples must be some output's; of pixels, others are not judged by custom."""
+        judged = [(name, output) for name, output in self._outputs.items() if output.judged]
+        name, output = max(judged, key=lambda item: item[1].classes)
+        outside = labels[(labels < 0) | (labels >= output.classes)]
+        if outside.size:
+            raise InputError(
+                f"label {outside[0]} is no class of output '{name}': they are 0 to "
+                f"{output.classes - 1}"
+            )
 
     def add(self, real: Outputs, quantized: Outputs) -> None:
         label = None if self._labels is None else self._labels[self._number]
@@ -66,13 +79,13 @@ class _Output:
         self.judged = labels is not None and labels.shape[1:] == pixels
         single = shape[axis] == 1
         self._bounds = (0.5, 0.0) if single else (0.0,)
-        self._classes = max(shape[axis], 2)
+        self.classes = max(shape[axis], 2)
         self._is_probability = single
         self._agreement = {bound: Shares() for bound in self._bounds}
         ranked = self.judged and not pixels
         self._top = {b: (Shares(), Shares()) for b in BEST if ranked and b < shape[axis]}
         self._overlaps: dict[float, list[tuple[Shares, Shares]]] = {
-            bound: [(Shares(), Shares()) for _ in range(self._classes)]
+            bound: [(Shares(), Shares()) for _ in range(self.classes)]
             for bound in self._bounds
             if self.judged and pixels
         }
@@ -98,7 +111,7 @@ class _Output:
 
     def _overlap(self, bound: float, classes: list[Labels], label: Labels) -> None:
         # Labels outside the classes (255 by custom) are not judged.
-        judged = (label >= 0) & (label < self._classes)
+        judged = (label >= 0) & (label < self.classes)
         self._present |= set(np.unique(label[judged]).tolist())
         for c, pair in enumerate(self._overlaps[bound]):
             truth = label == c

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.metrics.choose import Judge, Judgement
 from ceras_ir.metrics.figures import Chosen, Measured, gain, measured
+from ceras_ir.support.diagnostics import InputError
 
 Array = NDArray[np.float32]
 
@@ -18,13 +19,19 @@ def judged(real: Array, quantized: Array, labels: NDArray[np.integer]) -> dict[s
 
 
 def test_top() -> None:
-    """Of equal scores the first class counts; a label outside the classes is never found."""
+    """Of equal scores the first class counts."""
     real = np.array([[1, 3, 2], [2, 2, 1], [0, 0, 5]], np.float32)
-    found = judged(real, -real, np.array([1, 1, 7]))
+    found = judged(real, -real, np.array([1, 1, 1]))
     assert (found["top-1"].real, found["top-1"].quantized) == (1 / 3, 0)
     assert found["agreement"].quantized == 0 and "top-5" not in found
     # Differences of -1, 0, 0: their mean has a standard error of sqrt(2 / 9 / 3).
     assert found["top-1"].error == pytest.approx((2 / 27) ** 0.5, rel=0.4)
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_that_is_no_class_is_refused(label: int) -> None:
+    with pytest.raises(InputError, match=f"label {label} is no class of output 'y': they are 0 to"):
+        judged(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), np.array([0, label, 7]))
 
 
 def test_segmentation_metrics() -> None:
