@@ -339,8 +339,8 @@ class Emitter:
     def _unlike(self, operands: Sequence[SSAValue], what: str) -> InputError:
         """What is wrong with operands that do not go together."""
         elements = [element_of(value) for value in operands]
-        plain = {e.width.data for e in elements if isinstance(e, IntegerType)}
-        stored = {e.storage.width.data for e in elements if isinstance(e, UniformType)}
+        plain = {e.bitwidth for e in elements if isinstance(e, IntegerType)}
+        stored = {e.storage.bitwidth for e in elements if isinstance(e, UniformType)}
         if plain.isdisjoint(stored):
             return self.node.wrong(what)
         return self.node.unsupported(
