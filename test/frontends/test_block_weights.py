@@ -101,6 +101,39 @@ def test_matmul_n_bits(points: str, k: int, size: int, bits: int):
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-3 * float(np.abs(expected).max()))
 
 
+# Elements of four bits may lie in blocks along any axis; those in bytes only along the last.
+@pytest.mark.parametrize("has_points", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "bits", "axes"),
+    [(kind, 4, axes) for kind in (ml_dtypes.int4, ml_dtypes.uint4) for axes in ((0, 1), (1, 0))]
+    + [(np.uint8, bits, (0, 1)) for bits in (2, 4, 8)],
+)
+def test_gather_block_quantized(
+    kind: type[np.generic], bits: int, axes: tuple[int, int], has_points: bool
+):
+    rng, blocks = np.random.default_rng(3), [20, 40]
+    per_byte = 8 // bits if kind is np.uint8 else 1
+    blocks[axes[1]] = -(-blocks[axes[1]] // 16)
+
+    def table(rows: int, columns: int) -> Array:
+        high = 256 if kind is np.uint8 else 8
+        return rng.integers(0, high, (rows, -(-columns // per_byte))).astype(kind)
+
+    x = rng.integers(-20, 20, (2, 5))
+    tensors: dict[str, Array] = {
+        "w": table(20, 40), "s": rng.uniform(0.1, 1, blocks).astype(np.float32)
+    }  # fmt: skip
+    if has_points:
+        tensors["z"] = table(*blocks)
+    node = helper.make_node(
+        "GatherBlockQuantized", ["w", "x", *list(tensors)[1:]], ["y"], domain="com.microsoft",
+        bits=bits, block_size=16, gather_axis=axes[0], quantize_axis=axes[1],
+    )  # fmt: skip
+    proto = model([node], x, tensors, {"y": TensorProto.FLOAT})
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    assert np.allclose(run(import_model(proto), {"x": x})["y"], expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8])

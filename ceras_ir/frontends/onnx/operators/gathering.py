@@ -21,8 +21,13 @@ def gather(node: Node, emitter: Emitter) -> Value:
     Indices of any shape, negative ones counted from the end. Of computed ones each that leaves the
     operand is the nearest that does not.
     """
-    shape, given = emitter.shape(0), emitter.value(1)
-    axis = node.axis(node.integer("axis", 0), len(shape))
+    return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
+
+
+def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
+    """What the second operand of a node takes of `table` along one of its axes."""
+    shape, given = shape_of_value(table), emitter.value(1)
+    axis = node.axis(along, len(shape))
     check_indices(node, given)
     extent, count = shape[axis], prod(shape_of_value(given))
     if count * prod(shape) // extent > MAX_ELEMENTS:
@@ -32,9 +37,9 @@ def gather(node: Node, emitter: Emitter) -> Value:
         flat = [int(i) for i in given.load().reshape(-1)]
         if outside := [i for i in flat if not -extent <= i < extent]:
             raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
-        taken = Composer(emitter).gathered(emitter.value(0), axis, [i % extent for i in flat])
+        taken = Composer(emitter).gathered(table, axis, [i % extent for i in flat])
         return emitter.reshaped(taken, target)
-    return emitter.reshaped(taken_along(emitter, emitter.value(0), axis, given), target)
+    return emitter.reshaped(taken_along(emitter, table, axis, given), target)
 
 
 @operator("GatherElements")
