@@ -82,6 +82,20 @@ def test_a_network_with_a_name_of_its_own_is_reset_too(tmp_path: Path):
     np.testing.assert_array_equal(named, reference)
 
 
+def test_states_stay_in_a_region_that_has_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model, data = _files(tmp_path, "gru")
+    options = (*_flags("gru"), "--target", "c")
+    reference = _run(model, data, tmp_path / "a.npz", *options)
+    folder, regions = str(tmp_path / "out"), "small:224,large:1000"
+    assert compile_tool([model, *options, "--regions", regions, "-o", folder]) == 0
+    assert "MODEL_IN(large, float, MODEL_STATE" in (tmp_path / "out" / "model.c").read_text()
+    np.testing.assert_array_equal(_run(folder, data, tmp_path / "b.npz"), reference)
+    capsys.readouterr()
+    regions = regions.replace("1000", "8")
+    assert compile_tool([model, *options, "--regions", regions, "-o", folder, "--force"]) == 1
+    assert "no region has room for the 32 bytes of states" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_integers_in_c_are_the_interpreters(tmp_path: Path, name: str):

@@ -14,7 +14,6 @@ from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program
 from ceras_ir.backends.c.shared_functions import shared_functions
 from ceras_ir.backends.c.workspace import place_workspaces
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.memory.analysis.spans import aligned
 
 ARENA_ALIGNMENT = 8
@@ -100,13 +99,8 @@ class Model:
         """The same of each memory that the arena is made of."""
         sizes = {region: max(size, 1) for region, size in self._used_bytes.items()}
         if self.program.state_bytes:
-            first = next(iter(sizes))
-            sizes[first] = aligned(sizes[first], STATE_ALIGNMENT) + self.program.state_bytes
-            if sizes[first] > (capacity := self.program.regions[first][1]):
-                raise InputError(
-                    f"states take {self.program.state_bytes:,} bytes of region '{first}', which "
-                    f"has {capacity:,} and would need {sizes[first]:,}"
-                )
+            region = self.program.state_region
+            sizes[region] = aligned(sizes[region], STATE_ALIGNMENT) + self.program.state_bytes
         return sizes
 
     def memory_totals(self) -> dict[str, object]:
@@ -121,8 +115,8 @@ class Model:
 
     @property
     def state_offset(self) -> int:
-        """Where states begin, behind everything else."""
-        return next(iter(self.region_bytes.values())) - self.program.state_bytes
+        """Where states begin, behind everything else in their memory."""
+        return self.region_bytes[self.program.state_region] - self.program.state_bytes
 
 
 def arena_names(model: Model) -> list[str]:

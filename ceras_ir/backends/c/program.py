@@ -46,7 +46,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Kept:
-    """Bytes that stay from run to run, from `offset` behind everything else in the arena."""
+    """Bytes that stay from run to run, from `offset` behind everything else in their memory."""
 
     offset: int
 
@@ -274,8 +274,24 @@ class Program:
                 return self.kept(value_type(value), place)
 
     def kept(self, kind: str, place: Kept) -> str:
-        """The C expression for elements behind everything else in the arena."""
-        return at(kind, Arena(place.offset, next(iter(self.regions))), "MODEL_STATE + ")
+        """The C expression for elements behind everything else in the memory of states."""
+        return at(kind, Arena(place.offset, self.state_region), "MODEL_STATE + ")
+
+    @property
+    def state_region(self) -> str:
+        """Where all states stay: the first memory that has room for them behind its values."""
+        for region, (size, _) in self.regions.items():
+            if self.has_room(region, size):
+                return region
+        raise InputError(
+            f"no region has room for the {self.state_bytes:,} bytes of states behind its values; "
+            "give --regions one more that has it"
+        )
+
+    def has_room(self, region: str, end: int, states: bool = True) -> bool:
+        """Whether a memory holds what is used of it up to `end`, and the states behind if asked."""
+        kept = self.state_bytes if states else 0
+        return (aligned(end, STATE_ALIGNMENT) + kept if kept else end) <= self.regions[region][1]
 
 
 def _seen_by_launch(value: SSAValue) -> bool:

@@ -1,5 +1,5 @@
 """
-States in C: bytes behind everything else in the arena, which stay from run to run.
+States in C: bytes behind everything else in a memory of the arena, which stay from run to run.
 
 The next state is written in place where nothing reads the last one any more, and else copied there
 at the end of a run. `model_reset_in` begins anew in memory of the caller's, `model_reset` in that

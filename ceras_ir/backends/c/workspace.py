@@ -42,14 +42,19 @@ class Occupied:
 
 
 def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
-    """Step -> place, for the steps that need a workspace: the first memory that has room."""
+    """
+    Step -> place, for the steps that need a workspace: the first memory that has room, beside the
+    states where these stay.
+    """
+    home = program.state_region if program.state_bytes else None
     occupied = {region: Occupied(program, region) for region in program.regions}
     found: dict[int, Arena] = {}
     for step, size in sizes.items():
         if not size:
             continue
-        for region, (_, capacity) in program.regions.items():
-            if (start := occupied[region].place(step, size)) + size <= capacity:
+        for region in program.regions:
+            start = occupied[region].place(step, size)
+            if program.has_room(region, start + size, states=region == home):
                 found[step] = Arena(start, region)
                 break
         else:
