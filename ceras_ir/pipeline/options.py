@@ -87,8 +87,15 @@ class BuildOptions:
     def resolved(self, module: ModuleOp) -> BuildOptions:
         """
         What `auto` means for this network, once and for all: int8 if it has Q/DQ, else none. Of
-        text with calibrated ranges, a note says that they are not used.
+        text with calibrated ranges, a note says that they are not used. Options that contradict
+        the network are refused.
         """
+        options = self._decided(module)
+        options._check_quantized()
+        options._check_precision(module)
+        return options
+
+    def _decided(self, module: ModuleOp) -> BuildOptions:
         if self.quantize != "auto" or self.is_quantized:
             return self
         from ceras_ir.network.function import main_function
@@ -112,17 +119,46 @@ class BuildOptions:
                 f"target {self.target.name} computes on int8: use --quantize int8, or a target "
                 "that computes in float"
             )
+        if self.quantize != "auto":
+            self._check_quantized()
+        if self.quantize == "none" and self.calibrate is not None:
+            raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
+        if self.precision.budget is not None and not self.precision.budget >= 0:
+            raise UsageError(f"budget must be at least 0, got {self.precision.budget:g}")
+        self.target.check()
+
+    def _check_quantized(self) -> None:
+        """Refuse what only a quantized network has; `auto` decides that by the network."""
         if self.io == "int8" and not self.is_quantized:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.precision != PrecisionOptions():
             raise UsageError(
                 "--int16, --float and --budget say how a network is quantized: add --quantize int8"
             )
-        if self.quantize == "none" and self.calibrate is not None:
-            raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
-        if self.precision.budget is not None and not self.precision.budget >= 0:
-            raise UsageError(f"budget must be at least 0, got {self.precision.budget:g}")
-        self.target.check()
+
+    def _check_precision(self, module: ModuleOp) -> None:
+        """Refuse layers to choose in a network that comes quantized, and note idle options."""
+        from ceras_ir.transforms.quantization.analysis.qdq import (
+            COMES_QUANTIZED,
+            carries_quantization,
+        )
+
+        # Where scales move to powers of two, the network is quantized again.
+        kept = self.is_quantized and self.target.arithmetic.multipliers
+        if not kept or not carries_quantization(module):
+            return
+        if self.precision.int16 or self.precision.in_float:
+            raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
+        given = {
+            "--calibrate": self.calibrate is not None,
+            "--observer": self.observer != DEFAULT_OBSERVER,
+            "--recipe": bool(self.recipe),
+            "--silu": self.silu != "auto",
+            "--rows": self.rows != "auto",
+            "--budget": self.precision.budget is not None,
+        }
+        if idle := [flag for flag, is_given in given.items() if is_given]:
+            remark(f"note: {', '.join(idle)} decided nothing: {COMES_QUANTIZED}")
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
         """The user's passes behind a level."""

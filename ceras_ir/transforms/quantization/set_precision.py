@@ -22,6 +22,7 @@ from ceras_ir.network.quantizable import (
 from ceras_ir.support.diagnostics import UsageError, node_name, node_names
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
 
 Thing = TypeVar("Thing", Operation, SSAValue)
@@ -51,8 +52,7 @@ class SetPrecisionPass(NetworkPass):
     def change(self, main: FuncOp) -> None:
         if is_quantized(main):
             if self.int16 or self.float:
-                raise UsageError("int16 and float choose layers of a float network; this one "
-                                 "comes quantized")  # fmt: skip
+                raise UsageError(f"int16 and float: {COMES_QUANTIZED}")
             return
         operations = [
             o

@@ -18,6 +18,12 @@ Attribute of a quantization whose ties go to even, in a network that says where 
 it those between powers of two go up.
 """
 
+COMES_QUANTIZED = (
+    "a model that comes quantized has its precision in its Q/DQ nodes; calibrate the float model "
+    "instead"
+)
+"""Why options of quantization have no say in a network."""
+
 
 def only_moves(op: graph.GraphOperation) -> bool:
     """Whether elements are moved, or the greatest taken; what puts others around is apart."""
