@@ -283,8 +283,8 @@ class ChoosePrecisionPass(CalibratedPass):
     def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
         remark(
-            f"{self.name}: note: 16 bits for {count}: noise of stored values "
-            f"{change} of the modelled time: {_noisiest(chosen, total)}"
+            f"{self.name}: note: 16 bits for {count}: noise of stored values, without the "
+            f"rounding of weights, {change} of the modelled time: {_noisiest(chosen, total)}"
         )
 
     def _doubt(self, kept: list[_Candidate], left: float, after: float) -> None:
