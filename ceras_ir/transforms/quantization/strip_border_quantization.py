@@ -2,15 +2,19 @@
 
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import StringAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import QuantizeOp
-from ceras_ir.network.function import result_values
+from ceras_ir.dialects.graph import QuantizeOp, tensor_type
+from ceras_ir.network.function import output_names, result_values
+from ceras_ir.network.precision import FLOAT_REASON
 from ceras_ir.network.quantizable import data_operands
 from ceras_ir.network.states import states_of
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.borders import returned_as_stored, take_stored
@@ -22,7 +26,7 @@ class StripBorderQuantizationPass(NetworkPass):
     """
     Give arguments and results the types in which they are stored. An argument that is only ever
     quantized to one type takes that type; a result that is dequantized is returned as it is stored.
-    Other arguments and results stay float.
+    Other arguments and results stay float; stderr says which results, and why.
 
     Exact in the integers: the caller does the work of `graph.quantize` and `graph.dequantize`. An
     argument that `fit-inputs` divides takes the scale of its stored numbers before the division;
@@ -41,7 +45,19 @@ class StripBorderQuantizationPass(NetworkPass):
         for position, value in enumerate(result_values(main)):
             if value not in kept:
                 returned_as_stored(main, position)
+                self._note(output_names(main)[position], result_values(main)[position])
         main.update_function_type()
+
+    def _note(self, name: str, value: SSAValue) -> None:
+        """Say why an output stays float, where the network computes it so."""
+        op = value.owner
+        if isinstance(op, graph.GraphOperation) and tensor_type(value).element_type == f32:
+            known = op.attributes.get(FLOAT_REASON)
+            reason = f": {known.data}" if isinstance(known, StringAttr) else ""
+            remark(
+                f"{self.name}: note: output '{name}' stays float, because '{node_name(op)}' is "
+                f"computed in float{reason}"
+            )
 
 
 def _unscale(argument: SSAValue) -> None:
