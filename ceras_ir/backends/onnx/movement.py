@@ -17,6 +17,9 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
 
+WIDE = np.dtype(np.int64)
+"""The integers that ONNX indexes by, and computes narrow ones in."""
+
 
 class Movement:
     """Appends nodes and says which tensors hold the results."""
@@ -142,17 +145,19 @@ class Movement:
     def _take(self, op: graph.TakeOp) -> None:
         """Gather, which counts from the end as well, of indices that are brought to the rows."""
         name, rows = node_name(op), graph.shape_of(op.input)[0]
-        wide, extents = np.dtype(np.int64), graph.shape_of(op.indices)
+        extents = graph.shape_of(op.indices)
         indices = self.values.get(op.indices, unchanged(op.indices))
-        if self.dtype(op.indices) != wide:
-            to: dict[str, Attribute] = {"to": tensor_kind(wide)}
-            indices = self.builder.node(
-                "Cast", [indices], f"{name}/wide", wide, extents, attributes=to
-            )
+        if self.dtype(op.indices) != WIDE:
+            indices = self._in_wide(indices, f"{name}/wide", extents)
         bounds = [self.builder.constant(np.array(n), "row") for n in (-rows, rows - 1)]
-        place = self.builder.node("Clip", [indices, *bounds], f"{name}/row", wide, extents)
+        place = self.builder.node("Clip", [indices, *bounds], f"{name}/row", WIDE, extents)
         x = self.values.get(op.input, order := unchanged(op.input))
         self._node(op.result, "Gather", [x, place], order, attributes={"axis": 0})
+
+    def _in_wide(self, x: str, name: str, shape: Sequence[int]) -> str:
+        """`x` in 64-bit integers."""
+        to: dict[str, Attribute] = {"to": tensor_kind(WIDE)}
+        return self.builder.node("Cast", [x], name, WIDE, shape, attributes=to)
 
     def _pad(self, op: graph.PadOp) -> None:
         order, value = self._order(op.input), op.stored_value

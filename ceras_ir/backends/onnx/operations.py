@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import TensorProto
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
 from ceras_ir.backends.onnx.model_builder import Attribute
-from ceras_ir.backends.onnx.movement import Movement
+from ceras_ir.backends.onnx.movement import WIDE, Movement
 from ceras_ir.backends.onnx.shifts import is_count_of_shifts, shift_of
 from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
@@ -178,12 +177,11 @@ class Operations(Movement):
         order, name = self._order(op.input), node_name(op)
         shape = self.values.shape(op.result, order)
         x = self.values.get(op.input, order)
-        to: dict[str, Attribute] = {"to": TensorProto.INT64}
-        x = self.builder.node("Cast", [x], f"{name}/byte", np.dtype(np.int64), shape, attributes=to)
+        x = self._in_wide(x, f"{name}/byte", shape)
         if op.channel_rows is not None:
             starts = np.array(op.channel_rows, np.int64) * op.tables.shape[1]
             first = self.builder.constant(broadcast(starts, order), f"{name}/first")
-            x = self.builder.node("Add", [x, first], f"{name}/place", np.dtype(np.int64), shape)
+            x = self.builder.node("Add", [x, first], f"{name}/place", WIDE, shape)
         element = graph.stored_element(op.result)
         reals = dequantize(op.tables.reshape(-1), element).astype(np.float32)
         table = self.builder.constant(reals, f"{name}/table")
@@ -307,19 +305,16 @@ class Operations(Movement):
 
     def _in_64_bits(self, op: graph.BinaryOp, operands: Sequence[str], order: Order) -> str:
         """The last bits of the result on wide integers, which are those on narrow ones."""
-        name, wide = node_name(op), np.dtype(np.int64)
+        name = node_name(op)
         shape, is_plain = self.values.shape(op.result, order), order == unchanged(op.result)
         inputs = list[str]()
         for x, value in zip(operands, op.operands, strict=True):
             own = graph.shape_of(value)
             whole = (*(1,) * (len(order) - len(own)), *own)
             extents = own if is_plain else [whole[d] for d in order]
-            to: dict[str, Attribute] = {"to": TensorProto.INT64}
-            inputs.append(
-                self.builder.node("Cast", [x], f"{name}/wide", wide, extents, attributes=to)
-            )
-        x = self.builder.node(BINARIES[op.function], inputs, f"{name}/exact", wide, shape)
-        to = {"to": self.kind(op)}
+            inputs.append(self._in_wide(x, f"{name}/wide", extents))
+        x = self.builder.node(BINARIES[op.function], inputs, f"{name}/exact", WIDE, shape)
+        to: dict[str, Attribute] = {"to": self.kind(op)}
         return self.builder.node("Cast", [x], name, self.dtype(op.result), shape, attributes=to)
 
     def _reduce(self, op: graph.ReduceOp) -> None:
