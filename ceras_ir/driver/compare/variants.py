@@ -35,7 +35,7 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     label_layers,
 )
 
-COMES_QUANTIZED, QDQ = "quantized", "Q/DQ"
+STORED, QDQ = "quantized", "Q/DQ"
 """Kinds of networks whose precision no option changes."""
 
 REACHING = 4
@@ -122,7 +122,7 @@ def two_models(
     with naming(path):
         meter = beside_another(first, second, nodes)
     variant = task.measure(meter, names[1], names[0])
-    return [replace(variant, adjustable=kinds[1] not in (COMES_QUANTIZED, QDQ))]
+    return [replace(variant, adjustable=kinds[1] not in (STORED, QDQ))]
 
 
 def comparing_options(options: BuildOptions) -> BuildOptions:
@@ -173,7 +173,7 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     at_fused, at_quantized = options.inserted(FUSED), options.inserted(QUANTIZED)
     if is_quantized(main) and not carries_floats(module):
         runner.run(ctx, module, [*at_fused, *at_quantized])
-        return COMES_QUANTIZED
+        return STORED
     runner.run(ctx, module, [FusePass(), *at_fused])
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass(), *at_quantized])

@@ -45,8 +45,8 @@ def known_table_width(node: Node) -> str | None:
 @rule(NAME)
 def known_width(node: Node) -> str | None:
     """bits must be 2, 4 or 8, and there is no index of groups"""
-    if (bits := node.integer("bits", 4)) not in WIDTHS:
-        return f"bits is {bits}; quantize with 4"
+    if (reason := known_table_width(node)) is not None:
+        return reason
     return "g_idx is given; quantize without reordering" if node.has_input(4) else None
 
 
