@@ -6,7 +6,9 @@ multiply-add, so that float parts of a quantized network agree bit for bit too. 
 `exp`: 1.4 units in the last place on its whole range (measured against double precision).
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +43,29 @@ EXP_COEFFICIENTS = _float32s(
 """Interpolation of `(exp(r) - 1 - r) / r**2` on [-ln 2 / 2, ln 2 / 2], highest degree first."""
 
 
+_STATISTICS: ContextVar[bool] = ContextVar("statistics", default=False)
+
+
+@contextmanager
+def for_statistics() -> Generator[None]:
+    """
+    Have `exp` below be numpy's, which takes a sixth of the time: what only says how values are
+    distributed needs no bits. Within 3 units in the last place.
+    """
+    token = _STATISTICS.set(True)
+    try:
+        yield
+    finally:
+        _STATISTICS.reset(token)
+
+
 def exp(x: Floats) -> Floats:
     """
     With `n = rint(x * LOG2_E)`, ties to even, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
     polynomial in `r` by Horner's rule: `((p * (r * r) + r) + 1) * 2**n`. NaN gives NaN.
     """
+    if _STATISTICS.get():
+        return np.exp(x)
     if x.ndim and x.size and x.min() >= EXP_LOW and x.max() <= EXP_HIGH:
         return _exp_inside(x)
     inside = (x >= EXP_LOW) & (x <= EXP_HIGH)

@@ -9,7 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Function, FunctionAttr
-from ceras_ir.interpreters.float_functions import PIECE, apply_function, exp, softmax
+from ceras_ir.interpreters.float_functions import (
+    PIECE,
+    apply_function,
+    exp,
+    for_statistics,
+    softmax,
+)
 
 Doubles: TypeAlias = NDArray[np.float64]
 
@@ -27,6 +33,15 @@ def test_exp_at_the_ends():
     assert result[:4].tolist() == [1.0, 1.0, np.inf, 0.0]
     assert np.isnan(result[4])
     assert result[5:].tolist() == [np.inf, 0.0, 1.0]
+
+
+def test_exp_for_statistics_is_the_same_but_for_last_bits():
+    x = np.linspace(-87.0, 88.0, 200_001, dtype=np.float32)
+    expected = exp(x)
+    with for_statistics():
+        np.testing.assert_allclose(exp(x), expected, rtol=5e-7)
+        assert exp(SPECIAL)[:4].tolist() == [1.0, 1.0, np.inf, 0.0]
+    np.testing.assert_array_equal(exp(x), expected)
 
 
 @pytest.mark.parametrize(

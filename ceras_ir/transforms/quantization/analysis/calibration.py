@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, is_plain, shape_of
+from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
@@ -263,7 +264,7 @@ def watch(
 
     for sample in samples:
         # What overflows, as squares do, becomes an error that names the operation.
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), for_statistics():
             for name, argument in zip(input_names(main), main.body.block.args, strict=True):
                 see(argument, sample[name].astype(np.float32, copy=False))
             run(module, sample, look)

@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function, result_values
@@ -94,7 +95,8 @@ class SensitivityMeter:
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:
-        return self.interpreter.run_op(op, tuple(operands))[0]
+        with for_statistics():
+            return self.interpreter.run_op(op, tuple(operands))[0]
 
     def _seed(self, end: Array) -> NDArray[np.float32]:
         """Random signs, as large as one over the end's signal; nothing is relative to silence."""
