@@ -123,39 +123,59 @@ class Words:
 
 def _clamps(words: Words, e: Epilogue, name: str, bits: int) -> list[str]:
     lines: list[str] = []
+    kind = "epu8" if bits == 8 and e.least == 0 else f"epi{bits}"
     for bound, function, is_used in ((e.low, "max", e.has_low), (e.high, "min", e.has_high)):
         if is_used:
-            bounds = words.call(f"set1_epi{bits}", bound)
-            lines.append(f"  {name} = {words.call(f'{function}_epi{bits}', name, bounds)};")
+            # Of a byte without a sign, the char of the same bits.
+            number = bound - 256 if bits == 8 and bound > 127 else bound
+            bounds = words.call(f"set1_epi{bits}", number)
+            lines.append(f"  {name} = {words.call(f'{function}_{kind}', name, bounds)};")
     return lines
 
 
+def _bytes_of(e: Epilogue) -> str:
+    """What packs numbers of 16 bits as bytes of the result."""
+    return "packus_epi16" if e.least == 0 else "packs_epi16"
+
+
 def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
-    sums = ", ".join(f"s{i}" for i in words.vectors)
-    ways = {"whole": "NARROW"} if e.bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
+    sums = [f"s{i}" for i in words.vectors]
+    lists = ", ".join(sums)
+    ways = {"lower": f"LOWER_16({lists})", "upper": f"UPPER_16({lists})"}
     bits = e.bits
     if words.are_pairs:
-        ways, bits = {"whole": "_mm256_packs_epi32"}, 16
+        ways, bits = {"whole": words.call("packs_epi32", *sums)}, 16
+    elif bits == 8:
+        halves = (words.call("packs_epi32", *pair) for pair in (sums[:2], sums[2:]))
+        ways = {"whole": words.call(_bytes_of(e), *halves)}
     lines: list[str] = []
-    for i, (name, narrow) in enumerate(ways.items()):
-        lines.append(f"  model_256 {name} = {narrow}({sums});")
-        lines += _clamps(words, e, name, bits)
-        store = "STORE_NARROW_256" if bits > e.bits else "STORE_256"
-        lines.append(f"  {store}(to{' + 16' if i else ''}, {name});")
+    for i, (name, text) in enumerate(ways.items()):
+        lines += [f"  model_256 {name} = {text};", *_clamps(words, e, name, bits)]
+        to = f"to{' + 16' if i else ''}"
+        if bits > e.bits:
+            lines.append(f"  STORE_PACKED_256({to}, {name}, _mm_{_bytes_of(e)});")
+        else:
+            lines.append(f"  STORE_256({to}, {name});")
     return lines
 
 
 def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
+    """Of bytes, those of all rows of results are packed at once."""
     packed = [
         words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
         for q in range(words.taken)
     ]
-    store = "STORE_NARROW_512" if e.bits == 8 else "STORE_512"
+    places = ["to", f"to + {row}"]
+    if e.bits == 8:
+        both = words.call(_bytes_of(e), packed[0], packed[-1])
+        lines = [f"  model_512 whole = {both};", *_clamps(words, e, "whole", 8)]
+        stores = ["STORE_EVEN(to, whole);", f"STORE_ODD({places[1]}, whole);"]
+        return lines + [f"  {store}" for store in stores[: words.taken]]
     lines: list[str] = []
     for q, text in enumerate(packed):
         name = f"whole{'below' * q}"
         lines += [f"  model_512 {name} = {text};", *_clamps(words, e, name, 16)]
-        lines.append(f"  {store}(to{f' + {q * row}' if q else ''}, {name});")
+        lines.append(f"  STORE_512({places[q]}, {name});")
     return lines
 
 

@@ -15,8 +15,8 @@ from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import value_type, zero_point_of
-from ceras_ir.dialects.graph import LinearOperation
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.dialects.graph import LinearOperation, element_of
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,19 @@ class Epilogue:
     shift: int
     low: int
     high: int
+    least: int
+    """Of the stored type."""
     shifts: tuple[int, ...] = ()
     """One for each output, in place of `shift` and of multipliers that are powers of two."""
 
     @property
     def has_low(self) -> bool:
         """Whether there is a lower bound beside that of the stored type."""
-        return self.low > -(1 << (self.bits - 1))
+        return self.low > self.least
 
     @property
     def has_high(self) -> bool:
-        return self.high < (1 << (self.bits - 1)) - 1
+        return self.high < self.least + (1 << self.bits) - 1
 
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
@@ -65,7 +67,9 @@ class Epilogue:
                 return None
             point = zero_point_of(quantized(op.residual, "residual"))
             extra = -np.left_shift(point, np.array(op.residual_shifts, np.int64))
-        stored = 16 if value_type(op.result) == "int16_t" else 8
+        result = element_of(op.result)
+        assert isinstance(result, UniformType)
+        stored, least = result.storage.width.data, result.low
         low, high = requant.low.data, requant.high.data
         if is_scaled and (shifts := _right_shifts(requant)):
             # What is added to a product is a multiple of its power of two, or below its last bit.
@@ -73,7 +77,7 @@ class Epilogue:
             halves = np.left_shift(1, right) >> 1 if half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
             if sums.has_room(int(np.abs(moved).max())):
-                return cls(moved, 0, 0, bits, stored, 0, low, high, shifts)
+                return cls(moved, 0, 0, bits, stored, 0, low, high, least, shifts)
         scale_bits = 0
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1
@@ -84,7 +88,7 @@ class Epilogue:
             extra, after = extra + after, 0
         if not sums.has_room(int(np.abs(extra).max())):
             return None
-        return cls(extra, scale_bits, after, bits, stored, shift, low, high)
+        return cls(extra, scale_bits, after, bits, stored, shift, low, high, least)
 
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":

@@ -22,6 +22,7 @@ from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES
 from ceras_ir.backends.c.rows import (
     ROW_TYPES,
+    UNSIGNED_OFFSET,
     Geometry,
     dot_rows,
     open_row_loop,
@@ -84,12 +85,13 @@ def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
 
 
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
-    """The bias of rows of a type; of `model_row` as they are and moved by 128."""
+    """The bias of rows of a type; of `model_row` as signed bytes and moved by 128."""
     if row != "model_row":
         return _bias(layer, sums.bias, condition)
     also = f"{condition} && " if condition else ""
-    _bias(layer, sums.bias - 128 * sums.per_output, also + UNSIGNED)
-    return _bias(layer, sums.bias, also + SIGNED)
+    signed = sums.bias + (0 if sums.x.is_signed else UNSIGNED_OFFSET) * sums.per_output
+    _bias(layer, signed - 128 * sums.per_output, also + UNSIGNED)
+    return _bias(layer, signed, also + SIGNED)
 
 
 def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:

@@ -39,7 +39,7 @@ def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
     return (
         layer.options.vectors
         and value_type(op.input) in ("int8_t", "uint8_t", "int16_t")
-        and value_type(op.result) in ("int8_t", "int16_t")
+        and value_type(op.result) in ("int8_t", "uint8_t", "int16_t")
         and sums.weight_type == "int8_t"
         and sums.raw_bound < LIMIT
     )
@@ -54,7 +54,7 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     item = 2 if stored == "int16_t" else 1
     options = layer.options
     nest = Nest.of(op, geometry, item, options.workspace, in_place=True, rank=options.tile_rank)
-    if not nest.taps % lanes_of(stored).step and (is_worth or stored == "int16_t"):
+    if not nest.taps % lanes_of(stored).step and (is_worth or stored != "int8_t"):
         return nest
     return Nest.of(op, geometry, item, options.workspace, rank=options.tile_rank)
 

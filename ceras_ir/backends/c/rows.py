@@ -85,6 +85,10 @@ def open_row_loop(layer: Layer, geometry: Geometry, rows: int) -> int:
     return 1
 
 
+UNSIGNED_OFFSET = 128
+"""What is taken off unsigned bytes, so that their rows are like those of signed ones."""
+
+
 def row_type(value: SSAValue) -> tuple[str, str]:
     """
     The type of row elements for an integer operand, and how a stored number becomes one: wide
@@ -93,7 +97,9 @@ def row_type(value: SSAValue) -> tuple[str, str]:
     match value_type(value):
         case "int8_t":
             return "model_row", " + MODEL_ROW_OFFSET"
-        case "uint8_t" | "int16_t":
+        case "uint8_t":
+            return "model_row", f" - {UNSIGNED_OFFSET} + MODEL_ROW_OFFSET"
+        case "int16_t":
             return "int16_t", ""
         case "uint16_t" | "int32_t":
             return "int32_t", ""

@@ -47,7 +47,9 @@ class CTarget(Target):
     verified_by_default = True
     runs_natively = True
     keeps_states = True
-    passes = by_convention("ceras_ir.backends.c.passes", "choose-encodings", "encode-weights")
+    passes = by_convention(
+        "ceras_ir.backends.c.passes", "choose-encodings", "encode-weights", "store-unsigned"
+    )
     text = "ceras_ir.backends.c.text:CText"
 
     board: str | None = option(
@@ -150,9 +152,11 @@ class CTarget(Target):
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.c.board import board_names
+        from ceras_ir.backends.c.machine import Machine, load_machine
 
-        return lowered(self.regions, self.board if self.board in board_names() else None)
+        if self.board is None or isinstance(load_machine(self.board), Machine):
+            return lowered(self.regions)
+        return lowered(self.regions, self.board)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.board_report import on_board
@@ -251,13 +255,17 @@ def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
 def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Stage]:
     """The levels of a network that the CPU runs alone; `board` is a microcontroller's, if any."""
     from ceras_ir.backends.c.passes.choose_encodings import ChooseEncodingsPass
+    from ceras_ir.backends.c.passes.store_unsigned import StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
     from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
 
+    placed = FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board)
+    if board is None:
+        placed = *placed, StoreUnsignedPass()
     allocate = AllocateBlocksPass(regions=regions, in_slices=not regions)
     return [
-        Stage(PLACED, (FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board))),
+        Stage(PLACED, placed),
         Stage(MEMORY, (ReorderForMemoryPass(), allocate)),
     ]

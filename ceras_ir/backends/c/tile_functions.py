@@ -175,9 +175,9 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     name += f"_residual{stores.residual_kind}" if stores.has_residual else ""
     name += _scaled(stores) + ("_part" if stores.is_masked else "")
     name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + lanes.suffix
-    name += "" if stores.bits == 8 else f"_{stores.bits}"
+    name += {"I8": "", "U8": "_unsigned"}.get(stores.kind, f"_{stores.bits}")
     parameters = (
-        f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int{stores.bits}_t *y"
+        f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, {stores.result}_t *y"
     )
     if stores.has_residual:
         parameters += f", const int{bits}_t *residual, {''.join(stores.alignment)}"
@@ -192,7 +192,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     lines += product_lines(walk, lanes)
     packed = t.vectors // PACKED * PACKED if stores.is_packed else 0
     lines += _bounds(stores, "model_i32v", "I32") if packed < t.vectors else []
-    lines += _bounds(stores, "model_packed", "I8") if packed else []
+    lines += _bounds(stores, "model_packed", stores.kind) if packed else []
     if stores.scale_bits:
         lines += [
             f"  const model_i32v m{b} = LOAD_I32({_offset('multipliers', b * LANES)});"
@@ -230,7 +230,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
             if p * t.blocks + b >= packed:
-                store, value = f"STORE_I{stores.bits}", stores.clamped(value, "I32")
+                store, value = f"STORE_{stores.kind}", stores.clamped(value, "I32")
                 lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
                 continue
             group.append((to, value))
@@ -253,7 +253,8 @@ def _bounds(stores: Stores, vector: str, kind: str) -> list[str]:
 
 def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) -> list[str]:
     """What stores four vectors of sums, each with where it goes, as bytes."""
-    value = stores.clamped(f"PACKED({', '.join(value for _, value in group)})", "I8")
+    values = ", ".join(value for _, value in group)
+    value = stores.clamped(f"PACKED_{stores.kind}({values})", stores.kind)
     lines = [f"  const model_packed {name} = {value};"]
     places = [to for to, _ in group]
     for i in (0, 2):
@@ -272,8 +273,9 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     t = walk.tile
     residual = f"residual, {stores.alignment[1]}, " if stores.has_residual else ""
     residual += "multipliers, after, " if stores.scale_bits else ""
-    end = 1 << (stores.bits - 1)
-    low, high = "low" if stores.low else str(-end), "high" if stores.high else str(end - 1)
+    least = -(1 << (stores.bits - 1)) if stores.is_signed else 0
+    low = "low" if stores.low else str(least)
+    high = "high" if stores.high else str(least + (1 << stores.bits) - 1)
     outputs = "outputs" if stores.is_masked else str(t.width)
     return [
         f"  int32_t sums[{t.positions * t.width}];",
@@ -289,7 +291,7 @@ def narrow_name(stores: Stores) -> str:
 
 
 def _narrow_kind(stores: Stores) -> str:
-    kind = f"int{stores.bits}"
+    kind = stores.result
     kind += f"_residual{stores.residual_kind}" if stores.has_residual else ""
     return kind + _scaled(stores)
 
@@ -309,7 +311,7 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
     kernels.use(
         "narrow_sums",
         NAME=_narrow_kind(stores),
-        RESULT=f"int{stores.bits}_t",
+        RESULT=f"{stores.result}_t",
         RESIDUAL=skip if stores.has_residual else "",
         SHIFT="".join(stores.shift),
         BY="shifts[o]" if stores.has_shifts else "shift",

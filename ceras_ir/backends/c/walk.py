@@ -51,7 +51,8 @@ class Stores:
     """Whether there is a lower bound beside that of the stored type; of integers."""
     high: bool = True
     bits: int = 8
-    """Of a stored integer: 8 or 16."""
+    """Of a stored integer: 8, which may be unsigned, or 16."""
+    is_signed: bool = True
     residual_bits: int = 8
     has_factors: bool = False
     """Whether the residual of each output has a factor of its own; else one shift is for all."""
@@ -78,10 +79,20 @@ class Stores:
     def ending_in(self, e: Epilogue, *, has_factors: bool) -> "Stores":
         """The same of what an epilogue computes."""
         return replace(
-            self, low=e.has_low, high=e.has_high, bits=e.bits,
+            self, low=e.has_low, high=e.has_high, bits=e.bits, is_signed=e.least < 0,
             residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=has_factors,
             has_shifts=bool(e.shifts),
         )  # fmt: skip
+
+    @property
+    def kind(self) -> str:
+        """What macros call a stored integer: I8, U8 or I16."""
+        return f"{'I' if self.is_signed else 'U'}{self.bits}"
+
+    @property
+    def result(self) -> str:
+        """What types call it, such as `int8`."""
+        return f"{'' if self.is_signed else 'u'}int{self.bits}"
 
     @property
     def is_packed(self) -> bool:
@@ -89,7 +100,7 @@ class Stores:
         return self.bits == 8 and not self.is_masked
 
     def clamped(self, value: str, kind: str) -> str:
-        """An expression between the bounds of this kind of number, I32 or I8."""
+        """An expression between the bounds of this kind of number, I32, I8 or U8."""
         least, most = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
             case True, True:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, Signedness, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
@@ -13,6 +13,7 @@ from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.ranges import network_values
 from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.quantization.rewrites.moved_numbers import store_moved
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,7 @@ def _convert(value: SSAValue) -> None:
         return
     if isinstance(op, graph.PadOp) and op.function is graph.Pad.CONSTANT:
         op.properties["value"] = IntegerAttr(int(op.stored_value) - half, i64)
-    requant: Attribute | None = op.properties.get("requant")
-    if isinstance(requant, RequantAttr):
-        op.properties["requant"] = RequantAttr(
-            requant.shift.data,
-            multiplier=requant.multipliers if requant.is_per_channel else requant.multiplier.data,
-            rounding=requant.mode,
-            zero_point=requant.zero_point.data - half,
-            low=requant.low.data - half,
-            high=requant.high.data - half,
-        )
-    Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
+    store_moved(value, element, -half)
 
 
 def _at_argument(main: FuncOp, argument: SSAValue) -> None:

@@ -303,20 +303,22 @@ def test_depthwise(build: str, point: int):
 
 
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
-def test_results_of_16_bits(flags: tuple[str, ...]):
-    element = UniformType(1.0, 3)
-    wide = UniformType(1.0, storage=i16)
+@pytest.mark.parametrize("storage", [i16, u8])
+def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
+    """Of 16 bits, and of unsigned bytes that unsigned bytes become."""
+    element = UniformType(1.0, 3, storage=u8 if storage == u8 else i8)
+    made = UniformType(1.0, storage=storage)
     inputs = [s[0] for s in (*SHAPES[:6], *DEPTHWISE)]
 
     def build(*xs: SSAValue) -> Values:
         dense = [
-            layer(seed, x, element, o, kernel, stride, padding, (d, 1), 1, wide)
+            layer(seed, x, element, o, kernel, stride, padding, (d, 1), 1, made)
             for seed, (x, (_, o, kernel, stride, padding, d)) in enumerate(
                 zip(xs[:6], SHAPES[:6], strict=True)
             )
         ]
         return dense + [
-            layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], wide)
+            layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], made)
             for x, (s, kernel, stride, padding, dilation) in zip(xs[6:], DEPTHWISE, strict=True)
             for seed in (0, 1, 9, 13, 19)
         ]

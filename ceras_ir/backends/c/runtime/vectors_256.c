@@ -48,16 +48,13 @@ typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
                                                   _mm256_srli_epi64(m, 32), after, shift), 32), 0xAA)
 #define SCALED_256(v, m, after, shift) \
   _mm256_srli_epi64(_mm256_add_epi64(_mm256_mul_epi32(v, m), _mm256_set1_epi64x(after)), shift)
-/* Sums of 8 lanes four times become 32 bytes; what does not fit, the nearest that does. */
-#define NARROW(a, b, c, d) \
-  _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))
-/* Or 16 and 16 numbers of 16 bits. */
+/* Sums of 8 lanes four times become 16 and 16 numbers of 16 bits. */
 #define LOWER_16(a, b, c, d) \
   _mm256_permute2x128_si256(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d), 0x20)
 #define UPPER_16(a, b, c, d) \
   _mm256_permute2x128_si256(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d), 0x31)
-/* 16 numbers of 16 bits as bytes. */
-#define STORE_NARROW_256(p, v) \
+/* 16 numbers of 16 bits as bytes, by a function that packs two vectors. */
+#define STORE_PACKED_256(p, v, pack) \
   _mm_storeu_si128((__m128i *)(void *)(p), \
-                   _mm_packs_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)))
+                   pack(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)))
 #endif

@@ -26,8 +26,10 @@ typedef __m512i model_512;
   ((model_512)SCALE_32((model_i32v)(v), (model_i32v)(m), after, shift))
 #define SCALE_64_512(v, m, after, shift) \
   ((model_512)SCALE_64((model_i32v)(v), (model_i32v)(m), after, shift))
-/* 32 numbers of 16 bits as bytes; what does not fit, the nearest that does. */
-#define STORE_NARROW_512(p, v) STORE_256(p, _mm512_cvtsepi16_epi8(v))
+/* Of two rows of 32 channels, packed as bytes, that whose words of 64 bits are even, and the other. */
+#define APART(v) _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), v)
+#define STORE_EVEN(p, v) STORE_256(p, _mm512_castsi512_si256(APART(v)))
+#define STORE_ODD(p, v) STORE_256(p, _mm512_extracti64x4_epi64(APART(v), 1))
 /* Of 32 channels of rows a, b, c and d, joined as a and b, c and d: a byte of each in a word. */
 #define JOINED(a, b) _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)
 #define ALONE(a) _mm512_castsi256_si512(a)

@@ -79,6 +79,8 @@ typedef long long model_i64v __attribute__((vector_size(64)));
 /* What does not fit 8 bits becomes the nearest that does. */
 #define STORE_I8(p, v, mask) \
   __builtin_ia32_pmovsdb512mem_mask((model_i8v *)(void *)(p), v, mask)
+#define STORE_U8(p, v, mask) \
+  __builtin_ia32_pmovusdb512mem_mask((model_i8v *)(void *)(p), MAX_I32(v, (model_i32v){0}), mask)
 /* Likewise of 16 bits. */
 #define STORE_I16(p, v, mask) \
   __builtin_ia32_pmovsdw512mem_mask((model_i16v *)(void *)(p), v, mask)
