@@ -27,7 +27,7 @@ from ceras_ir.network.artefacts import (
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
+from ceras_ir.pipeline.digests import SHA256, UNCHECKED, Digests, check_digests
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
@@ -56,6 +56,7 @@ class Build:
             "target": self.options.target.name,
             "files": {a.path: a.description for a in self.emission.artefacts} | dict(others),
             SHA256: digests.to_json(),
+            **({UNCHECKED: sorted(others)} if others else {}),
             "inputs": [tensor.to_json() for tensor in network_inputs(main)],
             "outputs": [tensor.to_json() for tensor in network_outputs(main)],
             **({"states": states} if (states := network_states(main)) else {}),

@@ -1,5 +1,6 @@
 """
-SHA-256 of every file of a compiled folder: taken as it is written, checked before it runs.
+SHA-256 of every file of a compiled folder that anything runs: taken as it is written, checked
+before it runs. Texts of levels (`--save-temps`) are there to be read and edited.
 
 A folder whose files were changed, lost or mixed up is refused instead of computing something else.
 This is no signature: who can change the files can change the manifest.
@@ -19,6 +20,8 @@ from ceras_ir.targets.execution import Manifest
 
 SHA256 = "sha256"
 """The entry of the manifest: file -> digest in hexadecimal."""
+UNCHECKED = "unchecked"
+"""The entry of the manifest: files that nothing runs, which may be edited or deleted."""
 
 
 class _Hashing(io.BytesIO):
@@ -62,10 +65,13 @@ def check_digests(folder: Path, manifest: Manifest) -> None:
     expected = manifest.content.get(SHA256)
     if not isa(expected, dict[str, str]):
         raise InputError("its manifest has no digests; compile again", str(folder))
-    files = manifest.content.get("files")
-    if missing := sorted(files.keys() - expected.keys()) if isa(files, dict[str, str]) else []:
+    files, unchecked = manifest.content.get("files"), manifest.content.get(UNCHECKED, [])
+    missing = set(files) - set(expected) if isa(files, dict[str, str]) else set[str]()
+    if isa(unchecked, list[str]):
+        missing -= set(unchecked)
+    if missing:
         raise InputError(
-            f"its manifest has no digest of '{missing[0]}'; compile again", str(folder)
+            f"its manifest has no digest of '{min(missing)}'; compile again", str(folder)
         )
     for name, digest in expected.items():
         path = folder / name
