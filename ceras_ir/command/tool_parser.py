@@ -35,6 +35,17 @@ class UsageParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
+        """argparse would name the function that reads the value."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if isinstance(error.__context__, argparse.ArgumentTypeError):
+                raise
+            kind = "a whole number" if action.type is int else "a number"
+            message = f"expected {kind}, got '{arg_string}'"
+            raise argparse.ArgumentError(action, message) from None
+
     def format_help(self) -> str:
         """With a usage of one line: all options in brackets would hide what the command is for."""
         if self.usage is None:

@@ -69,5 +69,5 @@ def test_one_argument_too_many():
 
 
 def test_a_value_of_the_wrong_type():
-    with pytest.raises(UsageError, match="--level: invalid int value"):
+    with pytest.raises(UsageError, match="--level: expected a whole number, got 'x'"):
         make().read(["a", "--level", "x"])

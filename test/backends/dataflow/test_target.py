@@ -172,7 +172,7 @@ def test_real_networks(tool: Tool, name: str):
         (["--board", "none"], 1, "target dataflow has no board 'none'"),
         (["--dsp", "0", "--board", "none"], 1, "target dataflow has no board 'none'"),
         (["--jobs", "0"], 2, "--jobs is for target vta, not dataflow"),
-        (["--dsp", "many"], 2, "invalid int value: 'many'"),
+        (["--dsp", "many"], 2, "expected a whole number, got 'many'"),
         (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),
         (["--dsp", "1"], 3, "unsupported: the network needs at least"),
     ],
