@@ -15,12 +15,15 @@ from ceras_ir.backends.arduino.sketch import (
 )
 from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.cores import CORES
 from ceras_ir.backends.c.fit import check_fit
 from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact
+from ceras_ir.support.remarks import remark
+from ceras_ir.support.suggestions import did_you_mean
 
 HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "toolchain.cmake"})
 """What the C backend writes for hosts."""
@@ -34,6 +37,12 @@ def emit(
     not fit.
     """
     board = load_board(board_name)
+    if board.core not in CORES:
+        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
+        remark(
+            f"{board_name}: note: core '{board.core}' is not known{hint} (cores: {known}); "
+            "sizes and times are estimated as for a Cortex-M without DSP instructions"
+        )
     model, options, footprint = printed_model(module, board, title, prefix=prefix)
     check_fit(model, footprint)
     name = sketch_name(title) if prefix == MODEL else prefix.name

@@ -13,6 +13,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
 from ceras_ir.targets.boards import board_text
 
@@ -22,6 +23,8 @@ PRODUCTS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
 """Circuits that multiply, and of how many of the array's two dimensions each cycle."""
 ON_ARRAY = (*PRODUCTS, "pool2d", "binary")
 """Circuits that the array in Verilog is."""
+CIRCUITS = (*ON_ARRAY, "lookup", "concat", "slice", "transpose", "resize")
+"""All that a board may have; a reshape moves nothing."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     array = reader.array(content) if "array" in content else None
     circuits: dict[str, Circuit] = {}
     entries = reader.table(content, "circuits")
+    reader.only(entries, "circuits", {*CIRCUITS})
     for name in entries:
         entry = reader.table(entries, name)
         on_array = array if name in ON_ARRAY else None
@@ -103,8 +107,9 @@ class _Reader:
     def only(self, table: Table, where: str, known: set[str]) -> None:
         for name in table:
             if name not in known:
-                choices = ", ".join(sorted(known))
-                raise InputError(f"{where} has no field '{name}' (fields: {choices})", self.file)
+                choices, hint = ", ".join(sorted(known)), did_you_mean(name, known)
+                message = f"{where} has no field '{name}'{hint} (fields: {choices})"
+                raise InputError(message, self.file)
 
     def table(self, content: Table, name: str) -> Table:
         value = content.get(name)

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.driver_interface import DriverInterface, parse_driver
+from ceras_ir.backends.vta.driver_interface import DRIVER_KEYS, DriverInterface, parse_driver
 from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.suggestions import MISTYPED, did_you_mean
 from ceras_ir.targets.boards import board_files, board_text
 
 _FIXED = {
@@ -59,6 +60,9 @@ _HLS_KEYS = {
     "HLS_INSTRUCTION": "instruction",
 }
 """What a calibrated board is like that is built from the HLS source; see `HlsModel`."""
+_OPTIONAL = (*_OWN_KEYS, *_HLS_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ", "TIMING", *DRIVER_KEYS)
+"""Keys without which a board has defaults; VTA's tools write others that say nothing here."""
+
 TIMINGS = ("chisel", "hls")
 """Whose cycles a board takes (TIMING): those of VTA's Chisel source, or of its HLS source."""
 
@@ -202,6 +206,9 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     if not isa(loaded, dict[str, object]):
         raise InputError("a VTA configuration is a JSON object", file)
     config = loaded
+    for key in config.keys() - _OPTIONAL:
+        if hint := did_you_mean(key, _OPTIONAL, MISTYPED):
+            raise InputError(f"a VTA configuration has no {key}{hint}", file)
 
     def integer(key: str) -> int:
         if key not in config:

@@ -15,7 +15,7 @@ from ceras_ir.support.diagnostics import InputError
 
 Flow = Literal["hls", "chisel"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
-FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
+DRIVER_KEYS = FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
 PAGE = 4096
 """Registers and memory are mapped by pages, and VTA fetches in bursts that must not leave one."""
 

@@ -123,6 +123,7 @@ def test_no_placement_is_cheaper(
         (("lanes = 16", "tables = 1"), "tables must be 0 or at least 2, got 1"),
         (("launch_us = 10", "macs_per_cycle = 256"), "has no field 'macs_per_cycle'"),
         (("launch_us", "launch"), "has no field 'launch'"),
+        (("circuits.conv2d", "circuits.convd"), "has no field 'convd'; did you mean 'conv2d'"),
         (("[cpu]", "[cpu"), "not TOML"),
     ],
 )
