@@ -1,4 +1,4 @@
-"""Check the arithmetic of scales in a quantized network, apart from what chose them."""
+"""Check the arithmetic of scales and zero points, apart from what chose them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +28,11 @@ PRODUCT_BITS = 28
 @dataclass(frozen=True)
 class CheckScalesPass(ModulePass):
     """
-    Refuse a quantized network whose shifts and multipliers contradict the scales of its types.
+    Refuse a quantized network whose requantizations contradict the scales and zero points of its
+    types.
 
-    1. Every requantization turns the scale of its accumulator into that of its result.
+    1. Every requantization turns the scale of its accumulator into that of its result, and adds the
+       result's zero point.
     2. Biases and residuals have the accumulator's scale.
     3. Addends share one scale.
 
@@ -53,6 +55,7 @@ def _contradictions(op: Operation) -> Iterator[str]:
     if any(_has_channels(value) for value in _activations(op)):
         yield "activations have one scale; only constants have one for each channel"
         return
+    yield from _misplaced(op)
     match op:
         case graph.LinearOperation(requant=RequantAttr() as requant):
             (input,) = _scales(op.input)
@@ -125,6 +128,18 @@ def _activations(op: Operation) -> list[SSAValue]:
 def _has_channels(value: SSAValue) -> bool:
     element = graph.quantized_element(value)
     return element is not None and element.is_per_axis
+
+
+def _misplaced(op: Operation) -> Iterator[str]:
+    """Operations compute with numbers less their zero points, so that zero has to become zero."""
+    requant = op.properties.get("requant")
+    if not isinstance(requant, RequantAttr):
+        return
+    if isinstance(op, graph.LinearOperation) and op.table is not None:
+        return  # No type says the zero point of what a table is asked for.
+    added, expected = requant.zero_point.data, graph.stored_element(op.results[0]).zero_point
+    if added != expected:
+        yield f"the requantization adds zero point {added}, but the result has {expected}"
 
 
 def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:

@@ -117,3 +117,18 @@ func.func @table(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32>
   %y = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<2.0> : tensor<256xf32>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32>
   func.return %y : tensor<3x2xf32>
 }
+
+// -----
+
+!q = !quant.uniform<i8:f32, 2.0>
+!z = !quant.uniform<i8:f32, 4.0:-128>
+
+// Zero becomes zero: a rectified result that uses all 256 numbers begins at -128.
+func.func @zero_points(%x: tensor<1x1x!q>, %w: tensor<1x1x!q>) {
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 0, rounding = half_up, zero_point = -128, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!z>
+  // expected-error@+1 {{the requantization adds zero point -100, but the result has -128}}
+  %1 = graph.matmul %x, %w {requant = #graph.requant<shift = 0, rounding = half_up, zero_point = -100, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!z>
+  // expected-error@+1 {{the requantization adds zero point 0, but the result has -128}}
+  %2 = graph.binary add %x, %x {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!z>
+  func.return
+}
