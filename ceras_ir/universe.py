@@ -56,6 +56,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     ),
     "ceras_ir.transforms.memory": (
         "allocate-blocks",
+        "check-blocks",
         "gather-launches",
         "merge-launches",
         "print-liveness",

@@ -16,7 +16,7 @@ from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.diagnostics import Finding, node_name
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import analyse
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
@@ -91,12 +91,13 @@ def test_a_bad_plan_is_found_and_computes_something_else():
     assert isinstance(clash, BlockAttr)
     add.attributes[BLOCK] = clash
     findings = check_plan(main)
-    assert any("was overwritten before it was read" in f for f in findings)
+    assert any("was overwritten before it was read" in f.message for f in findings)
     assert not np.array_equal(run_in_arena(module, INPUT)["output0"], expected)
     # Exactly over an operand of its own shape an addition may write; not somewhat further.
     for further in (4, 15):
         add.attributes[BLOCK] = BlockAttr(7, clash.offset.data + further, clash.size.data)
-        assert f"{node_name(add)}: result overlaps an operand it reads" in check_plan(main)
+        overlap = "result overlaps an operand it reads"
+        assert Finding(node_name(add), add.name, overlap) in check_plan(main)
 
 
 def test_a_block_outside_the_arena_is_found():
@@ -105,12 +106,12 @@ def test_a_block_outside_the_arena_is_found():
     main = main_function(module)
     first = next(iter(main.body.block.ops))
     first.attributes[BLOCK] = BlockAttr(9, 1 << 20, 8)
-    assert {f.split(": ")[1] for f in check_plan(main)} >= {
+    assert {f.message for f in check_plan(main)} >= {
         "16 bytes in a block of 8",
         f"bytes to {(1 << 20) + 8} in an arena of 48",
     }
     first.attributes[BLOCK] = BlockAttr(9, 2, 16)
-    assert any("offset 2 is not aligned to 16" in f for f in check_plan(main))
+    assert any("offset 2 is not aligned to 16" in f.message for f in check_plan(main))
 
 
 @pytest.mark.parametrize("listed", [(Elementwise(), MayOverwrite()), (MayOverwrite(),)])

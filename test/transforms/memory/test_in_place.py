@@ -143,4 +143,4 @@ def test_the_check_sees_an_overwritten_operand(tmp_path: Path):
     block = block_of(a.results[0])
     assert block is not None and not check_plan(main)
     b.attributes[BLOCK] = BlockAttr(block.id.data, block.offset.data, block.size.data)
-    assert any("overwritten before it was read" in finding for finding in check_plan(main))
+    assert any("overwritten before it was read" in finding.message for finding in check_plan(main))

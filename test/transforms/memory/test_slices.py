@@ -117,7 +117,7 @@ def test_the_check_sees_a_slice_that_is_not_in_its_place():
     assert block is not None
     a.owner.attributes[BLOCK] = BlockAttr(9, block.offset.data + 1, block.size.data)
     findings = check_plan(main_function(module))
-    assert any("result overlaps an operand" in finding for finding in findings)
+    assert any("result overlaps an operand" in finding.message for finding in findings)
 
 
 def test_the_check_sees_a_value_between_the_rows_of_another():
@@ -136,7 +136,7 @@ def test_the_check_sees_a_value_between_the_rows_of_another():
         b.owner.attributes[BLOCK] = BlockAttr(9, block.offset.data + moved, size, pitch=pitch)
         findings = check_plan(main_function(module))
         assert any(
-            text in finding
+            text in finding.message
             for finding in findings
             for text in ("overwritten before it was read", "result overlaps an operand")
         ), moved

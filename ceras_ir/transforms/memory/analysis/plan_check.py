@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects.graph import (
     ConcatOp,
@@ -26,7 +26,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.traits import Elementwise, View
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
-from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.diagnostics import Finding, node_name
 
 FAR = 1 << 60
 """Between the first bytes of two regions."""
@@ -46,11 +46,11 @@ class Rows:
         return self.start + (self.count - 1) * self.pitch + self.width
 
 
-def check_plan(main: FuncOp) -> list[str]:
-    """What is wrong with the plan of `main`, in words; nothing for a good plan."""
+def check_plan(main: FuncOp) -> list[Finding]:
+    """What is wrong with the plan of `main`, and where; nothing for a good plan."""
     arena = arena_of(main)
     if arena is None:
-        return ["function has no mem.arena"]
+        return [_of(main, "no mem.arena: values have no places; run --allocate-blocks first")]
     sizes = {r.region.data: r.size.data for r in regions_of(main)}
     findings = _check_regions(main)
     if findings:
@@ -71,16 +71,16 @@ def check_plan(main: FuncOp) -> list[str]:
         if isinstance(op, ConcatOp) and _in_place(op, at) and (whole := at(op.result)) is not None
     ]
 
-    def claim(value: SSAValue, where: str, kept: Sequence[Rows] = ()) -> None:
+    def claim(value: SSAValue, kept: Sequence[Rows] = ()) -> None:
         block, place = block_of(value), at(value)
         if block is None or place is None:
             return
         offset, needed = block.offset.data, place.end - place.start
         end, size = offset + block.size.data, sizes[block.region.data]
         if needed > block.size.data:
-            findings.append(f"{where}: {needed} bytes in a block of {block.size.data}")
+            findings.append(_at(value, f"{needed} bytes in a block of {block.size.data}"))
         if place.pitch < place.width:
-            findings.append(f"{where}: rows of {place.width} bytes are {place.pitch} apart")
+            findings.append(_at(value, f"rows of {place.width} bytes are {place.pitch} apart"))
         is_part = any(
             whole is not value and a.start <= place.start and place.end <= a.end
             for whole, a in wholes
@@ -88,10 +88,10 @@ def check_plan(main: FuncOp) -> list[str]:
         element = storage_type(tensor_type(value).element_type).size
         unit = element if is_part else arena.alignment.data
         if offset % unit or place.pitch % element:
-            findings.append(f"{where}: offset {offset} is not aligned to {unit}")
+            findings.append(_at(value, f"offset {offset} is not aligned to {unit}"))
         if end > size:
             memory = f"region {block.region.data}" if block.region.data else "an arena"
-            findings.append(f"{where}: bytes to {end} in {memory} of {size}")
+            findings.append(_at(value, f"bytes to {end} in {memory} of {size}"))
         # Whoever owns these bytes still does if the same ones are written again.
         owners[:] = [
             o
@@ -101,16 +101,16 @@ def check_plan(main: FuncOp) -> list[str]:
         owners.append((place, value))
 
     for argument in main.body.block.args:
-        claim(argument, f"argument {argument.index}")
+        claim(argument)
     for op in main.body.block.ops:
         if isinstance(op, ConstantOp):
-            claim(op.result, node_name(op))
+            claim(op.result)
     for op in main.body.block.ops:
         if isinstance(op, ConstantOp):
             continue
         for i, operand in enumerate(op.operands):
             if block_of(operand) is not None and all(o[1] is not operand for o in owners):
-                findings.append(f"{node_name(op)}: operand {i} was overwritten before it was read")
+                findings.append(_of(op, f"operand {i} was overwritten before it was read"))
         for value in op.results:
             if (place := at(value)) is None:
                 continue
@@ -125,9 +125,21 @@ def check_plan(main: FuncOp) -> list[str]:
                 if other == place and _is_elementwise(op, operand):
                     continue
                 if _common(place, other):
-                    findings.append(f"{node_name(op)}: result overlaps an operand it reads")
-            claim(value, node_name(op), [place for _, place in same])
+                    findings.append(_of(op, "result overlaps an operand it reads"))
+            claim(value, [place for _, place in same])
     return findings
+
+
+def _of(op: Operation, message: str) -> Finding:
+    node = op.sym_name.data if isinstance(op, FuncOp) else node_name(op)
+    return Finding(node, op.name, message)
+
+
+def _at(value: SSAValue, message: str) -> Finding:
+    if isinstance(value, BlockArgument):
+        return Finding(f"argument {value.index}", FuncOp.name, message)
+    assert isinstance(value.owner, Operation)
+    return _of(value.owner, message)
 
 
 def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
@@ -139,26 +151,26 @@ def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
     return old.get_shape() == new.get_shape() and len({*sizes}) == 1
 
 
-def _check_regions(main: FuncOp) -> list[str]:
+def _check_regions(main: FuncOp) -> list[Finding]:
     """What is wrong with the regions themselves, and with who is said to be where."""
     arena, regions = arena_of(main), regions_of(main)
     assert arena is not None
-    findings: list[str] = []
+    findings: list[Finding] = []
     names = [region.region.data for region in regions]
     for region in regions:
         name, size, capacity = region.region.data, region.size.data, region.capacity.data
         if names.count(name) > 1:
-            findings.append(f"several regions are called {name}")
+            findings.append(_of(main, f"several regions are called {name}"))
         if size > capacity:
-            findings.append(f"region {name}: {size} bytes are used of {capacity}")
+            findings.append(_of(main, f"region {name}: {size} bytes are used of {capacity}"))
     if regions and (total := sum(r.size.data for r in regions)) != arena.size.data:
-        findings.append(f"regions of {total} bytes make an arena of {arena.size.data}")
-    values: list[tuple[str, SSAValue]] = [(f"argument {a.index}", a) for a in main.body.block.args]
-    values += [(node_name(op), result) for op in main.body.block.ops for result in op.results]
-    for where, value in values:
+        message = f"regions of {total} bytes make an arena of {arena.size.data}"
+        findings.append(_of(main, message))
+    results = [result for op in main.body.block.ops for result in op.results]
+    for value in (*main.body.block.args, *results):
         block = block_of(value)
         if block is not None and block.region.data not in (names or [""]):
-            findings.append(f"{where}: there is no region '{block.region.data}'")
+            findings.append(_at(value, f"there is no region '{block.region.data}'"))
     return findings
 
 
