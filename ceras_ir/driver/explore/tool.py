@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.driver.explore.storage import Trials
     from ceras_ir.driver.explore.study_file import load_study
     from ceras_ir.driver.explore.tables import csv_table, pareto_table, reasons
-    from ceras_ir.driver.explore.trial import FAILED, Work, study_digests
+    from ceras_ir.driver.explore.trial import DONE, FAILED, Work, study_digests
 
     folder = _folder(arguments)
     study = load_study(arguments.study, folder / "boards")
@@ -130,9 +130,11 @@ def _run(arguments: argparse.Namespace) -> int:
         _write_page(exploration, folder)
     print("\n".join([*pareto_table(study, records), *reasons(records)]))
     print(f"{len(records)} points: {folder / PAGE}, {folder / TABLE}")
-    if records and all(record.state == FAILED for record in records):
+    states = {record.state for record in records}
+    if FAILED in states and DONE not in states:
         raise InputError(
-            "every point has failed, as printed above; --retry-failed runs them again",
+            "every point that was not ruled out has failed, as printed above; "
+            "--retry-failed runs them again",
             arguments.study,
         )
     return 0

@@ -64,13 +64,16 @@ def test_refused(
     assert not study.with_suffix(".study").exists()
 
 
-def test_a_study_whose_points_all_fail(study: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("euros", ["45", "4"])
+def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.CaptureFixture[str]):
+    """Also where one board is ruled out before the misspelt objective is looked at."""
     pytest.importorskip("optuna", reason="studies are kept by Optuna")
-    study.write_text(STUDY.replace("flash_bytes", "flush_bytes"))
+    text = STUDY.replace("flash_bytes", "flush_bytes") + 'constraints = ["euros > 5"]\n'
+    study.write_text(text + f"[figures.euros]\nboard = {{ pico = {euros}, due = 45 }}\n")
     assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
     said = capsys.readouterr()
     assert "did you mean 'flash_bytes'?" in said.out
-    assert "s.toml: error: every point has failed" in said.err
+    assert "s.toml: error: every point that was not ruled out has failed" in said.err
 
 
 def _with_a_full_disk(study: str) -> None:
