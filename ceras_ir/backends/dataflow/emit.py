@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.board import Board
@@ -25,6 +26,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.report import entries_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import MICROSECONDS, Prediction
 
@@ -49,8 +51,8 @@ class Figures:
     total: Resources
     busy: float
     """The share of the lanes' cycles that multiply by no zero."""
-    layers: dict[str, dict[str, object]]
-    """By the name of the node."""
+    layers: dict[Operation, dict[str, object]]
+    """By operation: a convolution and its table may have the name of one node."""
     counted: Resources | None = None
     """What yosys counted, if it was asked."""
     routed_mhz: float | None = None
@@ -61,8 +63,9 @@ class Figures:
         cls, circuit: Circuit, board: Board, counted: Resources | None, routed_mhz: float | None
     ) -> "Figures":
         parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
-        layers: dict[str, dict[str, object]] = {}
-        for block, part in parts.items():
+        layers: dict[Operation, dict[str, object]] = {}
+        for op, block in circuit.pipeline.operations.items():
+            part = parts[block]
             entry: dict[str, object] = {"multipliers": part.dsp, "memories": part.ram18}
             entry["tables"] = part.lut
             if (planned := circuit.plan.convolutions.get(block)) is not None:
@@ -71,7 +74,7 @@ class Figures:
                 share = "" if lanes.parts == 1 else f", {lanes.parts} parts"
                 entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}{share}"
                 entry["products"] = planned.lane_count
-            layers[block.name] = entry
+            layers[op] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
         busy = circuit.plan.busy_share(timing.per_frame)
         return cls(timing, total(parts), busy, layers, counted, routed_mhz)
@@ -90,12 +93,13 @@ class Figures:
 
     def annotate(self, layers: list[dict[str, object]], board: Board) -> None:
         """Add to the report's entry of each layer what its block takes."""
-        for layer in layers:
-            name = layer["name"]
-            if layer["device"] == ENTRY and isinstance(name, str) and name in self.layers:
-                layer |= self.layers[name]
-                if isinstance(cycles := layer.get("cycles"), int):
-                    layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
+        here = [layer for layer in layers if layer["device"] == ENTRY]
+        for layer, figures in zip(entries_of(here, self.layers), self.layers.values(), strict=True):
+            if layer is None:
+                continue
+            layer |= figures
+            if isinstance(cycles := layer.get("cycles"), int):
+                layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
 
     def prediction(self, board: Board) -> Prediction:
         """One frame; the blocks work at once."""

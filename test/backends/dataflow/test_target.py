@@ -38,6 +38,20 @@ def net(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
+def test_layers_of_one_node_have_figures_of_their_own(tool: Tool, tmp_path: Path):
+    """A function that was fused is a table behind its convolution, and has its name."""
+    (tmp_path / "net.onnx").write_bytes(network("Sigmoid").SerializeToString())
+    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "64", "-o", "out")
+    assert done.status == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    there = [layer for layer in report["layers"] if layer["device"] == "dataflow"]
+    assert [layer["op"] for layer in there if layer["name"] == "wide"] == ["conv2d", "lookup"]
+    assert all(layer["cycles"] > 0 for layer in there if layer["op"] == "conv2d")
+    parts = sum(layer.get("multipliers", 0) for layer in there)
+    assert parts == report["totals"]["estimated"]["dsp"]
+
+
+@pytest.mark.slow
 def test_a_folder_is_a_project(tool: Tool, tmp_path: Path, net: str):
     done = tool("ceras-compile", net, "--target", "dataflow", "--dsp", "16", "-o", "out")
     assert done.status == 0, done.stderr
