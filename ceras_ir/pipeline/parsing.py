@@ -36,6 +36,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer
 from ceras_ir.command.exit_status import from_parse_error
 from ceras_ir.pipeline.printing import ELIDED
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.suggestions import did_you_mean
 
 MAX_NESTING = 64
 """Regions deeper than this are refused, so that no recursion over the IR can run out of stack."""
@@ -79,6 +80,19 @@ class LocatingParser(Parser):
             column = start - self._line_starts[line - 1] + 1
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        stack = self._parser_state.dialect_stack
+        if found := self.ctx.get_optional_op(name, dialect_stack=stack):
+            return found
+        dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
+        way_out = "; --load-dialect-plugin=F.py loads a dialect of yours"
+        if dialect is not None:
+            way_out = did_you_mean(name, (op.name for op in dialect.operations))
+        # The parser stands behind the name, which may be in quotation marks.
+        end = len(self._parser_state.lexer.input.content[: self.pos].rstrip().rstrip('"'))
+        message = f"Operation {name} is not registered{way_out}"
+        self.raise_error(message, end - len(name), end)
 
     def _parse_tensor_literal_element(self):
         element = super()._parse_tensor_literal_element()
@@ -137,10 +151,10 @@ def read_text(path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"not UTF-8 text (byte 0x{data[error.start]:02x} at offset {error.start})",
-            display_name(path),
-        ) from None
+        message = f"not UTF-8 text (byte 0x{data[error.start]:02x} at offset {error.start})"
+        if path == "-":
+            message += "; an ONNX model is read from a file alone"
+        raise InputError(message, display_name(path)) from None
 
 
 def display_name(path: str) -> str:

@@ -15,7 +15,14 @@ GOOD = "func.func @f() {\n  func.return\n}\n"
 
 BAD_TEXT: dict[str, tuple[bytes, str]] = {
     "syntax": (b"func.func @f( {\n}\n", "in.mlir:1:15: error: Expected argument or type"),
-    "unknown operation": (b'"no.op"() : () -> ()\n', "error: Operation no.op is not registered"),
+    "unknown operation": (
+        b'"no.op"() : () -> ()\n',
+        "in.mlir:1:2: error: Operation no.op is not registered; --load-dialect-plugin=F.py loads",
+    ),
+    "mistyped operation": (
+        b"func.func @f(%a: i32) {\n  %b = arith.mulii %a, %a : i32\n  func.return\n}\n",
+        "in.mlir:2:8: error: Operation arith.mulii is not registered; did you mean 'arith.muli'?",
+    ),
     "verifier": (
         b"func.func @f() -> i32 {\n  func.return\n}\n",
         "in.mlir:2:3: error: 'func.return' op Expected arguments to have the same types",

@@ -44,6 +44,13 @@ def test_mistakes_in_a_pipe_have_lines(command: str, tool: Tool) -> None:
     assert done.stderr.startswith("<stdin>:3:")
 
 
+def test_a_model_in_a_pipe(tool: Tool) -> None:
+    """A byte that begins no character of UTF-8."""
+    done = tool("ceras-opt", "-", stdin=b"\xea")
+    assert done.status == 1
+    assert "an ONNX model is read from a file alone" in done.stderr
+
+
 def test_a_compile_names_its_model(tool: Tool, tmp_path: Path) -> None:
     done = tool("ceras-compile", "-", "-o", "out", "--target", "c", stdin=RELU)
     assert done.status == 2
