@@ -10,6 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
@@ -109,6 +110,7 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
         requant=RequantAttr(0, zero_point=requant.zero_point.data, low=low, high=requant.high.data),
     )
     joined.attributes.update(op.attributes)
+    joined.attributes.pop(MASK, None)
     made = [negated, offset, upper, lower, joined]
     for part in made:
         part.location = op.location

@@ -24,9 +24,26 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quan
 // Multipliers, and a residual, stay.
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT:     graph.binary
+// ALIKE-LABEL: func.func @main(
+// ALIKE-NOT:     graph.binary
 func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>) {
   %w = graph.constant dense<5> : tensor<1x1xi8> : tensor<1x1x!quant.uniform<i8:f32, 0.5>>
   %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = 3, shift = 2, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
   %z = graph.matmul %x, %w residual %x : tensor<1x1x!quant.uniform<i8:f32, 0.5>> {residual_shift = 1 : i64, requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
   func.return %y, %z : tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+}
+
+// -----
+
+// The mask of a pruned layer is of both products, and not of what joins their bytes.
+// ALIKE-LABEL: func.func @main(
+// CHECK-LABEL: func.func @main(
+// CHECK:         graph.matmul {{.*}}sparse.mask
+// CHECK:         graph.matmul {{.*}}sparse.mask
+// CHECK-NOT:     sparse.mask
+// CHECK:         graph.binary sub
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>> {
+  %w = graph.constant dense<[[0, 5]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>, sparse.mask = #sparse.mask<1 of [1, 2], "0x02">} : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+  func.return %y : tensor<1x1x!quant.uniform<i16:f32, 0.5>>
 }
