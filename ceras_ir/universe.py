@@ -57,6 +57,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.memory": (
         "allocate-blocks",
         "check-blocks",
+        "clear-plan",
         "gather-launches",
         "merge-launches",
         "print-liveness",

@@ -96,6 +96,7 @@ def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -
 def graph_stages(options: BuildOptions) -> list[Stage]:
     """Fusion, pruning and quantization: the target has a say in them, and no stage of its own."""
     from ceras_ir.transforms.graph.fuse import FusePass
+    from ceras_ir.transforms.memory.clear_plan import ClearPlanPass
 
     behind: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
@@ -104,7 +105,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         )
 
         behind = (FoldDequantizedConstantsPass(), *_checking(options))
-    stages = [Stage(FUSED, (FusePass(), *behind))]
+    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(), *behind))]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 

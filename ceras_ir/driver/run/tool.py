@@ -186,14 +186,18 @@ def _interpret(
     outputs: str,
     watching: "Watching | None",
 ) -> None:
+    from ceras_ir.dialects.mem import arena_of
     from ceras_ir.network.artefacts import network_outputs
     from ceras_ir.network.function import main_function
+    from ceras_ir.network.quantizable import is_quantized
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.stages import all_stages, run_stages
 
-    # A network that is to be run as it is, is not even fused.
+    # A network that is to be run as it is, is not even fused; nor does its memory plan go.
+    main = main_function(module)
+    planned = arena_of(main) is not None and is_quantized(main)
     changes = options.prune is not None or options.insertions or options.target.encode()
-    if options.is_quantized or changes:
+    if (options.is_quantized and not planned) or changes:
         run_stages(load_context(), module, all_stages(options), watching=watching)
     executable = options.target.interpret(module)
     assert executable is not None

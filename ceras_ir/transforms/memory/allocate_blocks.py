@@ -22,6 +22,7 @@ from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 from ceras_ir.transforms.memory.analysis.slice_choice import choose_slices
 from ceras_ir.transforms.memory.analysis.slices import Slicing, row_bytes, row_count
+from ceras_ir.transforms.memory.clear_plan import clear_plan
 from ceras_ir.transforms.network_pass import NetworkPass
 
 if TYPE_CHECKING:
@@ -191,19 +192,6 @@ def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[Con
         name = node_name(owner) if isinstance(owner, Operation) else "an input"
         reasons.setdefault(op, []).append(f"{name}: {reason}")
     return reasons
-
-
-def clear_plan(main: FuncOp) -> None:
-    """Forget an earlier plan, so that a new one does not mix with it."""
-    main.attributes.pop(ARENA, None)
-    main.attributes.pop(REGIONS, None)
-    for operation in main.body.block.ops:
-        operation.attributes.pop(BLOCK, None)
-        operation.attributes.pop(COPIED, None)
-    if main.arg_attrs is not None:
-        main.arg_attrs = ArrayAttr(
-            DictionaryAttr({k: v for k, v in a.data.items() if k != BLOCK}) for a in main.arg_attrs
-        )
 
 
 def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
