@@ -157,8 +157,9 @@ class ChoosePrecisionPass(CalibratedPass):
         if not (candidates := {c.value: c for c in self._candidates(main)}):
             return
         self._measure(main, candidates.values())
-        # A copy makes the noise of its value as long as both have 8 bits.
+        # A copy makes the noise of its value as long as both have 8 bits, as ends may have to.
         behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
+        behind = {value: copy for value, copy in behind.items() if value in candidates}
         total = sum(c.noise for c in candidates.values())
         if total == 0:
             return  # A last layer of zeros hides all.

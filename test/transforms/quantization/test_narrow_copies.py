@@ -132,3 +132,26 @@ def test_targets_are_exact(stream: tuple[str, str], target: Target):
     options = BuildOptions(target, quantize="int8", calibrate=stream[1], precision=precision)
     verdicts = list(Verification(module, options, None, 2).run([target]))
     assert [v.text for v in verdicts if not v.good] == []
+
+
+def test_ends_in_8_bits_have_none(tmp_path: Path) -> None:
+    """Of an input, and of an output, that a product and a sum read."""
+    data = str(tmp_path / "data.npz")
+    save_arrays(data, {"input0": np.random.default_rng(0).normal(0, 1, (32, 2))})
+    module = parse_text(
+        load_context(),
+        """
+        !row = tensor<1x2xf32>
+        func.func @main(%x: !row) -> (!row, !row) {
+          %w = graph.constant dense<[[0.3, 0.1], [0.2, 0.7]]> : tensor<2x2xf32> : tensor<2x2xf32>
+          %0 = graph.matmul %x, %w : (!row, tensor<2x2xf32>) -> !row
+          %1 = graph.binary add %0, %x : (!row, !row) -> !row
+          %2 = graph.matmul %1, %w : (!row, tensor<2x2xf32>) -> !row
+          %3 = graph.binary add %2, %1 : (!row, !row) -> !row
+          func.return %1, %3 : !row, !row
+        }
+        """,
+        "ends.mlir",
+    )
+    QuantizePass(data, target="c", tail="int8").apply(load_context(), module)
+    assert "i16" not in str(module)
