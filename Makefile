@@ -4,6 +4,7 @@
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
+# make fuzz-options    random networks with random options, through all levels and texts; COUNT, FIRST
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
@@ -103,6 +104,10 @@ FIRST ?= 0
 .PHONY: fuzz-ir
 fuzz-ir: $(VENV)/.installed-test
 	$(BIN)/python test/mutants/fuzz.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-options
+fuzz-options: $(VENV)/.installed-test
+	$(BIN)/python test/fuzz_options.py --count $(COUNT) --first $(FIRST)
 
 .PHONY: fuzz-quantized
 fuzz-quantized: $(VENV)/.installed-test

@@ -1,4 +1,4 @@
-"""Seeded random networks of images, and options to quantize them with: `random_image_model`."""
+"""Seeded random networks of images: `random_image_model`."""
 
 from collections.abc import Callable
 
@@ -173,27 +173,12 @@ STEPS: tuple[Callable[[Images], None], ...] = (
     *(gate, resizing, shuffling, halving, padding),
 )
 
-OPTIONS: tuple[tuple[str, ...], ...] = (
-    ("--silu", "table", "table16", "hardswish", "float", "piecewise"),
-    ("--observer", "mse", "minmax"),
-    ("--rows", "integer", "float"),
-    ("--budget", "0", "0.5", "1"),
-    ("--int16", "*"),
-    ("--float", "v0"),
-    ("--recipe", "none", "choose-zero-points", "equalize-channels", "round-weights"),
-)
-"""Each option, and what may be given."""
 
-
-def random_image_model(seed: int) -> tuple[onnx.ModelProto, om.Array, list[str]]:
-    """A model, 24 samples of its input `x`, and options of the command line."""
+def random_image_model(seed: int) -> tuple[onnx.ModelProto, om.Array]:
+    """A model, and 24 samples of its input `x`."""
     net = Images(seed)
     output = net.nodes[-1].output[0]
     model = om.model(net.nodes, {"x": net.input}, [output], net.constants, opset=14)
     low = float(net.random.choice([-1, 0]))
     samples = net.random.uniform(low, 1, (24, *net.input[1:])).astype(np.float32)
-    options = list[str]()
-    for name, *values in OPTIONS:
-        if net.number(0, 3) == 0:
-            options += [name, values[net.number(0, len(values))]]
-    return model, samples, options
+    return model, samples

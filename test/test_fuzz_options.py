@@ -1,17 +1,32 @@
 """
-Some of the random networks of images and options; `python test/fuzz_options.py` runs more.
+Some of the random networks and options; `python test/fuzz_options.py` runs more.
 """
 
 from pathlib import Path
 
 import pytest
-from fuzz_options import judge
+from called import call
+from fuzz_options import ROUTES, judge
+from random_cases import FAMILIES, images
 
-FOUND = (59, 265)
-"""Swish of shifts: a result in 16 bits, and a zero point from the maxima behind it."""
+from ceras_ir.driver.verify.tool import main
+
+pytestmark = pytest.mark.slow
+SEEDS = range(2)
+SHIFTS = (59, 265)
+"""Of images: swish of shifts with a result in 16 bits; with a zero point from maxima behind it."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(12), *FOUND])
-def test_levels_agree(seed: int, tmp_path: Path) -> None:
-    assert judge(seed, tmp_path) is None
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("route", ROUTES)
+def test_bits_agree(route: str, family: str, seed: int, tmp_path: Path) -> None:
+    judge(route, family, seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", SHIFTS)
+def test_swish_of_shifts(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    images(seed).save(tmp_path)
+    data = ("--calibrate", "data.npz", "--inputs", "data.npz", "--samples", "2")
+    call(main, "model.onnx", *data, "--silu", "piecewise")
