@@ -7,6 +7,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network.precision import stays_float
 from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,
     is_quantized_alike,
@@ -26,9 +27,9 @@ class FoldQdqPass(ResidualSpreadPass):
     of multiplier, shift and zero point. An activation that clips becomes its clamp range; other
     functions become tables. `quantize(dequantize(x))` becomes `x`, or `graph.requantize`.
 
-    A float result stays float if anything else reads it, if it is quantized in two ways, if the
-    integer operation cannot round as its `graph.half_even` asks, or if it would have to shift
-    residuals further apart than `residual_spread`. Run `make-signed`,
+    A float result stays float if its `graph.precision` says so, if anything else reads it, if it
+    is quantized in two ways, if the integer operation cannot round as its `graph.half_even` asks,
+    or if it would have to shift residuals further apart than `residual_spread`. Run `make-signed`,
     `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours only. Off by at
     most one unit of the result against the float operations (see `integer_forms`); exact for the
     identity.
@@ -43,7 +44,7 @@ class FoldQdqPass(ResidualSpreadPass):
                 continue
             source, target = quantize.input.owner, graph.quantized_element(quantize.result)
             assert target is not None
-            if not isinstance(source, graph.GraphOperation):
+            if not isinstance(source, graph.GraphOperation) or stays_float(source):
                 continue
             if isinstance(source, graph.DequantizeOp):
                 if source.input.type == quantize.result.type:

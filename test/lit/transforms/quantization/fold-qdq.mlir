@@ -130,3 +130,17 @@ func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 1.0e-07>>) -> tensor<1x1x!
 }
 // CHECK-LABEL: func.func @main
 // CHECK: graph.matmul {{.*}} -> tensor<1x1xf32>
+
+// -----
+
+// What a quantized network keeps in float stays as it is when it is quantized again.
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>, %y: tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.125>> {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+  %s = graph.binary mul %a, %b {graph.precision = "f32"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.125>>
+  func.return %q : tensor<4x!quant.uniform<i8:f32, 0.125>>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[S:.*]] = graph.binary mul {{.*}} -> tensor<4xf32>
+// CHECK: graph.quantize %[[S]] :
