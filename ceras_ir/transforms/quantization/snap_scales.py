@@ -21,7 +21,7 @@ from ceras_ir.network.exponents import (
 )
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, network_values, set_exponent
-from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.network_pass import NetworkPass
@@ -42,9 +42,9 @@ WIDEST = 16
 class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
-    symmetric int8 holds the whole range. `quantize` then works with these. Types of arguments and
-    results stay. A network without Q/DQ stays as it is, and so does one whose scales are all powers
-    of two already.
+    symmetric int8 holds the whole range, of all channels where each has a scale. `quantize` then
+    works with these. Types of arguments and results stay. A network without Q/DQ stays as it is,
+    and so does one whose scales are all powers of two already.
 
     QuantizeLinear also saturates, and quantizers leave out a Relu or Clip that it repeats. So sums
     and products get a clip to the range that was stored, which costs integers nothing.
@@ -136,24 +136,24 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case graph.QuantizeOp():
                 floats[op.result] = op.input
                 if not isinstance(op.input.owner, graph.ConstantOp):
-                    _snap(op.input, _element(op.result), costs)
+                    _snap(op.input, graph.stored_element(op.result), costs)
                     floats[op.result] = _saturated(op)
             case graph.DequantizeOp() if op.input in floats:
                 op.result.replace_all_uses_with(floats[op.input])
             case graph.DequantizeOp() if not isinstance(op.input.owner, graph.ConstantOp):
-                _snap(op.result, _element(op.input), costs)
+                _snap(op.result, graph.stored_element(op.input), costs)
             case graph.PadOp() if op.input in floats:
                 padded = repadded(op, floats[op.input])
                 assert padded is not None
                 Rewriter.insert_op(padded, InsertPoint.before(op))
                 floats[op.result] = padded.result
-                _snap(padded.result, _element(op.result), None)
+                _snap(padded.result, graph.stored_element(op.result), None)
             case graph.GraphOperation() if op.is_quantized and only_moves(op):
                 if all(v in floats for v in op.data_operands):
                     moved = with_data(op, [floats[v] for v in op.data_operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))
                     floats[op.output] = moved.output
-                    _snap(moved.output, _element(op.output), None)
+                    _snap(moved.output, graph.stored_element(op.output), None)
             case _:
                 pass
     erase_dead(block)
@@ -164,13 +164,11 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             costs.weight(op)
 
 
-def _element(value: SSAValue) -> UniformType:
-    element = graph.stored_element(value)
-    if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
-        owner = value.owner
-        name = node_name(owner) if isinstance(owner, Operation) else "input"
-        raise InputError([Finding(name, "snap-scales", "activations with a scale per channel")])
-    return element
+def _range(element: UniformType) -> tuple[float, float]:
+    """The least and the greatest number that `element` stores, in any channel."""
+    channels = list(zip(element.scales, element.zero_points, strict=True))
+    low = min((element.low - z.data) * s.data for s, z in channels)
+    return low, max((element.high - z.data) * s.data for s, z in channels)
 
 
 def _saturated(quantize: graph.QuantizeOp) -> SSAValue:
@@ -178,9 +176,8 @@ def _saturated(quantize: graph.QuantizeOp) -> SSAValue:
     What `quantize` reads, clipped to what it stores where sums or products made it. Values of
     other operations are within the ranges of those that they are made of.
     """
-    element = _element(quantize.result)
-    point, scale = element.zero_point, np.float32(element.scale)
-    low, high = (float(np.float32(end - point) * scale) for end in (element.low, element.high))
+    element = graph.stored_element(quantize.result)
+    low, high = (float(np.float32(end)) for end in _range(element))
     makers = [(o, bounds) for o in _makers(quantize.input) if (bounds := _clip_range(o))]
     if makers and not is_quantized_alike(quantize):
         clip = graph.UnaryOp(quantize.input, _clip(low, high))
@@ -219,14 +216,15 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
     if element.storage.width.data > WIDEST:
         return
-    point, scale = element.zero_point, element.scale
-    magnitude = max(element.high - point, point - element.low) * scale
-    chosen = fitting_exponent(magnitude)
+    finest, coarsest = min(s.data for s in element.scales), max(s.data for s in element.scales)
+    low, high = _range(element)
+    chosen = fitting_exponent(max(high, -low))
     # A power-of-two scale without zero point already is one; only -128 would not fit.
-    if point == 0 and has_power_scales(element) and element.storage.width.data == 8:
-        chosen = frexp(scale)[1] - 1 if element.is_signed else chosen
+    is_symmetric = element.is_signed and not any(point.data for point in element.zero_points)
+    if is_symmetric and has_power_scales(element) and element.storage.width.data == 8:
+        chosen = frexp(coarsest)[1] - 1
     if (known := exponent(value)) is not None:
         chosen = max(known, chosen)
     set_exponent(value, chosen)
     if costs is not None:
-        costs.step(value.owner if isinstance(value.owner, Operation) else None, scale, chosen)
+        costs.step(value.owner if isinstance(value.owner, Operation) else None, finest, chosen)

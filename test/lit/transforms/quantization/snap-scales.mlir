@@ -86,3 +86,20 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
 // CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<1x2x!quant.uniform<i8:f32, 0.25:-128>>) -> tensor<1x2xf32>
 // CHECK-NEXT: func.return
+
+// -----
+
+// Where each channel of an activation has a scale, the range is that of all of them.
+func.func @main(%x: tensor<2x2xf32>, %w: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %q = graph.quantize %x : (tensor<2x2xf32>) -> tensor<2x2x!quant.uniform<i8:f32:1, {0.3:-128, 0.1:4}>>
+  %d = graph.dequantize %q : (tensor<2x2x!quant.uniform<i8:f32:1, {0.3:-128, 0.1:4}>>) -> tensor<2x2xf32>
+  %y = graph.matmul %d, %w : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %p = graph.quantize %y : (tensor<2x2xf32>) -> tensor<2x2x!quant.uniform<i8:f32:1, {0.5:-128, 0.25:-128}>>
+  %e = graph.dequantize %p : (tensor<2x2x!quant.uniform<i8:f32:1, {0.5:-128, 0.25:-128}>>) -> tensor<2x2xf32>
+  func.return %e : tensor<2x2xf32>
+}
+
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: graph.exponent = 0 : i64
+// CHECK-NEXT: graph.matmul %{{.*}} {graph.exponent = 1 : i64, activation = #graph.function<clip, 0.0, 127.5>}
+// CHECK-NEXT: func.return
