@@ -41,6 +41,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-activation",
         "fuse-affine",
         "fuse-bias",
+        "fuse-clips",
         "fuse-gelu",
         "fuse-hard-swish",
         "fuse-mean",

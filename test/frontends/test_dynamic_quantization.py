@@ -281,6 +281,66 @@ def test_a_cast_of_quantized_numbers_gives_their_integers(to: int, per_channel: 
     np.testing.assert_array_equal(run(module, inputs)["y"], run_onnxruntime(proto, inputs)["y"])
 
 
+BOUNDED = {
+    "Clip both": ("Clip", "q low high"),
+    "Clip above": ("Clip", "q  high"),
+    "Clip empty": ("Clip", "q high low"),
+    "Clip nothing": ("Clip", "q"),
+    "Relu": ("Relu", "q"),
+    "Max": ("Max", "q low"),
+    "Min": ("Min", "high q"),
+}
+"""Operators that bound integers, and their operands."""
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("moved", [False, True])
+def test_integers_of_quantized_numbers_are_bounded(name: str, moved: bool) -> None:
+    """As Brevitas exports numbers of few bits: Clip between Q and DQ."""
+    operator, operands = BOUNDED[name]
+    constants = {
+        "s": np.array(0.03, np.float32),
+        "z": np.array(-5, np.int8),
+        "low": np.array(-8, np.int8),
+        "high": np.array(7, np.int8),
+    }
+    source = [node("QuantizeLinear", "x s z", "r" if moved else "q")]
+    if moved:
+        source.append(node("Transpose", "r", "q"))
+    bounded = helper.make_node(operator, operands.split(" "), ["b"])
+    proto = model([*source, bounded, node("DequantizeLinear", "b s z", "y")],
+                  {"x": [3, 400]}, ["y"], constants, opset=14)  # fmt: skip
+    inputs = {"x": np.linspace(-5, 5, 1200, dtype=np.float32).reshape(3, 400)}
+    expected = run_onnxruntime(proto, inputs)["y"]
+    np.testing.assert_array_equal(run(import_model(proto), inputs)["y"], expected)
+
+
+def test_bounds_on_integers_are_in_the_epilogue() -> None:
+    """Four bits behind a ReLU: the layer computes in integers."""
+    constants = {
+        "s": np.array(0.25, np.float32),
+        "z": np.array(0, np.uint8),
+        "high": np.array(15, np.uint8),
+        "w": np.array([[3, -7], [5, 2]], np.int8),
+        "t": np.array(0.1, np.float32),
+    }
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("DequantizeLinear", "w t", "v"),
+        node("MatMul", "d v", "m"),
+        node("Relu", "m", "r"),
+        node("QuantizeLinear", "r s z", "p"),
+        helper.make_node("Clip", ["p", "", "high"], ["c"]),
+        node("DequantizeLinear", "c s z", "y"),
+    ]
+    module = import_model(model(nodes, {"x": [3, 2]}, ["y"], constants))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
+    (product,) = (op for op in module.walk() if isinstance(op, graph.MatmulOp))
+    assert product.requant is not None
+    assert product.requant.high.data - product.requant.low.data == 15
+
+
 def test_a_scale_of_an_infinite_range_says_what_to_do() -> None:
     """As ONNX Runtime's quantizer makes it of a mask that is -inf."""
     nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]

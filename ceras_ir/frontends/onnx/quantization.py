@@ -15,12 +15,14 @@ from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects.graph import (
     DequantizeOp,
+    Function,
     QuantizeOp,
     ReshapeOp,
     TransposeOp,
     element_of,
     numpy_dtype,
     shape_of,
+    stored_element,
 )
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
@@ -128,6 +130,41 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     if moved := (known.zero_point - element.zero_point) * element.scale:
         real = compose.add(real, compose.number(moved))
     return real
+
+
+def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
+    """
+    Quantized numbers, none of whose integers is below `low` or above `high`, which wins.
+
+    What QuantizeLinear reads is clipped instead, so that a layer before it has the bounds in its
+    epilogue: rounding keeps the order, and what bounds of at most 16 bits stand for is stored as
+    them. Other numbers are dequantized and quantized again, which are their integers.
+    """
+    value = emitter.materialize(value)
+    element = stored_element(value)
+    if element.is_per_axis or element.storage.width.data > 16:
+        raise emitter.node.unsupported(
+            f"bounds on integers of {element}; clip the floats before QuantizeLinear"
+        )
+    low, high = max(min(low, high), element.low), min(high, element.high)
+    if (low, high) == (element.low, element.high):
+        return value
+    scale, point = np.float32(element.scale), element.zero_point
+    least = -np.inf if low == element.low else float(np.float32(low - point) * scale)
+    most = np.inf if high == element.high else float(np.float32(high - point) * scale)
+    owner = value.owner
+    real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
+    compose = Composer(emitter)
+    if (least, most) == (0.0, np.inf):
+        bounded = compose.unary(Function.RELU, real)
+    else:
+        bounded = compose.unary(Function.CLIP, real, least, most)
+    return emitter.emit(QuantizeOp(bounded, element))
+
+
+def is_quantized(value: Value) -> bool:
+    """Whether `value` is what QuantizeLinear made, and not a constant."""
+    return isinstance(value, SSAValue) and isinstance(element_of(value), UniformType)
 
 
 def is_computed_integer(value: Value) -> bool:

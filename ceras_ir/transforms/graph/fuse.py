@@ -36,6 +36,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
         from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
+        from ceras_ir.transforms.graph.fuse_clips import FuseClipsPass
         from ceras_ir.transforms.graph.fuse_hard_swish import FuseHardSwishPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
@@ -52,6 +53,7 @@ class FusePass(PipelinePass):
             FuseMeanPass(),
             FusePadPass(),
             FoldStridePass(),
+            FuseClipsPass(),
             FuseHardSwishPass(),
             FuseAffinePass(),
             FoldBatchNormPass(),

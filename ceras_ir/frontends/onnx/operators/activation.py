@@ -9,10 +9,11 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.registry import OperatorImporter, operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 
-OTHERS = ("Abs", "Celu", "Sign")
+OTHERS = ("Abs", "Celu", "Relu", "Sign")
 """Operators that are functions, but whose importers look at more than attributes."""
 
 
@@ -67,6 +68,15 @@ def celu(node: Node, emitter: Emitter) -> Value:
     return emitter.unary(emitter.value(0), function)
 
 
+@operator("Relu")
+def relu(node: Node, emitter: Emitter) -> Value:
+    """The function `relu`; of what QuantizeLinear made, of its integers."""
+    value = emitter.value(0)
+    if is_quantized(value):
+        return clipped(emitter, value, 0, inf)
+    return emitter.unary(value, FunctionAttr(Function.RELU))
+
+
 @operator("Erfc")
 def erfc(node: Node, emitter: Emitter) -> Value:
     """`1 + erf(-x)`. No operator of ONNX: tf2onnx leaves it so in the GELU of Keras."""
@@ -115,16 +125,23 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
-    """Bounds are attributes before opset 11, then optional operands; the upper one wins."""
+    """
+    Bounds are attributes before opset 11, then optional operands; the upper one wins. Those of what
+    QuantizeLinear made are integers.
+    """
     value = emitter.value(0)
     if node.opset < 11:
         low, high = node.bound("min", -inf), node.bound("max", inf)
     else:
-        if not emitter.is_float(value) or not _are_constant(node, (1, 2)):
+        if not _are_constant(node, (1, 2)):
+            return _computed_clip(node, emitter)
+        if not emitter.is_float(value) and not is_quantized(value):
             return _computed_clip(node, emitter)
         low, high = _bound(node, emitter, 1, -inf), _bound(node, emitter, 2, inf)
     if isnan(low) or isnan(high):
         raise node.wrong(f"bounds must be numbers, got [{low}, {high}]")
+    if is_quantized(value):
+        return clipped(emitter, value, low, high)
     low = min(low, high)
     if (low, high) == (-inf, inf):
         return value
@@ -149,7 +166,7 @@ def _computed_clip(node: Node, emitter: Emitter) -> Value:
 def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:
     if not node.has_input(index):
         return default
-    array = emitter.floats(index)
+    array = emitter.array(index) if is_quantized(emitter.value(0)) else emitter.floats(index)
     if array.size != 1:
         raise node.wrong(f"bounds must be scalars, got shape {list(array.shape)}")
     return float(array.reshape(-1)[0])

@@ -9,6 +9,7 @@ from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 
@@ -55,7 +56,10 @@ EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
 
 @operator(*EXTREMES)
 def extreme(node: Node, emitter: Emitter) -> Value:
-    """Any number of operands; one constant number is a bound of a clip."""
+    """
+    Any number of operands; one constant number is a bound of a clip. Of what QuantizeLinear made,
+    constant bounds are integers.
+    """
     kind = EXTREMES[node.operator]
     return reduce(lambda a, b: _extreme(emitter, kind, a, b), _operands(node, emitter))
 
@@ -64,15 +68,18 @@ def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
     for value, bound in ((a, b), (b, a)):
         if (
             isinstance(bound, Constant)
-            and bound.dtype == np.float32
+            and bound.dtype == dtype_of_value(value)
+            and (emitter.is_float(value) or is_quantized(value))
             and shape_of_value(bound) in ((), (1,))
             and shape_of_value(value)
             and not np.isnan(number := float(bound.load().reshape(-1)[0]))
         ):
             compose = Composer(emitter)
+            ends = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
+            if is_quantized(value):
+                return clipped(emitter, value, *ends)
             if kind is Binary.MAX and number == 0.0:
                 return compose.unary(Function.RELU, value)
-            ends = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
             return compose.unary(Function.CLIP, value, *ends)
     return emitter.binary(kind, a, b)
 
