@@ -57,10 +57,11 @@ class InputError(DiagnosticException):
 
     def __init__(self, message: str | Sequence[Finding], file: str | None = None):
         """
-        `message` is one sentence or all the findings of one kind; `file` is the path as
-        the user wrote it (the driver fills it in where it is None).
+        `message` is one sentence or all the findings of one kind, of which equal ones count once: a
+        node may have become several operations. `file` is the path as the user wrote it (the
+        driver fills it in where it is None).
         """
-        self.findings = () if isinstance(message, str) else tuple(message)
+        self.findings = () if isinstance(message, str) else tuple(dict.fromkeys(message))
         self.file = file
         super().__init__(message if isinstance(message, str) else "")
         self.message = message if isinstance(message, str) else ""
