@@ -226,10 +226,12 @@ def _run_folder(
     from ceras_ir.pipeline.build import read_manifest
     from ceras_ir.pipeline.digests import check_digests
 
+    target = target_of(cls, arguments)
+    target.check()
     manifest = manifest or read_manifest(folder)
     check_digests(folder, manifest)
     samples = open_samples(inputs_of(arguments) or arguments.inputs, manifest.inputs)
-    machine = target_of(cls, arguments).open(folder, manifest)
+    machine = target.open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)
 
 

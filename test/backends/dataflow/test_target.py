@@ -65,6 +65,8 @@ def test_a_folder_is_a_project(tool: Tool, tmp_path: Path, net: str):
     totals = report["totals"]
     assert totals["estimated"]["dsp"] <= 16 and "yosys" not in totals
     assert 0 < totals["cycles_per_frame"] <= totals["latency_cycles"]
+    waiting = tool("ceras-run", "out", "--stall", "100", "--inputs", "x.npz", "--outputs", "y.npz")
+    assert waiting.status == 2 and "--stall must be in [0, 100)" in waiting.stderr
     layers = {layer["name"]: layer for layer in report["layers"] if layer["device"] == "dataflow"}
     assert {"wide", "maxima", "scores"} <= set(layers)
     assert layers["wide"]["cycles"] <= totals["cycles_per_frame"]
