@@ -67,6 +67,7 @@ NAVIGATION: list[Page | Section] = [
         "Targets": [
             {"C on hosts": "docs/c-backend.md"},
             {"VTA": "docs/vta.md"},
+            {"VTA, measured": "docs/vta-measured.md"},
             {"nnet engine": "docs/nnet-engine.md"},
             {"nnet circuits": "docs/nnet-circuits.md"},
             {"dataflow": "docs/dataflow.md"},

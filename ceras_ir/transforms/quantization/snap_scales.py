@@ -42,9 +42,9 @@ WIDEST = 16
 class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
-    symmetric int8 holds the whole range, of all channels where each has a scale. `quantize` then
-    works with these. Types of arguments and results stay. A network without Q/DQ stays as it is,
-    and so does one whose scales are all powers of two already.
+    symmetric int8 holds the whole range. `quantize` then works with these. Where each channel has a
+    scale, the range is that of all channels. Types of arguments and results stay. A network without
+    Q/DQ stays as it is, and so does one whose scales are all powers of two already.
 
     QuantizeLinear also saturates, and quantizers leave out a Relu or Clip that it repeats. So sums
     and products get a clip to the range that was stored, which costs integers nothing.
