@@ -63,6 +63,8 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
         yield from _pruned(layers, rest, board)
     if layers and len(layers) == len(multiplies):
         yield from _narrower(model, footprint)
+    elif any(isinstance(op, graph.TreeEnsembleOp) for op in model.program.steps):
+        yield from _fewer_nodes(footprint)
     else:
         yield from _smaller_input(model, footprint)
         yield from _fewer_channels(footprint)
@@ -193,6 +195,18 @@ def _fewer_channels(footprint: Footprint) -> Iterator[str]:
     lost = _least(1, 99, fits)
     if lost is not None:
         yield f"layers of about {100 - lost}% of their channels, trained again"
+
+
+def _fewer_nodes(footprint: Footprint) -> Iterator[str]:
+    """The greatest share of all nodes of trees that fits: constants shrink with it."""
+    board = footprint.board
+
+    def fits(lost: int) -> bool:
+        return footprint.constants * (1 - lost / 100) + footprint.code <= board.free_flash
+
+    lost = _least(1, 99, fits)
+    if lost is not None and footprint.sram <= board.free_sram:
+        yield f"fewer or shallower trees, of about {100 - lost}% of the nodes, trained again"
 
 
 def _other_boards(footprint: Footprint) -> Iterator[str]:

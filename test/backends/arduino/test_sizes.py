@@ -9,6 +9,8 @@ import firmware
 import pytest
 from backends.arduino.networks import colour_mlp
 from c_harness import needs_arm, needs_espressif, needs_rv32
+from onnx import TensorProto
+from tree_models import ml_model, ml_node, node_attributes, random_trees
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
@@ -17,12 +19,14 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.board import board_names, load_board
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.fit import remedies
 from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.build import Build, build
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -247,3 +251,28 @@ def test_the_largest_networks_asked_for_link(
     sketch = tmp_path / "model"
     sources = [caller, *sorted(sketch.glob("*.c"))]
     emulator.build_elf(sources, BOARD, tmp_path, include=[sketch], flags=("-Os",))
+
+
+def forest(trees: int) -> ModuleOp:
+    """Trees of which the first of many are those of few, placed for a board."""
+    nodes = random_trees(1, trees=trees, depth=6, features=8, targets=1)
+    attributes = node_attributes(nodes, "target")
+    node = ml_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **attributes)
+    module = import_model(ml_model([node], [1, 8], {"y": TensorProto.FLOAT}))
+    options = BuildOptions(ArduinoTarget(board="uno_r4_wifi"))
+    run_stages(load_context(), module, [*front_stages(options), *target_stages(options)])
+    return module
+
+
+def test_forests_are_told_how_many_nodes_fit():
+    """They have no channels; so many trees do fit, less what trees differ by."""
+    whole = forest(50)
+    model, _, footprint = printed_model(whole, BOARD, "model")
+    less = BOARD.free_flash - footprint.flash + footprint.constants // 2
+    board = replace(BOARD, flash_bytes=BOARD.flash_bytes - less)
+    model, _, footprint = printed_model(whole, board, "model")
+    way = next(remedies(model, footprint))
+    found = re.match(r"fewer or shallower trees, of about (\d+)% of the nodes", way)
+    assert found is not None
+    _, _, footprint = printed_model(forest(50 * int(found[1]) // 100 - 3), board, "model")
+    assert footprint.fits
