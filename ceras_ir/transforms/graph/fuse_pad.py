@@ -4,6 +4,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -24,6 +25,7 @@ class FusePad(RewritePattern):
         old, more = op.padding.get_values(), (*zeros.low, *zeros.high)
         op.properties["padding"] = integers([a + b for a, b in zip(old, more, strict=True)])
         op.operands[0] = zeros.insert_source(rewriter)
+        op.location = fused_location(op, zeros.pad)
         rewriter.notify_op_modified(op)
         zeros.erase_unused(rewriter)
 

@@ -1,4 +1,5 @@
 // RUN: ceras-opt %s --fuse-pad --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-pad --split-input-file --print-debuginfo | filecheck %s --check-prefix=NAMES
 
 func.func @main(%x: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5:-5>>, %w: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5>> {
   %p = graph.pad constant %x {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = -5 : i64} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5:-5>>) -> tensor<1x4x3x1x!quant.uniform<i8:f32, 0.5:-5>>
@@ -38,3 +39,16 @@ func.func @main(%x: tensor<1x2x2x1xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x
 // CHECK-NEXT: %{{.*}} = graph.pad constant %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = 1.000000e+00 : f32} : (tensor<1x2x2x1xf32>) -> tensor<1x4x3x1xf32>
 // CHECK-NEXT: %{{.*}} = graph.conv2d %{{.*}}, %{{.*}} : (tensor<1x4x3x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32>
 // CHECK-NEXT: func.return %{{.*}} : tensor<1x3x2x1xf32>
+
+// -----
+
+// The convolution answers to the names of both nodes.
+func.func @main(%x: tensor<1x2x2x1xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32> {
+  %p = graph.pad constant %x {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x2x2x1xf32>) -> tensor<1x4x3x1xf32> loc("border")
+  %y = graph.conv2d %p, %w : (tensor<1x4x3x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32> loc("windows")
+  func.return %y : tensor<1x3x2x1xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.conv2d %{{.*}} {padding = array<i64: 1, 0, 1, 1>}
+// NAMES: graph.conv2d {{.*}} loc(fused["windows", "border"])
