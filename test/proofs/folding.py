@@ -15,6 +15,7 @@ QUANT = "ceras_ir/dialects/quant.py"
 SCALES = "ceras_ir/transforms/quantization/analysis/rescaling.py"
 BOXES = "ceras_ir/backends/vta/boxes.py"
 VECTORS = "ceras_ir/backends/c/runtime/vectors_256.c"
+WORDS = "ceras_ir/backends/c/column_words.py"
 
 
 @identity(
@@ -124,21 +125,23 @@ def clamp_after_rounding() -> None:
 
 
 @identity(
-    relied_on={VECTORS: "_mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))"},
+    relied_on={WORDS: 'return "packus_epi16" if e.least == 0 else "packs_epi16"'},
     requires="bounds lie within the stored type",
     checked_by={"ceras_ir/dialects/graph/operation.py": "def expect_storable("},
     by="z3, 32 bits",
 )
 def narrowing_in_two_steps() -> None:
-    """Saturating to 16 and then to 8 bits before a clamp to int8 bounds changes nothing."""
+    """Saturating to 16 and then to 8 bits before a clamp to bounds of a byte changes nothing."""
     z3 = solver()
     v, low, high = (z3.BitVec(name, 32) for name in ("v", "low", "high"))
 
     def clip(x: Any, least: Any, most: Any) -> Any:
         return z3.If(x < least, least, z3.If(x > most, most, x))
 
-    packed = clip(clip(v, -(1 << 15), (1 << 15) - 1), -128, 127)
-    valid(clip(packed, low, high) == clip(v, low, high), [low >= -128, low <= high, high <= 127])
+    for least, most in ((-128, 127), (0, 255)):
+        packed = clip(clip(v, -(1 << 15), (1 << 15) - 1), least, most)
+        bounds = [low >= least, low <= high, high <= most]
+        valid(clip(packed, low, high) == clip(v, low, high), bounds)
 
 
 @identity(
