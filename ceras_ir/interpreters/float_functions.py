@@ -306,8 +306,13 @@ def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
     `low` where `x < low`, `high` where `x > high`, else `x`: of both zeros the one that `x` is,
     which maxima of processors do not agree about.
     """
-    lower = x if high == INFINITY else np.where(x > high, high, x)
-    return np.where(x < low, low, lower)
+    if not low <= high:
+        return np.where(x < low, low, np.where(x > high, high, x))
+    # An eighth of the time of two choices by masks.
+    result = np.clip(x, low, high, out=np.empty_like(x))
+    if low <= 0 <= high:
+        np.copyto(result, x, where=x == 0)
+    return result
 
 
 def _apply(function: FunctionAttr, x: Floats) -> Floats:

@@ -104,7 +104,7 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     return result.reshape(n, oh, ow, o)
 
 
-SEEN = 1 << 18
+SEEN = 1 << 19
 """Elements of all windows that are laid out at once, so that they stay in the cache."""
 
 
@@ -118,12 +118,11 @@ def _by_columns(
     step = max(1, SEEN // max(ow * kh * kw * c, 1))
     stride, reach = window.strides[0], (kh - 1) * window.dilations[0] + 1
     for image, start in product(range(n), range(0, oh, step)):
-        piece = result[image, start : start + step]
-        rows = len(piece)
-        first = start * stride
+        rows, first = min(step, oh - start), start * stride
+        piece = result[image, start : start + rows].reshape(rows * ow, o)
         seen = padded[image : image + 1, first : first + (rows - 1) * stride + reach]
         columns = _columns(seen, window, (1, rows, ow, c))
-        piece[...] = (columns.reshape(rows * ow, -1) @ factors).reshape(rows, ow, o)
+        np.matmul(columns.reshape(rows * ow, -1), factors, out=piece)
     return result
 
 

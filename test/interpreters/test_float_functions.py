@@ -12,6 +12,7 @@ from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.float_functions import (
     PIECE,
     apply_function,
+    clip,
     exp,
     for_statistics,
     softmax,
@@ -61,6 +62,15 @@ def test_zeros_keep_their_sign(function: FunctionAttr, expected: list[float]):
         x = np.repeat(np.array([-0.0, 0.0], np.float32), size)
         result = apply_function(function, x)
         assert np.signbit(result).tolist() == np.signbit(np.repeat(expected, size)).tolist()
+
+
+@pytest.mark.parametrize("high", [np.inf, 6.0, 0.0, -0.0, -2.0])
+@pytest.mark.parametrize("low", [-np.inf, -1.0, -0.0, 0.0, 1.0])
+def test_clip_chooses_by_two_comparisons(low: float, high: float):
+    x = np.resize(np.append(SPECIAL, np.float32([7.0, 1.0, -1.0, -np.nan])), 133)
+    a, b = np.float32(low), np.float32(high)
+    expected = np.where(x < a, a, np.where(x > b, b, x))
+    assert clip(x, a, b).tobytes() == expected.tobytes()
 
 
 def _sigmoid(x: Doubles) -> Doubles:
