@@ -12,7 +12,8 @@ from ceras_ir.transforms.pattern_pass import PatternPass
 class FusePad(RewritePattern):
     """
     `conv2d(pad(x))` becomes `conv2d(x)` with more padding, where `pad` puts zeros, or zero
-    points, around height and width; a transpose may stand between.
+    points, around height and width. Between them a transpose may stand, or the reshape that it is
+    where there is one channel.
 
     Exact, because padding of a convolution contributes nothing, as those elements do.
     """

@@ -21,9 +21,9 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.precision import stays_float
+from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.ranges import network_values
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table, separates
-from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 
 Slots = NDArray[np.int64]
 
@@ -75,7 +75,7 @@ def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
             continue
         if isinstance(op, graph.LinearOperation) and absorbs(op) and op.residual not in moved:
             found.append(op)
-        elif isinstance(op, GraphOperation) and only_moves(op) and moved.issuperset(op.operands):
+        elif keeps_scale(op) and moved.issuperset(op.operands):
             moved.add(op.results[0])
         else:
             return []

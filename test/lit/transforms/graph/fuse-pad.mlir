@@ -28,6 +28,36 @@ func.func @main(%x: tensor<1x1x2x2xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x
 
 // -----
 
+// The transpose of one channel, as canonicalization writes it.
+func.func @main(%x: tensor<1x1x2x2xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32> {
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 1, 0>, high = array<i64: 0, 0, 1, 1>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x1x2x2xf32>) -> tensor<1x1x4x3xf32>
+  %t = graph.reshape %p : (tensor<1x1x4x3xf32>) -> tensor<1x4x3x1xf32>
+  %y = graph.conv2d %t, %w : (tensor<1x4x3x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32>
+  func.return %y : tensor<1x3x2x1xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.reshape %{{.*}} : (tensor<1x1x2x2xf32>) -> tensor<1x2x2x1xf32>
+// CHECK-NEXT: %{{.*}} = graph.conv2d %{{.*}}, %{{.*}} {padding = array<i64: 1, 0, 1, 1>} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32>
+// CHECK-NEXT: func.return %{{.*}} : tensor<1x3x2x1xf32>
+
+// -----
+
+// Another reshape than a transpose of one channel puts the zeros elsewhere.
+func.func @main(%x: tensor<1x2x1x3xf32>, %w: tensor<1x1x1x2xf32>) -> tensor<1x2x4x1xf32> {
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 0, 1>, high = array<i64: 0, 0, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x2x1x3xf32>) -> tensor<1x2x2x4xf32>
+  %t = graph.reshape %p : (tensor<1x2x2x4xf32>) -> tensor<1x2x4x2xf32>
+  %y = graph.conv2d %t, %w : (tensor<1x2x4x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x2x4x1xf32>
+  func.return %y : tensor<1x2x4x1xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.pad constant %{{.*}}
+// CHECK-NEXT: %{{.*}} = graph.reshape %{{.*}}
+// CHECK-NEXT: %{{.*}} = graph.conv2d %{{.*}}
+
+// -----
+
 // Ones are no padding of a convolution.
 func.func @main(%x: tensor<1x2x2x1xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32> {
   %p = graph.pad constant %x {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = 1.0 : f32} : (tensor<1x2x2x1xf32>) -> tensor<1x4x3x1xf32>

@@ -29,3 +29,28 @@ func.func @main(%x: tensor<1x2xf32>) -> (tensor<1x1xf32>, tensor<1x2xf32>) {
   %1 = graph.unary <relu> %x : tensor<1x2xf32>
   func.return %0, %1 : tensor<1x1xf32>, tensor<1x2xf32>
 }
+
+// -----
+
+// Zeros that are put around stay zeros.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.binary mul
+// CHECK:       graph.pad constant
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+  %w = graph.constant dense<[[1.0, 2.0, 3.0]]> : tensor<1x3xf32> : tensor<1x3xf32>
+  %0 = graph.pad constant %x {low = array<i64: 0, 1>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>, value = 0.0 : f32} : (tensor<1x2xf32>) -> tensor<1x3xf32>
+  %1 = graph.matmul %0, %w : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x1xf32>
+  func.return %1 : tensor<1x1xf32>
+}
+
+// -----
+
+// Ones would have to be multiplied too.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:   graph.binary mul
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+  %w = graph.constant dense<[[1.0, 2.0, 3.0]]> : tensor<1x3xf32> : tensor<1x3xf32>
+  %0 = graph.pad constant %x {low = array<i64: 0, 1>, high = array<i64: 0, 0>, interior = array<i64: 0, 0>, value = 1.0 : f32} : (tensor<1x2xf32>) -> tensor<1x3xf32>
+  %1 = graph.matmul %0, %w : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x1xf32>
+  func.return %1 : tensor<1x1xf32>
+}
