@@ -115,9 +115,9 @@ def node_names(op: Operation) -> list[str]:
     return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
 
 
-def fused_location(kept: Operation, gone: Operation) -> LocationAttr:
-    """Where an operation comes from that stands for two; the first gives its name."""
-    parts = dict.fromkeys((*_parts(kept.location), *_parts(gone.location)))
+def fused_location(kept: Operation, *gone: Operation) -> LocationAttr:
+    """Where an operation comes from that stands for several; the first gives its name."""
+    parts = dict.fromkeys(part for op in (kept, *gone) for part in _parts(op.location))
     names = tuple(part for part in parts if isinstance(part, NameLoc))
     if len(names) < 2 or not node_names(kept):
         return kept.location

@@ -71,6 +71,20 @@ def with_data(
     return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
 
 
+def computed_between(last: Operation, source: SSAValue) -> list[Operation]:
+    """What computes `last` of `source` and serves nothing else, the last first; no constants."""
+    found = [last]
+    for op in found:
+        for value in op.operands:
+            maker = value.owner
+            if value is source or maker in found or not isinstance(maker, Operation):
+                continue
+            readers = (use.operation for result in maker.results for use in result.uses)
+            if not isinstance(maker, graph.ConstantOp) and all(op in found for op in readers):
+                found.append(maker)
+    return found[1:]
+
+
 def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
     """Have `op` read `array` in place of the constant `operand`, which goes if that was all."""
     old = operand.owner

@@ -13,7 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.rebuilding import erase_dead
+from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
 Polynomial: TypeAlias = dict[int, float]
 """Exponent -> coefficient."""
@@ -74,7 +74,7 @@ def _fuse(op: graph.UnaryOp) -> None:
             factor *= number
         last = product
         if argument is not None and factor == 0.5:
-            _replace(argument, kind, last, op)
+            _replace(argument, kind, last)
             return
 
 
@@ -146,13 +146,11 @@ COMBINED: dict[graph.Binary, Callable[[Polynomial, Polynomial], Polynomial | Non
 }
 
 
-def _replace(
-    argument: SSAValue, kind: graph.Function, last: graph.BinaryOp, inner: graph.UnaryOp
-) -> None:
+def _replace(argument: SSAValue, kind: graph.Function, last: graph.BinaryOp) -> None:
     if graph.shape_of(argument) != graph.shape_of(last.result):
         return
     gelu = graph.UnaryOp(argument, graph.FunctionAttr(kind))
-    gelu.location = fused_location(last, inner)
+    gelu.location = fused_location(last, *computed_between(last, argument))
     copy_statistics(last, gelu)
     Rewriter.insert_op(gelu, InsertPoint.before(last))
     gelu.result.name_hint = last.result.name_hint

@@ -114,7 +114,7 @@ def _replace(
 ) -> None:
     """`function(x)` in the place of `op` and what it alone was made of, the last first."""
     new = graph.UnaryOp(x, function)
-    new.location = fused_location(op, gone[0])
+    new.location = fused_location(op, *gone)
     copy_statistics(op, new)
     rewriter.replace(op, new)
     for inner in gone:

@@ -14,7 +14,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
-from ceras_ir.transforms.rebuilding import erase_dead
+from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
 Vector = NDArray[np.float32]
 
@@ -61,7 +61,7 @@ def _fuse(quotient: graph.BinaryOp) -> None:
         epsilon=epsilon,
         centred=centred,
     )
-    new.location = fused_location(last, quotient) if last is not quotient else last.location
+    new.location = fused_location(last, *computed_between(last, source))
     for constant in constants:
         constant.location = new.location
     copy_statistics(last, new)

@@ -1,4 +1,5 @@
 // RUN: ceras-opt %s --fuse-gelu --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-gelu --split-input-file --print-debuginfo | filecheck %s --check-prefix=NAMES
 
 // As PyTorch spells it, and with the half elsewhere.
 // CHECK-LABEL: func.func @main
@@ -111,4 +112,23 @@ func.func @main(%x: tensor<2xf32> {graph.name = "x"}, %o: tensor<2xf32> {graph.n
   %16 = graph.binary mul %o, %15 : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %17 = graph.binary mul %16, %h : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32>
   func.return %7, %12, %17 : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+}
+
+// -----
+
+// The function answers to the names of all nodes that it stands for, but not to that of one which
+// others read.
+// NAMES-LABEL: func.func @main(%y
+// NAMES:       graph.binary div %y, {{.*}} loc("divided")
+// NAMES-NEXT:  graph.unary <gelu> %y : tensor<2xf32> loc(fused["halved", "product", "sum", "error"])
+func.func @main(%y: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %s = graph.constant dense<1.41421354> : tensor<1xf32> : tensor<1xf32>
+  %i = graph.constant dense<1.0> : tensor<1xf32> : tensor<1xf32>
+  %h = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+  %0 = graph.binary div %y, %s : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32> loc("divided")
+  %1 = graph.unary <erf> %0 : tensor<2xf32> loc("error")
+  %2 = graph.binary add %1, %i : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32> loc("sum")
+  %3 = graph.binary mul %y, %2 : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32> loc("product")
+  %4 = graph.binary mul %3, %h : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32> loc("halved")
+  func.return %4, %0 : tensor<2xf32>, tensor<2xf32>
 }

@@ -1,4 +1,5 @@
 // RUN: ceras-opt %s --fuse-normalization --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-normalization --split-input-file --print-debuginfo | filecheck %s --check-prefix=NAMES
 
 // Layer normalization with scale and offset, as ONNX's is imported.
 // CHECK-LABEL: func.func @main
@@ -86,4 +87,22 @@ func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<1x3x2xf32> {g
   %6 = graph.binary mul %r, %5 : (tensor<1x3x2xf32>, tensor<1x3x1xf32>) -> tensor<1x3x2xf32>
   %7 = graph.binary mul %g, %6 : (tensor<2xf32>, tensor<1x3x2xf32>) -> tensor<1x3x2xf32>
   func.return %7 : tensor<1x3x2xf32>
+}
+
+// -----
+
+// The operation answers to the names of all nodes that it stands for.
+// NAMES-LABEL: func.func @main(%y
+// NAMES:       graph.normalize %y {{.*}} loc(fused["scaled", "quotient", "root", "mean", "sum", "square"])
+func.func @main(%y: tensor<3x2xf32> {graph.name = "y"}) -> (tensor<3x2xf32> {graph.name = "z"}) {
+  %n = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
+  %e = graph.constant dense<1.0e-5> : tensor<1xf32> : tensor<1xf32>
+  %s = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
+  %3 = graph.binary mul %y, %y : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32> loc("square")
+  %4 = graph.reduce sum %3 {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32> loc("sum")
+  %5 = graph.binary div %4, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32> loc("mean")
+  %6 = graph.binary add %5, %e {activation = #graph.function<sqrt>} : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32> loc("root")
+  %7 = graph.binary div %y, %6 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32> loc("quotient")
+  %8 = graph.binary mul %7, %s : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32> loc("scaled")
+  func.return %8 : tensor<3x2xf32>
 }
