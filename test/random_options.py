@@ -70,7 +70,7 @@ PRUNING = (
             "method=global sparsity=0.8",
             "method=nm pattern=1:4",
             "method=block sparsity=0.5",
-            "ratios=v1*:0.8,*:0.4",
+            "ratios=*:0.4",
             "target-loss=20",
         ),
         6,

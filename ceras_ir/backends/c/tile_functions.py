@@ -1,144 +1,26 @@
 """
 The text of register tiles: C functions that add up products for a few positions and outputs.
 
-A tile walks `runs` rows of `steps` steps; a step takes four bytes (two words, one float) of each
-position, which lie at literal distances, times one vector of weights per 16 outputs. All sums
-have names, so that compilers keep them in registers.
+What is added up (`product_loops`) has names, so that compilers keep it in registers, and is stored
+as sums, as bytes or words, or as floats.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.register_tiles import LANES, VECTOR_REGISTERS, WIDE, Tile
+from ceras_ir.backends.c.product_loops import offset_of, product_lines, sum_name
+from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
 from ceras_ir.backends.c.small_tiles import sums_lines
-from ceras_ir.backends.c.walk import FLOATS, MOVED_BYTES, Lanes, Stores, Walk
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk
 
 PACKED = 4
 """Vectors of sums that become bytes at once."""
-
-LEAST_FETCHED = 4 * 1024
-"""
-Bytes of a panel of weights from which on those to come are asked for. Processors see by themselves
-what follows, but only within a page of 4 KiB, and late where each byte serves a few products.
-"""
-FETCHED = 10 * 1024
-"""By how many bytes those are ahead, at most: what a third of the first cache holds."""
-CACHE_LINE = 64
-
-HALF, HALF_VECTOR = "HALF_", "model_i32h"
-"""Begins what a macro is called for vectors of 8 lanes, and their type."""
-
-
-def _sum(position: int, block: int) -> str:
-    return f"s{position}_{block}"
 
 
 def _whole(walk: Walk, position: int, block: int) -> str:
     """A sum as a vector of 16 lanes."""
     is_half = walk.ends_in_half and block == walk.tile.blocks - 1
-    return f"WHOLE({_sum(position, block)})" if is_half else _sum(position, block)
-
-
-def _offset(pointer: str, offset: int) -> str:
-    return f"{pointer} + {offset}" if offset else pointer
-
-
-def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
-    """The loops over k; sums start at `bias`, or at an expression."""
-    step, blocks, positions = lanes.step, walk.tile.blocks, range(walk.tile.positions)
-    half = [walk.ends_in_half and b == blocks - 1 for b in range(blocks)]
-
-    def defined(prefix: str, values: Sequence[str], qualifier: str = "") -> str:
-        """One vector per 16 outputs."""
-        pairs = [f"{prefix}{b} = {value}" for b, value in enumerate(values)]
-        last = f"{qualifier}{HALF_VECTOR} {pairs.pop()};" if half[-1] else ""
-        whole = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
-        return f"{whole} {last}".strip()
-
-    def of(what: str, b: int) -> str:
-        return HALF * half[b] + what
-
-    first = [start or f"{of(lanes.load, b)}({_offset('bias', b * LANES)})" for b in range(blocks)]
-    lines = [
-        "  " + defined(f"s{p}_", first if p == 0 else [_sum(0, b) for b in range(blocks)])
-        for p in positions
-    ]
-    weights = [
-        f"{of(lanes.load_weights, b)}({_offset('w', b * LANES * step)})" for b in range(blocks)
-    ]
-    products = [
-        ", ".join(
-            f"{_sum(p, b)} = {of(lanes.dot, b)}({_sum(p, b)}, v, w{b})" for b in range(blocks)
-        )
-        for p in positions
-    ]
-    depth, vectors, steps = "  ", walk.tile.width * step, walk.steps
-    if walk.joins_ends:
-        steps -= 1
-        lines.append(
-            f"  const {lanes.element} *const ends = x + {steps * step};\n"
-            f"  const int8_t *const last = w + {steps * vectors};"
-        )
-    if walk.runs > 1:
-        further = f"x += {walk.pitch}" + (f", w += {vectors}" if walk.joins_ends else "")
-        lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, {further}) {{")
-        depth = "    "
-    splat, start_at = lanes.splat, "x"
-    if lanes is MOVED_BYTES and (t := walk.tile).vectors + t.blocks < VECTOR_REGISTERS - 1:
-        splat = "SPLAT_FLIPPED"
-        lines.append("  HOLD_FLIP;")
-    if walk.pieces > 1:
-        each = f"int32_t piece = 0; piece < {walk.pieces}; ++piece, part += {walk.piece}"
-        lines += [f"{depth}const {lanes.element} *part = x;", f"{depth}for ({each}) {{"]
-        depth, start_at = depth + "  ", "part"
-    lines += [
-        f"{depth}const {lanes.element} *at = {start_at};",
-        f"{depth}MODEL_ROLLED",
-        f"{depth}for (int32_t i = 0; i < {steps}; ++i, at += {step}, w += {vectors}) {{",
-        *(f"{depth}  {fetch}" for fetch in ([] if start else _fetches(walk, lanes))),
-        f"{depth}  " + defined("w", weights, "const "),
-        f"{depth}  {lanes.vector} v;",
-        *(
-            f"{depth}  v = {splat}({_offset('at', offset)}), {product};"
-            for offset, product in zip(walk.offsets, products, strict=True)
-        ),
-        f"{depth}}}",
-    ]
-    if walk.pieces > 1:
-        depth = depth[2:]
-        lines.append(f"{depth}}}")
-    if walk.runs > 1:
-        lines.append("  }")
-    if not walk.joins_ends:
-        return lines
-    # The last vectors of weights have a byte of each word, and zeros.
-    rows = range(walk.runs)
-    words: list[str] = []
-    for b in range(blocks):
-        places = (_offset("last", row * walk.steps * vectors + b * LANES * step) for row in rows)
-        loads = (f"{of(lanes.load_weights, b)}({place})" for place in places)
-        words.append(_joined(loads))
-    lines += ["  {", "    " + defined("w", words, "const "), f"    {lanes.vector} v;"]
-    for offset, product in zip(walk.offsets, products, strict=True):
-        ends = _joined(f"(uint32_t)ends[{offset + row * walk.pitch}]" for row in rows)
-        lines.append(f"    v = ALL_I32((int32_t)({ends})), {product};")
-    lines.append("  }")
-    return lines
-
-
-def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
-    """Statements that ask for weights of later steps, or of the next panel."""
-    each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
-    panel = each * walk.steps * walk.pieces * walk.runs
-    if panel < LEAST_FETCHED:
-        return []
-    ahead = min(panel, FETCHED // each * each)
-    return [f"MODEL_FETCH(w, {ahead + at});" for at in range(0, each, CACHE_LINE)]
-
-
-def _joined(parts: Iterable[str]) -> str:
-    """A word of bytes, which are expressions of words whose other bytes are zero."""
-    return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
+    return f"WHOLE({sum_name(position, block)})" if is_half else sum_name(position, block)
 
 
 def _title(walk: Walk) -> str:
@@ -160,7 +42,7 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     lines += product_lines(walk, lanes)
     for p in range(t.positions):
         stores = (
-            f"STORE_I32({_offset('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
+            f"STORE_I32({offset_of('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
             for b in range(t.blocks)
         )
         lines.append(f"  {', '.join(stores)};")
@@ -195,17 +77,17 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     lines += _bounds(stores, "model_packed", stores.kind) if packed else []
     if stores.scale_bits:
         lines += [
-            f"  const model_i32v m{b} = LOAD_I32({_offset('multipliers', b * LANES)});"
+            f"  const model_i32v m{b} = LOAD_I32({offset_of('multipliers', b * LANES)});"
             for b in range(t.blocks)
         ]
     if stores.has_factors:
         lines += [
-            f"  const model_i32v f{b} = LOAD_I32({_offset('factors', b * LANES)});"
+            f"  const model_i32v f{b} = LOAD_I32({offset_of('factors', b * LANES)});"
             for b in range(t.blocks)
         ]
     if stores.has_shifts:
         lines += [
-            f"  const model_i32v r{b} = LOAD_I32({_offset('shifts', b * LANES)});"
+            f"  const model_i32v r{b} = LOAD_I32({offset_of('shifts', b * LANES)});"
             for b in range(t.blocks)
         ]
     masks = ["-1"] * t.blocks
@@ -218,7 +100,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         for b in range(t.blocks):
             s, to = _whole(walk, p, b), base + b * LANES
             if stores.has_residual:
-                at = _offset("residual", to)
+                at = offset_of("residual", to)
                 load = f"LOAD_I{bits}({at})"
                 if stores.is_masked:
                     load = f"LOAD_SOME_I{bits}({at}, {masks[b]})"
@@ -231,7 +113,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
             if p * t.blocks + b >= packed:
                 store, value = f"STORE_{stores.kind}", stores.clamped(value, "I32")
-                lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
+                lines.append(f"  {store}({offset_of('y', to)}, {value}, {masks[b]});")
                 continue
             group.append((to, value))
             if len(group) == PACKED:
@@ -260,10 +142,10 @@ def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) 
     for i in (0, 2):
         first, second = places[i : i + 2]
         if second == first + LANES:
-            lines.append(f"  STORE_HALF({_offset('y', first)}, {name}, {i // 2});")
+            lines.append(f"  STORE_HALF({offset_of('y', first)}, {name}, {i // 2});")
         else:
             lines += [
-                f"  STORE_QUARTER({_offset('y', places[j])}, {name}, {j});" for j in (i, i + 1)
+                f"  STORE_QUARTER({offset_of('y', places[j])}, {name}, {j});" for j in (i, i + 1)
             ]
     return lines
 
@@ -351,17 +233,17 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
         lines.append(declared)
     for p in range(t.positions):
         for b in range(t.blocks):
-            s, to = _sum(p, b), stores.offset(t, p) + b * LANES
+            s, to = sum_name(p, b), stores.offset(t, p) + b * LANES
             if stores.has_residual:
-                at = _offset("residual", to)
+                at = offset_of("residual", to)
                 load = f"LOAD_SOME_F32({at}, {masks[b]})" if masks else f"LOAD_F32({at})"
                 lines.append(f"  {s} += {load};")
             if has_clamp:
                 lines.append(f"  {s} = AT_LEAST({s}, least), {s} = AT_MOST({s}, most);")
             store = (
-                f"STORE_SOME_F32({_offset('y', to)}, {s}, {masks[b]})"
+                f"STORE_SOME_F32({offset_of('y', to)}, {s}, {masks[b]})"
                 if masks
-                else (f"STORE_F32({_offset('y', to)}, {s})")
+                else (f"STORE_F32({offset_of('y', to)}, {s})")
             )
             lines.append(f"  {store};")
     bounds = "low, high" if has_clamp else "-INFINITY, INFINITY"
@@ -385,7 +267,7 @@ def products_tile(walk: Walk) -> tuple[str, str]:
     lines = [_title(walk), head, "{", f"#if {WIDE}", *product_lines(walk, FLOATS, "{0}")]
     for p in range(t.positions):
         stores = (
-            f"STORE_F32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
+            f"STORE_F32({offset_of('sums', p * t.width + b * LANES)}, {sum_name(p, b)})"
             for b in range(t.blocks)
         )
         lines.append(f"  {', '.join(stores)};")

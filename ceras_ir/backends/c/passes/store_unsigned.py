@@ -1,6 +1,7 @@
 """Store what vectors multiply as unsigned bytes."""
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import IntegerType, Signedness, i8
 from xdsl.dialects.func import FuncOp
@@ -32,7 +33,7 @@ class StoreUnsignedPass(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         for op in main.body.block.ops:
-            if isinstance(op, LinearOperation) and _is_dense(op) and _is_only_multiplied(op.result):
+            if _is_dense(op) and _is_only_multiplied(op.result):
                 element = quantized_element(op.result)
                 assert element is not None
                 if element.storage == i8 and not element.is_per_axis:
@@ -41,7 +42,7 @@ class StoreUnsignedPass(NetworkPass):
                     store_moved(op.result, moved, HALF)
 
 
-def _is_dense(op: Operation) -> bool:
+def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
     """Whether it multiplies bytes by constant weights that are all there, and requantizes."""
     return (
         isinstance(op, LinearOperation)
