@@ -223,7 +223,8 @@ class Importer:
         is_text = tensor.data_type == onnx.TensorProto.STRING
         dtype = np.dtype(np.str_) if is_text else element_type(tensor.data_type)
         if dtype is None:
-            message = f"unsupported element type {type_name(tensor.data_type)}; {NUMBERS}"
+            found = type_name(tensor.data_type)
+            message = f"unsupported element type {found}; {NUMBERS}: export with float32 or int8"
             raise UnsupportedError([Finding(name, "initializer", message)])
         try:
             if is_text:
