@@ -72,7 +72,7 @@ def _factors(pairs: Real) -> Real:
 
 
 def _inverse_of_upper(triangle: Real) -> Real:
-    """By halves, in a sixth of the products that the inverse of any matrix takes."""
+    """By halves, in a third of the products that the inverse of any matrix takes."""
     size = triangle.shape[-1]
     if size <= SMALL:
         return np.linalg.inv(triangle).astype(np.float64, copy=False)
