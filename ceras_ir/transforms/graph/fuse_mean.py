@@ -1,7 +1,9 @@
-"""Make an average of a sum that is divided."""
+"""Make an average of a sum that is divided, and one average of two."""
 
 from math import prod
 
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
@@ -10,46 +12,135 @@ from xdsl.pattern_rewriter import (
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
+
+NEAR = 2.0**-20
+"""Relative; how far a reciprocal may be off that exporters write."""
 
 
 class FuseMean(RewritePattern):
     """
-    `reduce sum (x) / n` becomes `pool2d average`, where x is a feature map, summed along height
-    or width or both, and n the number of elements added.
+    `reduce sum (x) / n`, or times one over n, becomes `pool2d average`, where x is summed along
+    neighbouring dimensions before the last, and n is the number of elements added. What is no
+    feature map is reshaped to one: the tokens of a transformer, or pixels in one dimension.
 
-    Exact: both add in row-major order, then divide.
+    Both add in row-major order, then divide. Exact, but for sums along height and width, which
+    `pool2d` adds row by row, and for products.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
-        reduce = op.lhs.owner
-        if op.function is not graph.Binary.DIV or op.activation is not None:
+        if op.activation is not None or graph.element_of(op.result) != f32:
             return
-        if not isinstance(reduce, graph.ReduceOp) or reduce.function is not graph.Reduce.SUM:
+        for total, count in _quotients(op):
+            reduce = total.owner
+            # Another reader needs the sum.
+            if not isinstance(reduce, graph.ReduceOp) or not total.has_one_use():
+                continue
+            window = _window(reduce)
+            if window is None or abs(count - prod(window[1])) > NEAR * count:
+                continue
+            if graph.shape_of(op.result) == graph.shape_of(total):
+                _replace(op, reduce, *window, rewriter)
+                return
+
+
+def _quotients(op: graph.BinaryOp) -> list[tuple[SSAValue, float]]:
+    """What `op` may divide, and by which number."""
+    pairs = [(op.lhs, op.rhs)]
+    if op.function is graph.Binary.MUL:
+        pairs.append((op.rhs, op.lhs))
+    elif op.function is not graph.Binary.DIV:
+        return []
+    known = [(value, graph.constant_number(other)) for value, other in pairs]
+    is_product = op.function is graph.Binary.MUL
+    return [(value, 1 / n if is_product else n) for value, n in known if n is not None and n > 0]
+
+
+def _window(reduce: graph.ReduceOp) -> tuple[tuple[int, int, int, int], tuple[int, int]] | None:
+    """The feature map that a sum is of, and the window that it adds."""
+    shape, axes = graph.shape_of(reduce.input), reduce.axes.get_values()
+    if reduce.function is not graph.Reduce.SUM or not axes or axes[-1] == len(shape) - 1:
+        return None
+    if len(shape) == 4 and set(axes) <= {1, 2}:
+        n, h, w, c = shape
+        return (n, h, w, c), (h if 1 in axes else 1, w if 2 in axes else 1)
+    first, last = axes[0], axes[-1]
+    if len(axes) != last + 1 - first:
+        return None
+    added = prod(shape[first : last + 1])
+    return (prod(shape[:first]), added, 1, prod(shape[last + 1 :])), (added, 1)
+
+
+def _replace(
+    op: graph.BinaryOp,
+    reduce: graph.ReduceOp,
+    shape: tuple[int, int, int, int],
+    kernel: tuple[int, int],
+    rewriter: PatternRewriter,
+) -> None:
+    made: list[graph.GraphOperation] = []
+    value = reduce.input
+    if graph.shape_of(value) != shape:
+        made.append(graph.ReshapeOp(value, shape))
+        value = made[-1].output
+    element = graph.element_of(op.result)
+    made.append(graph.Pool2dOp(graph.Pool.AVERAGE, value, kernel, result_element=element))
+    if made[-1].output.type != op.result.type:
+        made.append(graph.ReshapeOp(made[-1].output, graph.shape_of(op.result)))
+    for new in made:
+        new.location = op.location
+        if not isinstance(new, graph.ReshapeOp) or new is made[-1]:
+            new.attributes.update(op.attributes)
+    rewriter.replace(op, made)
+    rewriter.erase(reduce)
+
+
+class MergeMeans(RewritePattern):
+    """
+    The average along one of height and width, averaged along the other, is an average along both.
+
+    Equal over the reals: all elements count alike. It is rounded once instead of twice.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.Pool2dOp, rewriter: PatternRewriter, /):
+        inner = op.input.owner
+        if not isinstance(inner, graph.Pool2dOp) or not op.input.has_one_use():
             return
-        shape, axes = graph.shape_of(reduce.input), reduce.axes.get_values()
-        # Another reader needs the sum, and integers divide in another way.
-        if len(shape) != 4 or not set(axes) <= {1, 2} or not op.lhs.has_one_use():
+        if _axes(op) is None or _axes(inner) is None or inner.is_quantized:
             return
-        divisor = graph.constant_array(op.rhs)
-        if divisor is None or divisor.dtype != "float32" or divisor.size != 1:
-            return
-        kernel = [shape[i] if i in axes else 1 for i in (1, 2)]
-        if float(divisor.reshape(-1)[0]) != prod(kernel):
-            return
-        if graph.shape_of(op.result) != graph.shape_of(reduce.result):
+        size = graph.shape_of(inner.input)[1:3]
+        if graph.shape_of(op.result)[1:3] != (1, 1) or op.is_quantized:
             return
         element = graph.element_of(op.result)
-        new = graph.Pool2dOp(graph.Pool.AVERAGE, reduce.input, kernel, result_element=element)
-        new.location = op.location
+        new = graph.Pool2dOp(graph.Pool.AVERAGE, inner.input, size, result_element=element)
+        new.location = fused_location(inner, op)
         new.attributes.update(op.attributes)
         rewriter.replace(op, new)
-        rewriter.erase(reduce)
+        rewriter.erase(inner)
+
+
+def _axes(op: graph.Pool2dOp) -> set[int] | None:
+    """The dimensions that `op` takes the whole average along, None if it does anything else."""
+    shape, result = graph.shape_of(op.input), graph.shape_of(op.result)
+    if op.function is not graph.Pool.AVERAGE or any(op.padding.get_values()):
+        return None
+    axes = {d for d in (1, 2) if op.window[d - 1] == shape[d]}
+    rest = {1, 2} - axes
+    is_whole = all(op.window[d - 1] == 1 and result[d] == shape[d] for d in rest)
+    return axes if is_whole else None
 
 
 class FuseMeanPass(PatternPass):
-    """Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`."""
+    """
+    Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`, which can be
+    quantized, and averages along width and then height into one.
+
+    Exporters write means so: over pixels in one dimension, over tokens, as a sum times a
+    reciprocal. Means along the last dimension stay, which are those of normalizations.
+    """
 
     name = "fuse-mean"
-    pattern = GreedyRewritePatternApplier([FuseMean()])
+    pattern = GreedyRewritePatternApplier([FuseMean(), MergeMeans()])
