@@ -47,6 +47,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-mean",
         "fuse-normalization",
         "fuse-pad",
+        "fuse-relu",
         "fuse-residual",
         "fuse-swish",
         "split-activation",

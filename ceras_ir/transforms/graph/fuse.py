@@ -40,6 +40,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_hard_swish import FuseHardSwishPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
+        from ceras_ir.transforms.graph.fuse_relu import FuseReluPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
         from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
@@ -47,6 +48,7 @@ class FusePass(PipelinePass):
 
         return (
             DropNanGuardsPass(),
+            FuseReluPass(),
             EliminateTransposesPass(),
             FoldIdentitiesPass(),
             DistributeConcatPass(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 
 import numpy as np
 
@@ -70,8 +71,8 @@ def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
             isinstance(bound, Constant)
             and bound.dtype == dtype_of_value(value)
             and (emitter.is_float(value) or is_quantized(value))
-            and shape_of_value(bound) in ((), (1,))
-            and shape_of_value(value)
+            and prod(shape_of_value(bound)) == 1
+            and 0 < len(shape_of_value(value)) >= len(shape_of_value(bound))
             and not np.isnan(number := float(bound.load().reshape(-1)[0]))
         ):
             compose = Composer(emitter)
