@@ -42,6 +42,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-affine",
         "fuse-bias",
         "fuse-clips",
+        "fuse-functions",
         "fuse-gelu",
         "fuse-hard-swish",
         "fuse-mean",

@@ -37,6 +37,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
         from ceras_ir.transforms.graph.fuse_clips import FuseClipsPass
+        from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
         from ceras_ir.transforms.graph.fuse_hard_swish import FuseHardSwishPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
@@ -49,6 +50,7 @@ class FusePass(PipelinePass):
         return (
             DropNanGuardsPass(),
             FuseReluPass(),
+            FuseFunctionsPass(),
             EliminateTransposesPass(),
             FoldIdentitiesPass(),
             DistributeConcatPass(),

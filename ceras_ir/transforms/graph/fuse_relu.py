@@ -8,12 +8,10 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function
-from ceras_ir.network.ranges import copy_statistics
-from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.graph.one_function import replace_by_function
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
@@ -69,12 +67,7 @@ def _fuse(op: graph.GraphOperation) -> None:
             function = graph.FunctionAttr(Function.RELU)
         if isinstance(op, graph.UnaryOp) and op.function == function:
             return
-        new = graph.UnaryOp(argument, function)
-        new.location = fused_location(op, op)
-        copy_statistics(op, new)
-        Rewriter.insert_op(new, InsertPoint.before(op))
-        new.result.name_hint = op.output.name_hint
-        op.output.replace_all_uses_with(new.result)
+        replace_by_function(op, argument, function)
         return
 
 

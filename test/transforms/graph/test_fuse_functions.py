@@ -1,0 +1,36 @@
+"""What `fuse-functions` compares with is what the functions of the dialect compute."""
+
+import numpy as np
+import pytest
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.transforms.graph.fuse_functions import FORMULAS, POINTS
+
+PARAMETERS = {
+    graph.Function.CLIP: (-1.5, 2.0),
+    graph.Function.LEAKY_RELU: (0.25,),
+    graph.Function.HARD_SIGMOID: (0.25, 0.5),
+    graph.Function.ELU: (1.5,),
+}
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_formula(kind: graph.Function):
+    """Each is within the rounding of float32 of what the interpreter makes."""
+    parameters = PARAMETERS.get(kind, ())
+    x = POINTS.astype(np.float32)
+    if kind in (graph.Function.LOG, graph.Function.SQRT):
+        x = x[x > 0]
+    if kind is graph.Function.EXP:
+        x = x[abs(x) < 20]
+    got = apply_function(graph.FunctionAttr(kind, parameters), x)
+    expected = FORMULAS[kind](x.astype(np.float64), *parameters)
+    np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_lines_beyond_the_points():
+    """So that a function that is one of them at all points is it everywhere."""
+    far = np.array([-1e4, 1e4])
+    for kind in (graph.Function.SWISH, graph.Function.MISH, graph.Function.GELU):
+        np.testing.assert_array_equal(FORMULAS[kind](far), [0.0, 1e4])
