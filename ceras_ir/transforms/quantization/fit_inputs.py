@@ -1,24 +1,31 @@
 """Let the steps of inputs fit their data: scale them in float, before they are quantized."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, ldexp, log2
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.exponents import GREATEST, LEAST
-from ceras_ir.network.function import input_names
-from ceras_ir.network.precision import NARROW, width
+from ceras_ir.network.function import input_names, module_of
+from ceras_ir.network.precision import NARROW, stays_float, width
+from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
+from ceras_ir.transforms.quantization.keep_tail_in_float import SUMS
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply
 from ceras_ir.transforms.rebuilding import replace_constant
+
+Array = NDArray[np.generic]
 
 STEPS = 255
 """Between the least and the greatest number of int8."""
@@ -47,6 +54,9 @@ class FitInputsPass(CalibratedPass):
     and matrix products with constant weights (moves in between are allowed). Such an input needs
     `choose-zero-points` to fit. Without data nothing is done.
 
+    What floats compute of inputs before the first layers, such as a normalization by mean and
+    deviation, counts as an input.
+
     What is computed of single pixels of a uint8 image counts as an input whose range is that of all
     256 bytes. There the multiplication is free, because `tabulate-pixels` makes a table of all.
     """
@@ -57,28 +67,33 @@ class FitInputsPass(CalibratedPass):
         names = dict(zip(main.body.block.args, input_names(main), strict=True))
         # A state has the scale in which the network makes it.
         kept = {state.argument for state in states_of(main)}
+        pixels = self._fit_pixels(main)
+        given = [value for value in names if value not in kept]
+        steps = _head(main, given)
+        made = [op.output for op in steps if stays_float(op) and op.output not in pixels]
         readers = {
             value: layers
-            for value in names
-            if value not in kept
-            and width(value) == NARROW
-            and (layers := layers_behind(main, value))
+            for value in (*given, *made)
+            if width(value) == NARROW and (layers := _integer_layers(main, value))
         }
-        self._fit_pixels(main)
         if not readers:
             return
         low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
+        steps = _leading_to(steps, readers)
         for sample in self.data(main):
+            seen = _computed(steps, {value: sample[names[value]] for value in given})
             for value in readers:
-                seen = sample[names[value]]
-                low[value] = min(low[value], float(seen.min()))
-                high[value] = max(high[value], float(seen.max()))
+                low[value] = min(low[value], float(seen[value].min()))
+                high[value] = max(high[value], float(seen[value].max()))
         for value, layers in readers.items():
             step = fitting_step(low[value], high[value])
             if step is not None:
-                _divide(value, layers, step, names[value])
+                owner = value.owner
+                name = node_name(owner) if isinstance(owner, Operation) else names[value]
+                _divide(value, layers, step, name)
 
-    def _fit_pixels(self, main: FuncOp) -> None:
+    def _fit_pixels(self, main: FuncOp) -> set[SSAValue]:
+        """Fit what is computed of single pixels, which is returned."""
         for value, function in byte_values(list(main.body.block.ops)).items():
             if width(value) != NARROW or not (layers := layers_behind(main, value)):
                 continue
@@ -88,6 +103,57 @@ class FitInputsPass(CalibratedPass):
             step = fitting_step(low, high, 0.0)
             if step is not None:
                 _divide(value, layers, step, node_name(function.steps[-1]))
+        return set(byte_values(list(main.body.block.ops)))
+
+
+def _integer_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
+    """The layers that read a value; none if anything else does, or one of them in float."""
+    layers = layers_behind(main, value)
+    return [] if any(map(stays_float, layers)) else layers
+
+
+def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
+    """What is computed in float of inputs and constants alone, in order, and moves of that."""
+    known, steps = set(given), list[graph.GraphOperation]()
+    for op in main.body.block.ops:
+        if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.ConstantOp):
+            continue
+        computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
+        is_float = stays_float(op) or keeps_scale(op)
+        if is_float and computed and known.issuperset(computed) and not isinstance(op, SUMS):
+            known.update(op.results)
+            steps.append(op)
+    return steps
+
+
+def _leading_to(
+    steps: Sequence[graph.GraphOperation], values: Iterable[SSAValue]
+) -> list[graph.GraphOperation]:
+    """Those of the operations that lead to the values."""
+    wanted, found = set(values), list[graph.GraphOperation]()
+    for op in reversed(steps):
+        if not wanted.isdisjoint(op.results):
+            wanted.update(op.operands)
+            found.append(op)
+    return found[::-1]
+
+
+def _computed(
+    steps: Sequence[graph.GraphOperation], given: Mapping[SSAValue, Array]
+) -> Mapping[SSAValue, Array]:
+    """What the operations make of inputs."""
+    values = dict(given)
+    interpreter = interpreter_of(module_of(steps[0])) if steps else None
+    for op in steps:
+        assert interpreter is not None
+        operands = [
+            v.owner.array() if isinstance(v.owner, graph.ConstantOp) else values[v]
+            for v in op.operands
+        ]
+        with np.errstate(all="ignore"):
+            results = interpreter.run_op(op, tuple(operands))
+        values.update(zip(op.results, results, strict=True))
+    return values
 
 
 def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | None:
