@@ -34,6 +34,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "distribute-concat",
         "drop-nan-guards",
         "eliminate-transposes",
+        "fold-affine-forward",
         "fold-batch-norm",
         "fold-identities",
         "fold-stride",

@@ -30,6 +30,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
         from ceras_ir.transforms.graph.drop_nan_guards import DropNanGuardsPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
+        from ceras_ir.transforms.graph.fold_affine_forward import FoldAffineForwardPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
         from ceras_ir.transforms.graph.fold_stride import FoldStridePass
@@ -62,6 +63,7 @@ class FusePass(PipelinePass):
             FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
+            FoldAffineForwardPass(),
             BatchNormToDepthwisePass(),
             FuseSwishPass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),

@@ -1,0 +1,156 @@
+"""Fold factors and addends of channels into the layers that read the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.sparse import MASK
+from ceras_ir.network.quantizable import behind_layers
+from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.graph.fold_batch_norm import per_channel
+from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class FoldAffineForwardPass(FloatNetworkPass):
+    """
+    Fold `x * k` and `x + t`, with a number for each channel, into the convolutions and matrix
+    products that read it, if nothing else does: `conv(x * k, w)` becomes `conv(x, w * k)`, and
+    `conv(x + t, w)` gets the sum of `w * t` as a bias, where no padding takes part.
+
+    `fold-batch-norm` folds into the layer before. There is none behind a residual, a pooling or a
+    concatenation, nor where others read that layer. In integers the product would be rounded once
+    more, in steps of one scale for all channels.
+
+    Of values behind layers only: what prepares inputs stays. Equal over the reals. In float32
+    every weight and bias is rounded once more.
+    """
+
+    name = "fold-affine-forward"
+
+    def change(self, main: FuncOp) -> None:
+        behind = behind_layers(main)
+        for op in reversed(list(main.body.block.ops)):
+            if isinstance(op, graph.BinaryOp) and not behind.isdisjoint(op.operands):
+                _fold(op)
+
+
+def _fold(op: graph.BinaryOp) -> None:
+    layers = _readers(op)
+    found = _of_channels(op)
+    if found is None or not layers or op.activation is not None:
+        return
+    value, constant, is_product = found
+    if not is_product and any(_is_padded(layer) or not _has_known_bias(layer) for layer in layers):
+        return
+    for layer in layers:
+        new = _scaled(layer, value, constant) if is_product else _moved(layer, value, constant)
+        new.location = fused_location(layer, op)
+        new.result.name_hint = layer.result.name_hint
+        layer.result.replace_all_uses_with(new.result)
+        erase_with_constants(layer)
+    erase_with_constants(op)
+
+
+def _readers(op: graph.BinaryOp) -> list[graph.LinearOperation]:
+    """The layers of known weights whose input is the result, if nothing else reads it."""
+    found: list[graph.LinearOperation] = []
+    for use in op.result.uses:
+        layer = use.operation
+        if not isinstance(layer, graph.LinearOperation) or use.index != 0:
+            return []
+        weights = layer.weights.owner
+        if not isinstance(weights, graph.ConstantOp) or graph.element_of(layer.weights) != f32:
+            return []
+        if layer.is_quantized or layer.ordered is not None or MASK in layer.attributes:
+            return []
+        found.append(layer)
+    return found
+
+
+def _of_channels(op: graph.BinaryOp) -> tuple[SSAValue, NDArray[np.float32], bool] | None:
+    """The value, the numbers that its channels are multiplied by or added to, and which of both."""
+    shape = graph.shape_of(op.result)
+    if not shape or op.function not in (graph.Binary.MUL, graph.Binary.ADD, graph.Binary.SUB):
+        return None
+    pairs = [(op.lhs, op.rhs), (op.rhs, op.lhs)]
+    for value, other in pairs[: 1 if op.function is graph.Binary.SUB else 2]:
+        if value.type != op.result.type or graph.element_of(value) != f32:
+            continue
+        if isinstance(value.owner, graph.ConstantOp):
+            continue
+        if (constant := per_channel(other, shape[-1])) is not None:
+            sign = -1 if op.function is graph.Binary.SUB else 1
+            return value, constant * sign, op.function is graph.Binary.MUL
+    return None
+
+
+def _is_padded(layer: graph.LinearOperation) -> bool:
+    return isinstance(layer, graph.Conv2dOp) and any(layer.padding.get_values())
+
+
+def _has_known_bias(layer: graph.LinearOperation) -> bool:
+    return layer.bias is None or isinstance(layer.bias.owner, graph.ConstantOp)
+
+
+def _columns(layer: graph.LinearOperation, channels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Numbers per input channel in a shape that broadcasts to that of the weights."""
+    import numpy as np
+
+    if not isinstance(layer, graph.Conv2dOp):
+        return channels[None, :]
+    outputs = graph.shape_of(layer.weights)[0]
+    per_group = channels.reshape(layer.group_count, -1)
+    return np.repeat(per_group, outputs // layer.group_count, axis=0)[:, None, None, :]
+
+
+def _scaled(
+    layer: graph.LinearOperation, value: SSAValue, factors: NDArray[np.float32]
+) -> graph.LinearOperation:
+    array = graph.known_array(layer.weights) * _columns(layer, factors)
+    weights = _constant(array, layer.weights, layer)
+    return _inserted(layer, rebuild_linear(layer, {}, input=value, weights=weights))
+
+
+def _moved(
+    layer: graph.LinearOperation, value: SSAValue, addends: NDArray[np.float32]
+) -> graph.LinearOperation:
+    import numpy as np
+
+    array = graph.known_array(layer.weights).astype(np.float64) * _columns(layer, addends)
+    more = array.reshape(len(array), -1).sum(axis=1)
+    if layer.bias is not None:
+        more = more + graph.known_array(layer.bias).reshape(-1)
+    bias = _constant(more, layer.weights if layer.bias is None else layer.bias, layer)
+    return _inserted(layer, rebuild_linear(layer, {}, input=value, bias=bias))
+
+
+def _constant(
+    array: NDArray[np.floating], like: SSAValue, before: graph.LinearOperation
+) -> SSAValue:
+    import numpy as np
+
+    owner = like.owner
+    assert isinstance(owner, graph.ConstantOp)
+    new = graph.ConstantOp.from_array(array.astype(np.float32), location=owner.location)
+    Rewriter.insert_op(new, InsertPoint.before(before))
+    return new.result
+
+
+def _inserted(layer: graph.LinearOperation, new: graph.LinearOperation) -> graph.LinearOperation:
+    drop_statistics(new)
+    Rewriter.insert_op(new, InsertPoint.before(layer))
+    return new
