@@ -32,6 +32,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph": (
         "batch-norm-to-depthwise",
         "distribute-concat",
+        "drop-expands",
         "drop-nan-guards",
         "eliminate-transposes",
         "fold-affine-forward",

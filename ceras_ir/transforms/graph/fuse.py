@@ -28,6 +28,7 @@ class FusePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.batch_norm_to_depthwise import BatchNormToDepthwisePass
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
+        from ceras_ir.transforms.graph.drop_expands import DropExpandsPass
         from ceras_ir.transforms.graph.drop_nan_guards import DropNanGuardsPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_affine_forward import FoldAffineForwardPass
@@ -50,6 +51,7 @@ class FusePass(PipelinePass):
 
         return (
             DropNanGuardsPass(),
+            DropExpandsPass(),
             FuseReluPass(),
             FuseFunctionsPass(),
             EliminateTransposesPass(),
