@@ -40,19 +40,15 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
         from ceras_ir.transforms.graph.fuse_clips import FuseClipsPass
         from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
-        from ceras_ir.transforms.graph.fuse_hard_swish import FuseHardSwishPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
-        from ceras_ir.transforms.graph.fuse_relu import FuseReluPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
-        from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
         return (
             DropNanGuardsPass(),
             DropExpandsPass(),
-            FuseReluPass(),
             FuseFunctionsPass(),
             EliminateTransposesPass(),
             FoldIdentitiesPass(),
@@ -61,13 +57,11 @@ class FusePass(PipelinePass):
             FusePadPass(),
             FoldStridePass(),
             FuseClipsPass(),
-            FuseHardSwishPass(),
             FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
             FoldAffineForwardPass(),
             BatchNormToDepthwisePass(),
-            FuseSwishPass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
             FuseResidualPass(),
             FuseActivationPass(),

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import erf
+from math import erf, pi, sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function
-from ceras_ir.transforms.graph.one_function import replace_by_function
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.rebuilding import erase_dead
+from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
 Reals = NDArray[np.float64]
-Formula = Callable[..., Reals]
+Formula = Callable[[Reals, Sequence[float]], Reals]
+Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
+"""What something is a function of, and which."""
 
 NEAR = 2.0**-20
 """How far values may be off, times one more than the magnitude of `x`."""
 MOST_TERMS = 16
 """Operations that one function is looked for in."""
+SIXTH = 1 / 6
 
-_FAR = 2.0 ** np.arange(4, 9)
-POINTS: Reals = np.concatenate([-_FAR[::-1], np.linspace(-12, 12, 1 + 24 * 64), _FAR])
+_FAR = [2.0**i for i in range(4, 9)]
+POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 1537), *_FAR])
 """Where values are compared; beyond them these functions are lines to 2^-80."""
 
-_erf = np.vectorize(erf, otypes=[np.float64])
+
+def _erf(x: Reals) -> Reals:
+    return np.array([erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
 
 
 def _sigmoid(x: Reals) -> Reals:
@@ -41,31 +50,27 @@ def _softplus(x: Reals) -> Reals:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _hard_sigmoid(x: Reals, alpha: float, beta: float) -> Reals:
-    return np.clip(alpha * x + beta, 0.0, 1.0)
-
-
 FORMULAS: dict[Function, Formula] = {
-    Function.RELU: lambda x: np.maximum(x, 0.0),
-    Function.CLIP: lambda x, low, high: np.clip(x, low, high),
-    Function.LEAKY_RELU: lambda x, alpha: np.where(x >= 0.0, x, alpha * x),
-    Function.SIGMOID: _sigmoid,
-    Function.TANH: np.tanh,
-    Function.SWISH: lambda x: x * _sigmoid(x),
-    Function.HARD_SIGMOID: _hard_sigmoid,
-    Function.HARD_SWISH: lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
-    Function.EXP: np.exp,
-    Function.LOG: np.log,
-    Function.ERF: _erf,
-    Function.SQRT: np.sqrt,
-    Function.ABS: np.abs,
-    Function.ELU: lambda x, alpha: np.where(x >= 0.0, x, alpha * np.expm1(np.minimum(x, 0.0))),
-    Function.SOFTPLUS: _softplus,
-    Function.SOFTSIGN: lambda x: x / (1.0 + np.abs(x)),
-    Function.MISH: lambda x: x * np.tanh(_softplus(x)),
-    Function.GELU: lambda x: 0.5 * x * (1.0 + _erf(x * np.sqrt(0.5))),
-    Function.GELU_TANH: lambda x: (
-        0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    Function.RELU: lambda x, _: np.maximum(x, 0.0),
+    Function.CLIP: lambda x, p: np.clip(x, p[0], p[1]),
+    Function.LEAKY_RELU: lambda x, p: np.where(x >= 0.0, x, p[0] * x),
+    Function.SIGMOID: lambda x, _: _sigmoid(x),
+    Function.TANH: lambda x, _: np.tanh(x),
+    Function.SWISH: lambda x, _: x * _sigmoid(x),
+    Function.HARD_SIGMOID: lambda x, p: np.clip(p[0] * x + p[1], 0.0, 1.0),
+    Function.HARD_SWISH: lambda x, _: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    Function.EXP: lambda x, _: np.exp(x),
+    Function.LOG: lambda x, _: np.log(x),
+    Function.ERF: lambda x, _: _erf(x),
+    Function.SQRT: lambda x, _: np.sqrt(x),
+    Function.ABS: lambda x, _: np.abs(x),
+    Function.ELU: lambda x, p: np.where(x >= 0.0, x, p[0] * np.expm1(np.minimum(x, 0.0))),
+    Function.SOFTPLUS: lambda x, _: _softplus(x),
+    Function.SOFTSIGN: lambda x, _: x / (1.0 + np.abs(x)),
+    Function.MISH: lambda x, _: x * np.tanh(_softplus(x)),
+    Function.GELU: lambda x, _: 0.5 * x * (1.0 + _erf(x * sqrt(0.5))),
+    Function.GELU_TANH: lambda x, _: (
+        0.5 * x * (1.0 + np.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x**3)))
     ),
 }
 """Functions, in double precision."""
@@ -87,6 +92,7 @@ COMPARED: dict[Compare, Callable[[Reals, Reals], NDArray[np.bool_]]] = {
 }
 
 WHOLE = (
+    Function.RELU,
     Function.SIGMOID,
     Function.TANH,
     Function.SWISH,
@@ -99,48 +105,101 @@ WHOLE = (
 )
 """Activations without parameters that are looked for."""
 
+LINES = (
+    *(Function.RELU, Function.CLIP, Function.LEAKY_RELU, Function.ABS),
+    *(Function.HARD_SIGMOID, Function.HARD_SWISH),
+)
+"""Functions that take next to nothing."""
+
 
 @dataclass(frozen=True)
 class FuseFunctionsPass(NetworkPass):
     """
-    Replace elementwise operations on one value by one function of it, where that is an activation:
-    sigmoid, tanh, swish, mish, softplus, softsign, gelu, elu or hard_swish.
+    Replace elementwise operations on one value by one function of it, where that is an activation.
 
-    Exporters spell these in dozens of ways: `1 / (1 + exp(-x))`, `x / (1 + exp(-x))`,
-    `x * tanh(log(1 + exp(x)))`, `where(x > 0, x, exp(x) - 1)`, `x * clip(x / 6 + 0.5, 0, 1)`. So
-    operations are not compared but what they compute, in double precision: at 1547 points up to
-    256 in magnitude it may be off by 2^-20 times 1 + abs(x). An exponential on the way, which
-    exceeds float32 there, has a range that int8 has no steps for.
+    These are relu, leaky_relu, sigmoid, tanh, swish, hard_sigmoid and hard_swish, gelu and
+    gelu_tanh, elu, mish, softplus and softsign. Exporters spell them in dozens of ways:
+    `1 / (1 + exp(-x))`, `max(x, 0.1 * x)`, `where(x > 0, x, exp(x) - 1)`,
+    `x * (erf(x / sqrt 2) + 1) * 0.5`, `x * clip(x + 3, 0, 6) / 6`. So operations are not compared
+    but what they compute, in double precision: at 1547 points up to 256 in magnitude it may be off
+    by 2^-20 times 1 + abs(x). An exponential on the way, which exceeds float32 there, has a range
+    that int8 has no steps for.
 
+    A function that something else reads, such as the sigmoid of a swish, is not computed twice, if
+    it is more than a clip.
     Clips of a multiple and a sum stay, which a layer before them takes in. Off by what is compared
-    and by the rounding of the parts.
+    and by the rounding of the parts; `x * sigmoid(x)` is swish exactly.
     """
 
     name = "fuse-functions"
 
     def change(self, main: FuncOp) -> None:
         block = main.body.block
-        # From the end: a whole function before its parts, such as swish before its sigmoid.
-        for op in reversed(list(block.ops)):
-            if op.results and op.results[0].uses and isinstance(op, graph.GraphOperation):
-                _fuse(op)
+        ops = list(block.ops)
+        found = {op: spelled for op in ops if (spelled := _spelled(op)) is not None}
+        while computed_twice := _computed_twice(ops, found):
+            for op in computed_twice:
+                del found[op]
+        # From the end, because arguments are replaced too.
+        for op, (argument, function) in reversed(found.items()):
+            _replace(op, argument, function)
         erase_dead(block)
 
 
-def _fuse(op: graph.GraphOperation) -> None:
+def _spelled(op: Operation) -> Spelled | None:
+    """What the result of an operation is an activation of, and which."""
     if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp) or not _is_part(op):
-        return
+        return None
+    kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
     for argument in _arguments(op):
-        if argument.type != op.output.type:
-            continue
-        values = _evaluated(op.output, argument)
+        values = _evaluated(op.output, argument) if argument.type == op.output.type else None
         function = None if values is None else _recognized(values)
-        if function is None:
+        if function is None or (kind is Function.CLIP and function.kind is Function.HARD_SIGMOID):
             continue
-        if isinstance(op, graph.UnaryOp) and op.input is argument:
-            return
-        replace_by_function(op, argument, function)
-        return
+        if op.operands[0] is not argument or kind is not function.kind:
+            return argument, function
+    return None
+
+
+def _computed_twice(
+    ops: Sequence[Operation], found: Mapping[Operation, Spelled]
+) -> list[Operation]:
+    """The operations in place of which a function would be computed that stays for others."""
+    stays = set[Operation]()
+    for op in reversed(ops):
+        if not op.results or not is_side_effect_free(op):
+            stays.add(op)
+        if op in stays:
+            read = op.operands if op not in found else (found[op][0],)
+            stays.update(v.owner for v in read if isinstance(v.owner, Operation))
+    costly = {op for op in stays if _function_of(op, found) not in (None, *LINES)}
+    return [op for op in found if op in stays and not costly.isdisjoint(_inside(op, found[op][0]))]
+
+
+def _function_of(op: Operation, found: Mapping[Operation, Spelled]) -> Function | None:
+    if op in found:
+        return found[op][1].kind
+    return op.function.kind if isinstance(op, graph.UnaryOp) else None
+
+
+def _inside(op: Operation, argument: SSAValue) -> list[Operation]:
+    """What `op` is computed by of its argument."""
+    inside = [op]
+    for each in inside:
+        for value in each.operands:
+            owner = value.owner
+            if value is not argument and isinstance(owner, Operation) and owner not in inside:
+                inside.append(owner)
+    return inside[1:]
+
+
+def _replace(op: Operation, argument: SSAValue, function: graph.FunctionAttr) -> None:
+    new = graph.UnaryOp(argument, function)
+    new.location = fused_location(op, *computed_between(op, argument))
+    copy_statistics(op, new)
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    new.result.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(new.result)
 
 
 def _is_part(op: Operation) -> bool:
@@ -170,7 +229,7 @@ def _is_float(value: SSAValue) -> bool:
 
 
 def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
-    """What `op` may be a function of, the farthest first; nothing for a single operation."""
+    """What `op` may be a function of, the farthest first."""
     inside: list[Operation] = [op]
     values = dict[SSAValue, None]()
     for at in inside:
@@ -183,7 +242,7 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
             values[value] = None
             if isinstance(owner, Operation) and _is_part(owner) and owner not in inside:
                 inside.append(owner)
-    return reversed(values) if len(inside) > 1 else iter(())
+    return reversed(values)
 
 
 def _evaluated(value: SSAValue, argument: SSAValue) -> Reals | None:
@@ -218,7 +277,7 @@ def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
         case graph.BinaryOp():
             return COMBINED[op.function](operands[0], operands[1])
         case graph.UnaryOp():
-            return FORMULAS[op.function.kind](operands[0], *op.function.values)
+            return FORMULAS[op.function.kind](operands[0], op.function.values)
         case graph.SelectOp():
             return np.where(operands[0] != 0.0, operands[1], operands[2])
         case graph.CastOp():
@@ -233,11 +292,16 @@ def _recognized(values: Reals) -> graph.FunctionAttr | None:
     """The activation that has these values."""
     if not np.isfinite(values).all():
         return None
+    first = float(values[0])
     candidates: list[tuple[Function, tuple[float, ...]]] = [(kind, ()) for kind in WHOLE]
-    if values[0] < -NEAR:
-        candidates.append((Function.ELU, (-float(values[0]),)))
+    candidates.append((Function.HARD_SIGMOID, (SIXTH, 0.5)))
+    if first < -NEAR:
+        candidates.append((Function.ELU, (-first,)))
+    # A slope of one is no function at all.
+    if abs((slope := first / float(POINTS[0])) - 1.0) > NEAR:
+        candidates.append((Function.LEAKY_RELU, (slope,)))
     for kind, parameters in candidates:
-        expected = FORMULAS[kind](POINTS, *parameters)
+        expected = FORMULAS[kind](POINTS, parameters)
         if (np.abs(values - expected) <= NEAR * (1.0 + np.abs(POINTS))).all():
             return graph.FunctionAttr(kind, parameters)
     return None

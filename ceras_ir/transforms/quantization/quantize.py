@@ -7,7 +7,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
-from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
+from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
 from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
 from ceras_ir.transforms.graph.fuse_pad import FusePadPass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
@@ -156,7 +156,7 @@ class QuantizePass(PipelinePass):
             FuseNormalizationPass(),
             SetRowsPass(self._rows),
             SplitActivationPass(),
-            FuseGeluPass(),
+            FuseFunctionsPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *(
                 [KeepHeadInFloatPass(self.int16), KeepTailInFloatPass(self.int16)]

@@ -19,7 +19,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
-from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
+from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.graph.split_affine import SplitAffinePass
 
@@ -102,7 +102,7 @@ def test_what_other_passes_recognize_is_left(scale: float | None):
     numbers = {"half_root": 0.5**0.5, "one": 1.0, "half": 0.5, "scale": scale or 1.0}
     constants = {name: np.array(number, np.float32) for name, number in numbers.items()}
     module = fused(model(nodes, {"x": (8,)}, ["y"], constants))
-    for pass_ in (SplitActivationPass(), FuseGeluPass()):
+    for pass_ in (SplitActivationPass(), FuseFunctionsPass()):
         pass_.apply(load_context(), module)
     kinds = [op.function.kind for op in module.walk() if isinstance(op, graph.UnaryOp)]
     assert kinds == [graph.Function.GELU, graph.Function.SIGMOID if scale else graph.Function.SWISH]

@@ -25,7 +25,7 @@ def test_formula(kind: graph.Function):
     if kind is graph.Function.EXP:
         x = x[abs(x) < 20]
     got = apply_function(graph.FunctionAttr(kind, parameters), x)
-    expected = FORMULAS[kind](x.astype(np.float64), *parameters)
+    expected = FORMULAS[kind](x.astype(np.float64), parameters)
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)
 
 
@@ -33,4 +33,4 @@ def test_lines_beyond_the_points():
     """So that a function that is one of them at all points is it everywhere."""
     far = np.array([-1e4, 1e4])
     for kind in (graph.Function.SWISH, graph.Function.MISH, graph.Function.GELU):
-        np.testing.assert_array_equal(FORMULAS[kind](far), [0.0, 1e4])
+        np.testing.assert_array_equal(FORMULAS[kind](far, ()), [0.0, 1e4])

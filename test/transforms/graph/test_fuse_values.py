@@ -20,8 +20,8 @@ from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
 from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
 from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
+from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
 from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
-from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.graph.swish_to_hard_swish import LARGEST_ERROR, SwishToHardSwishPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
@@ -29,7 +29,7 @@ from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
-FUSIONS = (FuseSwishPass(), FuseResidualPass(), FuseActivationPass())
+FUSIONS = (FuseFunctionsPass(), FuseResidualPass(), FuseActivationPass())
 
 
 def inputs(module: ModuleOp, seed: int) -> Arrays:

@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fuse-relu --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-functions --split-input-file | filecheck %s
 
 // Selections by the sign of x, whichever way it is asked for.
 // CHECK-LABEL: func.func @main(
@@ -88,12 +88,12 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf3
 // CHECK-NEXT:    %{{.*}} = graph.select
 // CHECK-NEXT:    %{{.*}} = graph.binary max
 // CHECK-NEXT:    func.return
-func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %z = graph.constant dense<0.0> : tensor<f32> : tensor<f32>
   %a = graph.constant dense<2.0> : tensor<f32> : tensor<f32>
   %p = graph.unary <relu> %x : tensor<4xf32>
   %r = graph.binary mul %p, %a : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  %t = graph.unary <tanh> %x : tensor<4xf32>
+  %t = graph.unary <tanh> %y : tensor<4xf32>
   %q = graph.compare less %z, %t : (tensor<f32>, tensor<4xf32>) -> tensor<4xi1>
   %l = graph.select %q, %x, %z : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   %k = graph.binary max %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
