@@ -1,5 +1,6 @@
 """Make an average of a sum that is divided, and one average of two."""
 
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects.builtin import f32
@@ -12,6 +13,7 @@ from xdsl.pattern_rewriter import (
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -70,7 +72,23 @@ def _window(reduce: graph.ReduceOp) -> tuple[tuple[int, int, int, int], tuple[in
     if len(axes) != last + 1 - first:
         return None
     added = prod(shape[first : last + 1])
+    if (image := _image(reduce.input, shape, axes)) is not None:
+        return image, image[1:3]
     return (prod(shape[:first]), added, 1, prod(shape[last + 1 :])), (added, 1)
+
+
+def _image(
+    value: SSAValue, shape: tuple[int, ...], axes: Sequence[int]
+) -> tuple[int, int, int, int] | None:
+    """The feature map whose pixels, in one dimension, are all added."""
+    flat = value.owner
+    if not isinstance(flat, graph.ReshapeOp) or len(shape) != 3 or list(axes) != [1]:
+        return None
+    source = graph.shape_of(flat.input)
+    if len(source) != 4 or (source[0], source[3]) != (shape[0], shape[2]):
+        return None
+    n, h, w, c = source
+    return n, h, w, c
 
 
 def _replace(
@@ -82,6 +100,8 @@ def _replace(
 ) -> None:
     made: list[graph.GraphOperation] = []
     value = reduce.input
+    if isinstance(flat := value.owner, graph.ReshapeOp) and graph.shape_of(flat.input) == shape:
+        value = flat.input
     if graph.shape_of(value) != shape:
         made.append(graph.ReshapeOp(value, shape))
         value = made[-1].output
@@ -143,4 +163,4 @@ class FuseMeanPass(PatternPass):
     """
 
     name = "fuse-mean"
-    pattern = GreedyRewritePatternApplier([FuseMean(), MergeMeans()])
+    pattern = GreedyRewritePatternApplier([FuseMean(), MergeMeans(), *LAYOUT_PATTERNS])

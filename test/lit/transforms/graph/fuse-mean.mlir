@@ -90,3 +90,20 @@ func.func @main(%x: tensor<1x2x3x4xf32>, %y: tensor<1x4x3x4xf32>) -> (tensor<1x1
 // CHECK-NEXT: %{{.*}} = graph.pool2d average %{{.*}} {kernel = array<i64: 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x1x1x4xf32>
 // CHECK-NEXT: %{{.*}} = graph.pool2d average %{{.*}} {kernel = array<i64: 1, 3>} : (tensor<1x4x3x4xf32>) -> tensor<1x4x1x4xf32>
 // CHECK-NEXT: %{{.*}} = graph.pool2d average %{{.*}} {kernel = array<i64: 2, 1>, strides = array<i64: 2, 1>}
+
+// -----
+
+// All pixels of a feature map, in one dimension before: x.flatten(2).mean(-1) of PyTorch.
+func.func @main(%x: tensor<1x2x3x4xf32>) -> tensor<1x4xf32> {
+  %n = graph.constant dense<6.0> : tensor<f32> : tensor<f32>
+  %f = graph.reshape %x : (tensor<1x2x3x4xf32>) -> tensor<1x6x4xf32>
+  %s = graph.reduce sum %f {axes = array<i64: 1>} : (tensor<1x6x4xf32>) -> tensor<1x1x4xf32>
+  %m = graph.binary div %s, %n : (tensor<1x1x4xf32>, tensor<f32>) -> tensor<1x1x4xf32>
+  %r = graph.reshape %m : (tensor<1x1x4xf32>) -> tensor<1x4xf32>
+  func.return %r : tensor<1x4xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.pool2d average %x {kernel = array<i64: 2, 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x1x1x4xf32>
+// CHECK-NEXT: %{{.*}} = graph.reshape %{{.*}} : (tensor<1x1x1x4xf32>) -> tensor<1x4xf32>
+// CHECK-NEXT: func.return
