@@ -37,6 +37,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "eliminate-transposes",
         "fold-affine-forward",
         "fold-batch-norm",
+        "fold-crop",
         "fold-identities",
         "fold-stride",
         "fuse",

@@ -33,6 +33,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_affine_forward import FoldAffineForwardPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
+        from ceras_ir.transforms.graph.fold_crop import FoldCropPass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
         from ceras_ir.transforms.graph.fold_stride import FoldStridePass
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
@@ -55,6 +56,7 @@ class FusePass(PipelinePass):
             DistributeConcatPass(),
             FuseMeanPass(),
             FusePadPass(),
+            FoldCropPass(),
             FoldStridePass(),
             FuseClipsPass(),
             FuseAffinePass(),
