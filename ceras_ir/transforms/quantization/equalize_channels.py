@@ -36,7 +36,8 @@ class EqualizeChannelsPass(CalibratedPass):
 
     Without data nothing is done. A channel that is raised keeps one bit of headroom, and as many
     bits more as two halves of the samples disagree on its range, or on those of all channels of its
-    value (twice the root mean square); one that only a half has seen, or none, is not raised.
+    value (twice the root mean square); one that only a half has seen, or none, is not raised. With
+    `rows` none is raised further than until its sums of products are exact in half a step.
     Recorded ranges of values that change are dropped. Functions other than relu and clip get
     `input_exponents` and `result_exponents`, which their tables take in. What callers hand over, or
     floats make, and only layers of integers read is multiplied in float: features in units of their

@@ -34,6 +34,9 @@ samples would be clipped."""
 HEADROOM = 1
 """Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
 hold more of. Those are added by which two halves of the samples disagree, on it or on others."""
+EXACT = 1
+"""Bits that one unit of a sum is at least finer than a step of the result: a zero point may halve
+the step."""
 SWEEPS = 3
 """How often all layers are looked at: residuals make one slot of several producers."""
 CANDIDATES = 12
@@ -136,6 +139,7 @@ class ChannelFactors:
         fine as what was seen of a channel allows, because weights ask for nothing then.
         """
         if rows:
+            self._bound_by_sums()
             return self.exponents
         needs: dict[Operation, Vector] = {}
         for _ in range(SWEEPS):
@@ -147,6 +151,25 @@ class ChannelFactors:
                     np.maximum.at(raised, self.slots[other.results[0]], need)
                 self.exponents[ids] = np.where(self.slots.pinned[ids], 0.0, raised[ids])
         return self.exponents
+
+    def _bound_by_sums(self) -> None:
+        """
+        Raise no channel further than until its sums of products are exact in half a step of the
+        result. Weights that are raised on make one unit of the sum larger than a step, and the
+        whole result would have to take that as its step.
+        """
+        changed = True
+        while changed:
+            before = self.exponents.copy()
+            for op in self.layers:
+                inputs, ids = self.slots[op.input], self.slots[op.result]
+                weights = np.abs(_weights(op)) * np.exp2(spread_columns(op, self.exponents[inputs]))
+                units = fitting_exponents(weights.reshape(len(weights), -1).max(axis=1))
+                units = units + self.offset[inputs].max() - self.offset[ids].max()
+                bounds = np.minimum(units + EXACT, 0.0)
+                free = ~self.slots.pinned[ids]
+                np.maximum.at(self.exponents, ids[free], bounds[free])
+            changed = bool((self.exponents != before).any())
 
     def _shared(self, apart: Vector) -> Vector:
         """
