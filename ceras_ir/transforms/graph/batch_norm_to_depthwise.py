@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.precision import stays_float
 from ceras_ir.network.quantizable import behind_layers
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
@@ -33,15 +35,23 @@ class BatchNormToDepthwisePass(FloatNetworkPass):
     One operation reads and writes the image instead of two. In integers k gets a scale for each
     channel and b 32 bits, and both are rounded together.
 
-    Of images between layers only: what prepares inputs and what follows the last layer are no
-    work for an accelerator. Equal over the reals; kernels may round a product and a sum at once.
+    Between layers only: what prepares inputs and what follows the last layer are no work for an
+    accelerator. Equal over the reals; kernels may round a product and a sum at once.
     """
 
     name = "batch-norm-to-depthwise"
 
+    rows: bool = False
+    """
+    Of values of any number of dimensions, which are reshaped to images of one column. `quantize`
+    does so: factors of rows would share one scale of int8. What it keeps in float stays.
+    """
+
     def change(self, main: FuncOp) -> None:
         for op in _between_layers(main):
-            if isinstance(op, graph.BinaryOp) and op.function is graph.Binary.ADD:
+            if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.ADD:
+                continue
+            if self.rows or len(graph.shape_of(op.result)) == 4:
                 _replace(op)
 
 
@@ -71,6 +81,9 @@ def _replace(total: graph.BinaryOp) -> None:
         return
     if product.activation is not None or not value.has_one_use():
         return
+    # Factors orders of magnitude apart: their results have no scale in common.
+    if stays_float(product) or stays_float(total):
+        return
     if (factors := _of_channels(product, shape)) is None:
         return
     x, scale = factors
@@ -79,16 +92,33 @@ def _replace(total: graph.BinaryOp) -> None:
         for array in (scale.reshape(-1, 1, 1, 1), offset)
     ]
     weights, bias = (constant.result for constant in constants)
-    new = graph.Conv2dOp(
+    new: list[Operation] = []
+    if len(shape) != 4:
+        image = graph.ReshapeOp(x, (1, math.prod(shape[:-1]), 1, shape[-1]))
+        _follow(x.owner, image)
+        x = image.result
+        new.append(image)
+    layer = graph.Conv2dOp(
         x, weights, bias, result_element=f32, groups=shape[-1], activation=total.activation
     )
-    new.location = fused_location(product, total)
-    copy_statistics(total, new)
-    new.result.name_hint = total.result.name_hint
-    Rewriter.insert_op((*constants, new), InsertPoint.before(total))
-    total.result.replace_all_uses_with(new.result)
+    new.append(layer)
+    if len(shape) != 4:
+        new.append(graph.ReshapeOp(layer.result, shape))
+    for op in new[-2:] if len(shape) != 4 else new:
+        op.location = fused_location(product, total)
+        copy_statistics(total, op)
+    new[-1].results[0].name_hint = total.result.name_hint
+    Rewriter.insert_op((*constants, *new), InsertPoint.before(total))
+    total.result.replace_all_uses_with(new[-1].results[0])
     erase_with_constants(total)
     erase_with_constants(product)
+
+
+def _follow(source: Operation | Block, view: graph.ReshapeOp) -> None:
+    """Give a view the name and the statistics of what it is of."""
+    if isinstance(source, Operation):
+        view.location = source.location
+        copy_statistics(source, view)
 
 
 def _of_channels(
@@ -96,7 +126,7 @@ def _of_channels(
 ) -> tuple[SSAValue, NDArray[np.float32]] | None:
     """The image that `op` reads, and its constants if they differ by channel."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        if len(shape) != 4 or graph.shape_of(value) != shape or graph.element_of(value) != f32:
+        if graph.shape_of(value) != shape or graph.element_of(value) != f32:
             continue
         if graph.shape_of(other)[-1:] in ((), (1,)):
             continue

@@ -7,6 +7,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.transforms.graph.batch_norm_to_depthwise import BatchNormToDepthwisePass
 from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
 from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
 from ceras_ir.transforms.graph.fuse_pad import FusePadPass
@@ -165,6 +166,7 @@ class QuantizePass(PipelinePass):
             ),
             KeepMasksInFloatPass(),
             KeepWideFactorsInFloatPass(self.int16),
+            BatchNormToDepthwisePass(rows=True),
             KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
             *([KeepMovesInFloatPass()] if self.tail == "float" else []),

@@ -1,4 +1,5 @@
-// RUN: ceras-opt %s --batch-norm-to-depthwise --print-debuginfo | filecheck %s
+// RUN: ceras-opt %s --split-input-file --batch-norm-to-depthwise="rows=true" | filecheck %s --check-prefix=ROWS
+// RUN: ceras-opt %s --split-input-file --batch-norm-to-depthwise --print-debuginfo | filecheck %s
 
 // Behind a sum no layer can take the factors in. What follows the product, a relu, follows.
 // CHECK-LABEL: func.func @main(
@@ -25,4 +26,32 @@ func.func @main(%x: tensor<1x3x3x2xf32>, %w: tensor<2x1x1x2xf32>) -> tensor<1x3x
   %y = graph.binary mul %l, %k : (tensor<1x3x3x2xf32>, tensor<2xf32>) -> tensor<1x3x3x2xf32>
   %z = graph.binary add %y, %b : (tensor<1x3x3x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x3x3x2xf32>
   func.return %z : tensor<1x3x3x2xf32>
+}
+
+// -----
+
+// Rows are reshaped to an image of one column where that is asked for. What stays float stays as it is.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:     graph.conv2d
+// ROWS-LABEL:  func.func @main(%{{.*}}: tensor<3x2xf32>
+// ROWS:          %[[S:.*]] = graph.binary add
+// ROWS:          %[[I:.*]] = graph.reshape %[[S]] : (tensor<3x2xf32>) -> tensor<1x3x1x2xf32>
+// ROWS-NEXT:     %[[C:.*]] = graph.conv2d %[[I]], %{{.*}} bias %{{.*}} : tensor<2xf32> {groups = 2 : i64} : (tensor<1x3x1x2xf32>, tensor<2x1x1x1xf32>) -> tensor<1x3x1x2xf32>
+// ROWS-NEXT:     %[[R:.*]] = graph.reshape %[[C]] : (tensor<1x3x1x2xf32>) -> tensor<3x2xf32>
+// ROWS-NEXT:     %[[P:.*]] = graph.matmul %[[R]]
+// ROWS-NEXT:     %[[M:.*]] = graph.binary mul %[[P]], %{{.*}} {graph.precision = "f32"}
+// ROWS-NEXT:     %[[N:.*]] = graph.binary add %[[M]]
+// ROWS-NEXT:     graph.matmul %[[N]]
+func.func @main(%x: tensor<3x2xf32>, %w: tensor<2x2xf32>) -> tensor<3x2xf32> {
+  %k = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
+  %b = graph.constant dense<[5.0, 6.0]> : tensor<2xf32> : tensor<2xf32>
+  %p = graph.matmul %x, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %s = graph.binary add %p, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %m = graph.binary mul %s, %k : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %n = graph.binary add %m, %b : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %l = graph.matmul %n, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  %y = graph.binary mul %l, %k {graph.precision = "f32"} : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %z = graph.binary add %y, %b : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %o = graph.matmul %z, %w : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  func.return %o : tensor<3x2xf32>
 }
