@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, width
+from ceras_ir.network.precision import NARROW, stays_float, width
 from ceras_ir.network.quantizable import computes, joins, keeps_scale, quantized_operations
 from ceras_ir.network.ranges import STATISTICS, attributes_of, exponent, set_attribute
 
@@ -60,8 +60,13 @@ def _copied(main: FuncOp, value: SSAValue, uses: list[Use]) -> graph.UnaryOp:
 
 
 def _is_product(use: Use) -> bool:
-    """Whether products with constant weights read this use, moved or not, and nothing else does."""
+    """
+    Whether products with constant weights read this use, moved or not, and nothing else does. What
+    floats move is stored behind them.
+    """
     op = use.operation
+    if stays_float(op):
+        return False
     if isinstance(op, graph.LinearOperation):
         return use.index == 0 and isinstance(op.weights.owner, graph.ConstantOp)
     if not keeps_scale(op) or joins(op):

@@ -52,6 +52,42 @@ func.func @main(%x: tensor<3x2xf32>) -> tensor<1x2xf32> {
 
 // -----
 
+// Integers read two parts of an input, each for itself: they have a scale each. No copy in 8 bits
+// of the whole input stands in front of them.
+// CHECK-LABEL: func.func @main(
+// CHECK: %l = graph.slice %x {graph.precision = "f32", graph.float_reason = "takes one of the parts
+// CHECK: %k = graph.slice %x {graph.precision = "f32"
+// STORED-LABEL: func.func @main(
+// STORED-NOT: graph.quantize %x
+// STORED: %l = graph.slice %x {graph.precision = "f32"
+// STORED: %k = graph.slice %x {graph.precision = "f32"
+func.func @main(%x: tensor<3x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %l = graph.slice %x {starts = array<i64: 2, 0>, strides = array<i64: 1, 1>} : (tensor<3x2xf32>) -> tensor<1x2xf32>
+  %k = graph.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<3x2xf32>) -> tensor<1x2xf32>
+  %m = graph.matmul %l, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %n = graph.binary add %m, %k : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %o = graph.matmul %n, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %o : tensor<1x2xf32>
+}
+
+// -----
+
+// Parts that are joined again have one scale.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT: f32",
+// STORED-LABEL: func.func @main(
+func.func @main(%x: tensor<2x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[0.5, -0.25, 1.0, 2.0], [1.5, 0.0, 1.0, 2.0]]> : tensor<2x4xf32> : tensor<2x4xf32>
+  %l = graph.slice %x {starts = array<i64: 1, 0>, strides = array<i64: 1, 1>} : (tensor<2x2xf32>) -> tensor<1x2xf32>
+  %k = graph.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<2x2xf32>) -> tensor<1x2xf32>
+  %j = graph.concat %l, %k {axis = 1 : i64} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x4xf32>
+  %m = graph.matmul %j, %w : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+  func.return %m : tensor<1x2xf32>
+}
+
+// -----
+
 // A cache comes back one row longer. What was there comes back as it came, and products read it in
 // 8 bits. Where the caller has integers the cache has them too.
 // CHECK-LABEL: func.func @main(
