@@ -9,6 +9,7 @@ from xdsl.pattern_rewriter import (
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.transforms.pattern_pass import PatternPass
 
@@ -49,6 +50,26 @@ def _repeated(value: SSAValue) -> SSAValue | None:
     return gather.input if is_one else None
 
 
+class TransposeBeforeExpand(RewritePattern):
+    """
+    `transpose(gather(g))` becomes `gather(transpose(g))` where the gather repeats one element.
+
+    Exact, and fewer elements move.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.TransposeOp, rewriter: PatternRewriter, /):
+        gather = op.input.owner
+        if _repeated(op.input) is None or not isinstance(gather, graph.GatherOp):
+            return
+        order = permutation_of(op)
+        axis = order.index(gather.axis.value.data)
+        before = graph.TransposeOp(gather.input, order)
+        behind = graph.GatherOp(before.result, axis, gather.indices.get_values())
+        before.location, behind.location = op.location, gather.location
+        rewriter.replace(op, (before, behind))
+
+
 class DropExpandsPass(PatternPass):
     """
     Leave out gathers that repeat the one element of a dimension in front of operations that
@@ -57,4 +78,4 @@ class DropExpandsPass(PatternPass):
     """
 
     name = "drop-expands"
-    pattern = GreedyRewritePatternApplier([DropExpand()])
+    pattern = GreedyRewritePatternApplier([*LAYOUT_PATTERNS, TransposeBeforeExpand(), DropExpand()])

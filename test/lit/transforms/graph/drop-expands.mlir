@@ -25,3 +25,16 @@ func.func @stay(%g: tensor<1x3xf32>, %x: tensor<2x3xf32>) -> (tensor<2x3xf32>, t
   %z = graph.binary add %x, %b : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   func.return %y, %z, %a : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// A gate that was made in another layout.
+// CHECK-LABEL: func.func @transposed(
+// CHECK-NEXT:    graph.binary mul %x, %g : (tensor<1x2x2x3xf32>, tensor<1x1x1x3xf32>) -> tensor<1x2x2x3xf32>
+// CHECK-NEXT:    func.return
+func.func @transposed(%x: tensor<1x2x2x3xf32>, %g: tensor<1x1x1x3xf32>) -> tensor<1x2x2x3xf32> {
+  %r = graph.reshape %g : (tensor<1x1x1x3xf32>) -> tensor<1x3x1x1xf32>
+  %a = graph.gather %r {axis = 2 : i64, indices = array<i64: 0, 0>} : (tensor<1x3x1x1xf32>) -> tensor<1x3x2x1xf32>
+  %b = graph.gather %a {axis = 3 : i64, indices = array<i64: 0, 0>} : (tensor<1x3x2x1xf32>) -> tensor<1x3x2x2xf32>
+  %t = graph.transpose %b {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x3x2x2xf32>) -> tensor<1x2x2x3xf32>
+  %y = graph.binary mul %x, %t : (tensor<1x2x2x3xf32>, tensor<1x2x2x3xf32>) -> tensor<1x2x2x3xf32>
+  func.return %y : tensor<1x2x2x3xf32>
+}
