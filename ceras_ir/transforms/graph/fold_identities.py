@@ -1,6 +1,7 @@
 """Leave out operations that change nothing."""
 
 import numpy as np
+from xdsl.dialects.builtin import f32
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
@@ -9,6 +10,8 @@ from xdsl.pattern_rewriter import (
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 NEUTRAL = {graph.Binary.MUL: 1.0, graph.Binary.DIV: 1.0, graph.Binary.SUB: 0.0}
@@ -34,8 +37,34 @@ class FoldIdentities(RewritePattern):
                 return
 
 
+class AddOpposite(RewritePattern):
+    """`x - y * -1` becomes `x + y`. Exact: a float has an opposite."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
+        opposite = op.rhs.owner
+        if op.function is not graph.Binary.SUB or not isinstance(opposite, graph.BinaryOp):
+            return
+        if opposite.function is not graph.Binary.MUL or opposite.activation is not None:
+            return
+        for value, other in ((opposite.lhs, opposite.rhs), (opposite.rhs, opposite.lhs)):
+            if graph.constant_number(other) == -1.0 and value.type == op.rhs.type:
+                if graph.element_of(value) != f32:
+                    return
+                new = graph.BinaryOp(
+                    graph.Binary.ADD, op.lhs, value, result_element=f32, activation=op.activation
+                )
+                new.location = fused_location(op, opposite)
+                copy_statistics(op, new)
+                rewriter.replace(op, new)
+                return
+
+
 class FoldIdentitiesPass(PatternPass):
-    """Leave out float multiplications and divisions by 1, and subtractions of 0."""
+    """
+    Leave out float multiplications and divisions by 1, and subtractions of 0; add a value instead
+    of subtracting its opposite.
+    """
 
     name = "fold-identities"
-    pattern = GreedyRewritePatternApplier([FoldIdentities()])
+    pattern = GreedyRewritePatternApplier([FoldIdentities(), AddOpposite()])

@@ -35,3 +35,21 @@ func.func @main(%x: tensor<1x3xf32>) -> (tensor<1x3xf32>, tensor<1x3xf32>, tenso
   %d = graph.binary mul %x, %one {activation = #graph.function<relu>} : (tensor<1x3xf32>, tensor<1xf32>) -> tensor<1x3xf32>
   func.return %a, %b, %c, %d : tensor<1x3xf32>, tensor<1x3xf32>, tensor<2x3xf32>, tensor<1x3xf32>
 }
+
+// -----
+
+// The opposite of y subtracted is y added, which a layer may take in; not so of another multiple.
+// CHECK-LABEL: func.func @main
+// CHECK:       graph.binary add %x, %y {activation = #graph.function<relu>} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+// CHECK-NEXT:  graph.binary mul
+// CHECK-NEXT:  graph.binary sub
+// CHECK-NEXT:  func.return
+func.func @main(%x: tensor<2xf32>, %y: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %m = graph.constant dense<-1.0> : tensor<f32> : tensor<f32>
+  %h = graph.constant dense<-0.5> : tensor<f32> : tensor<f32>
+  %n = graph.binary mul %y, %m : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %a = graph.binary sub %x, %n {activation = #graph.function<relu>} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %k = graph.binary mul %y, %h : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %b = graph.binary sub %x, %k : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  func.return %a, %b : tensor<2xf32>, tensor<2xf32>
+}
