@@ -21,6 +21,7 @@ from ceras_ir.dialects.graph import (
     constant_array,
     shape_of,
 )
+from ceras_ir.dialects.sparse import MASK
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
@@ -123,10 +124,64 @@ def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None
     return ConstantOp.from_array(scaled, location=constant.location)
 
 
+class FoldDepthwiseOfOnePixel(RewritePattern):
+    """
+    A depthwise convolution of 1x1 behind a convolution becomes factors of its weights and a bias:
+    some converters write batch normalizations so.
+
+    Equal over the reals; every weight and bias is rounded once more.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: Conv2dOp, rewriter: PatternRewriter, /):
+        linear, factors = op.input.owner, _factors_of(op)
+        if not isinstance(linear, Conv2dOp) or factors is None or linear.is_quantized:
+            return
+        if not op.input.has_one_use() or linear.activation or linear.residual is not None:
+            return
+        if MASK in linear.attributes or linear.ordered is not None:
+            return
+        before, after = _known_bias(linear, factors.size), _known_bias(op, factors.size)
+        weights = _scaled(linear.weights, factors)
+        if before is None or after is None or weights is None:
+            return
+        bias = ConstantOp.from_array(before * factors + after, location=op.location)
+        rewriter.insert((weights, bias))
+        epilogue = {"activation": op.activation}
+        new = rebuild_linear(
+            linear, epilogue, weights=weights.result, bias=bias.result, residual=op.residual
+        )
+        new.location = fused_location(linear, op)
+        rewriter.replace(op, new)
+        rewriter.erase(linear)
+
+
+def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
+    """The factors of a depthwise convolution of 1x1 that moves nothing."""
+    shape = shape_of(op.weights)
+    plain = (*op.strides.get_values(), *shape[1:]) == (1,) * 5
+    if not plain or shape[0] != op.group_count or any(op.padding.get_values()):
+        return None
+    if op.is_quantized or op.ordered is not None or MASK in op.attributes:
+        return None
+    array = constant_array(op.weights)
+    return None if array is None else array.astype("float32").reshape(-1)
+
+
+def _known_bias(op: Conv2dOp, channels: int) -> NDArray[np.float32] | None:
+    """The constant bias, zeros without one."""
+    import numpy as np
+
+    if op.bias is None:
+        return np.zeros(channels, np.float32)
+    return per_channel(op.bias, channels)
+
+
 class FoldBatchNormPass(PatternPass):
     """
-    Fold `graph.binary` with one constant per channel into the convolution or product before it.
+    Fold `graph.binary` with one constant per channel into the convolution or product before it, and
+    depthwise convolutions of one pixel into the convolution before them.
     """
 
     name = "fold-batch-norm"
-    pattern = GreedyRewritePatternApplier([FoldPerChannelConstant()])
+    pattern = GreedyRewritePatternApplier([FoldPerChannelConstant(), FoldDepthwiseOfOnePixel()])

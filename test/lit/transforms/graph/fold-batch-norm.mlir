@@ -117,3 +117,24 @@ func.func @ordered(%x: tensor<1x2xf32>) -> tensor<1x3xf32> {
   %1 = graph.binary sub %0, %t : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
   func.return %1 : tensor<1x3xf32>
 }
+
+// -----
+
+// A depthwise convolution of one pixel is a batch normalization too; one with a stride is not.
+func.func @main(%x: tensor<1x4x4x2xf32>) -> (tensor<1x4x4x2xf32>, tensor<1x2x2x2xf32>) {
+  %w = graph.constant dense<[[[[1.0, 2.0]]], [[[3.0, 4.0]]]]> : tensor<2x1x1x2xf32> : tensor<2x1x1x2xf32>
+  %b = graph.constant dense<[1.0, 1.0]> : tensor<2xf32> : tensor<2xf32>
+  %k = graph.constant dense<[[[[2.0]]], [[[0.5]]]]> : tensor<2x1x1x1xf32> : tensor<2x1x1x1xf32>
+  %c = graph.conv2d %x, %w bias %b : tensor<2xf32> : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
+  %y = graph.conv2d %c, %k bias %b : tensor<2xf32> {groups = 2 : i64, activation = #graph.function<relu>} : (tensor<1x4x4x2xf32>, tensor<2x1x1x1xf32>) -> tensor<1x4x4x2xf32>
+  %d = graph.conv2d %x, %w : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
+  %z = graph.conv2d %d, %k {groups = 2 : i64, strides = array<i64: 2, 2>} : (tensor<1x4x4x2xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x2x2xf32>
+  func.return %y, %z : tensor<1x4x4x2xf32>, tensor<1x2x2x2xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-DAG:   dense<{{\[\[\[\[}}2.000000e+00, 4.000000e+00]]], {{\[\[\[}}1.500000e+00, 2.000000e+00]]]]>
+// CHECK-DAG:   dense<[3.000000e+00, 1.500000e+00]>
+// CHECK:       graph.conv2d %x, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>}
+// CHECK:       graph.conv2d %x
+// CHECK:       graph.conv2d %{{.*}} {groups = 2 : i64, strides = array<i64: 2, 2>}
