@@ -44,6 +44,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
+        from ceras_ir.transforms.graph.matmul_to_convolution import MatmulToConvolutionPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
@@ -62,6 +63,7 @@ class FusePass(PipelinePass):
             FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
+            MatmulToConvolutionPass(),
             FoldAffineForwardPass(),
             BatchNormToDepthwisePass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
