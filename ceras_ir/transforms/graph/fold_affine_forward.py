@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MOST_APART = 2.0
+"""Ratio of factors that inputs are multiplied by: one bit of int8."""
+
 
 @dataclass(frozen=True)
 class FoldAffineForwardPass(FloatNetworkPass):
@@ -35,8 +38,10 @@ class FoldAffineForwardPass(FloatNetworkPass):
     concatenation, nor where others read that layer. In integers the product would be rounded once
     more, in steps of one scale for all channels.
 
-    Of values behind layers only: what prepares inputs stays. Equal over the reals. In float32
-    every weight and bias is rounded once more.
+    What prepares inputs stays, as it may bring features near each other whose ranges differ by
+    orders of magnitude. Factors of inputs are folded if none is twice another: images in 8 bits are
+    then stored as they were. Equal over the reals. In float32 every weight and bias is rounded once
+    more.
     """
 
     name = "fold-affine-forward"
@@ -44,16 +49,18 @@ class FoldAffineForwardPass(FloatNetworkPass):
     def change(self, main: FuncOp) -> None:
         behind = behind_layers(main)
         for op in reversed(list(main.body.block.ops)):
-            if isinstance(op, graph.BinaryOp) and not behind.isdisjoint(op.operands):
-                _fold(op)
+            if isinstance(op, graph.BinaryOp):
+                _fold(op, prepares=behind.isdisjoint(op.operands))
 
 
-def _fold(op: graph.BinaryOp) -> None:
+def _fold(op: graph.BinaryOp, *, prepares: bool) -> None:
     layers = _readers(op)
     found = _of_channels(op)
     if found is None or not layers or op.activation is not None:
         return
     value, constant, is_product = found
+    if prepares and not (is_product and _are_near(constant)):
+        return
     if not is_product and any(_is_padded(layer) or not _has_known_bias(layer) for layer in layers):
         return
     for layer in layers:
@@ -96,6 +103,12 @@ def _of_channels(op: graph.BinaryOp) -> tuple[SSAValue, NDArray[np.float32], boo
             sign = -1 if op.function is graph.Binary.SUB else 1
             return value, constant * sign, op.function is graph.Binary.MUL
     return None
+
+
+def _are_near(factors: NDArray[np.float32]) -> bool:
+    """Whether no factor is more than twice another in magnitude."""
+    sizes = abs(factors)
+    return bool(sizes.max() <= MOST_APART * sizes.min())
 
 
 def _is_padded(layer: graph.LinearOperation) -> bool:

@@ -49,11 +49,11 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
 
 // -----
 
-// Padding is zero in front of the sum. What prepares inputs stays, and what else reads a product.
+// Padding is zero in front of the sum. Something else reads a product. What prepares inputs stays.
 func.func @main(%x: tensor<1x3x3x1xf32>) -> (tensor<1x3x3x1xf32>, tensor<1x3x3x1xf32>) {
   %k = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
   %w = graph.constant dense<1.0> : tensor<1x3x3x1xf32> : tensor<1x3x3x1xf32>
-  %m = graph.binary mul %x, %k : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
+  %m = graph.binary sub %x, %k : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
   %c = graph.conv2d %m, %w {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x3x3x1xf32>, tensor<1x3x3x1xf32>) -> tensor<1x3x3x1xf32>
   %r = graph.unary <relu> %c : tensor<1x3x3x1xf32>
   %a = graph.binary add %r, %k : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
@@ -65,6 +65,24 @@ func.func @main(%x: tensor<1x3x3x1xf32>) -> (tensor<1x3x3x1xf32>, tensor<1x3x3x1
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK:       graph.binary mul
+// CHECK:       graph.binary sub
 // CHECK:       graph.binary add
 // CHECK:       graph.binary mul
+
+// -----
+
+// Inputs times factors that are near each other, and times such that are not.
+func.func @main(%x: tensor<1x2xf32>, %y: tensor<1x2xf32>) -> (tensor<1x1xf32>, tensor<1x1xf32>) {
+  %k = graph.constant dense<[2.0, -4.0]> : tensor<2xf32> : tensor<2xf32>
+  %l = graph.constant dense<[2.0, 5.0]> : tensor<2xf32> : tensor<2xf32>
+  %w = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %m = graph.binary mul %x, %k : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  %a = graph.matmul %m, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  %n = graph.binary mul %y, %l : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  %b = graph.matmul %n, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %a, %b : tensor<1x1xf32>, tensor<1x1xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK:       graph.matmul %x
+// CHECK:       graph.binary mul %y
