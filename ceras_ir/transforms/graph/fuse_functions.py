@@ -126,9 +126,8 @@ class FuseFunctionsPass(NetworkPass):
     that int8 has no steps for.
 
     A function that something else reads, such as the sigmoid of a swish, is not computed twice, if
-    it is more than a clip.
-    Clips of a multiple and a sum stay, which a layer before them takes in. Off by what is compared
-    and by the rounding of the parts; `x * sigmoid(x)` is swish exactly.
+    it is more than a clip. Clips of a multiple and a sum stay, which a layer before them takes in.
+    Off by what is compared and by the rounding of the parts; `x * sigmoid(x)` is swish exactly.
     """
 
     name = "fuse-functions"
