@@ -133,7 +133,7 @@ def _columns(layer: graph.LinearOperation, channels: NDArray[np.float32]) -> NDA
 def _scaled(
     layer: graph.LinearOperation, value: SSAValue, factors: NDArray[np.float32]
 ) -> graph.LinearOperation:
-    array = graph.known_array(layer.weights) * _columns(layer, factors)
+    array = graph.known_array(layer.weights).astype("float32") * _columns(layer, factors)
     weights = _constant(array, layer.weights, layer)
     return _inserted(layer, rebuild_linear(layer, {}, input=value, weights=weights))
 

@@ -64,7 +64,8 @@ class FitInputsPass(CalibratedPass):
     name = "fit-inputs"
 
     def improve(self, main: FuncOp) -> None:
-        names = dict(zip(main.body.block.args, input_names(main), strict=True))
+        named = zip(main.body.block.args, input_names(main), strict=True)
+        names: dict[SSAValue, str] = dict(named)
         # A state has the scale in which the network makes it.
         kept = {state.argument for state in states_of(main)}
         pixels = self._fit_pixels(main)
