@@ -63,6 +63,7 @@ class FusePass(PipelinePass):
             FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
+            FoldCropPass(),
             MatmulToConvolutionPass(),
             FoldAffineForwardPass(),
             BatchNormToDepthwisePass(),
