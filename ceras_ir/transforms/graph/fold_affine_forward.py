@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+SPREAD = 16.0
+"""Ratio of factors that weights can take in: four bits of int8."""
+
 MOST_APART = 2.0
 """Ratio of factors that inputs are multiplied by: one bit of int8."""
 
@@ -38,10 +41,12 @@ class FoldAffineForwardPass(FloatNetworkPass):
     concatenation, nor where others read that layer. In integers the product would be rounded once
     more, in steps of one scale for all channels.
 
-    What prepares inputs stays, as it may bring features near each other whose ranges differ by
-    orders of magnitude. Factors of inputs are folded if none is twice another: images in 8 bits are
-    then stored as they were. Equal over the reals. In float32 every weight and bias is rounded once
-    more.
+    What stays: scale and offset behind a normalization by computed values; factors of which one is
+    more than 16 times another, which weights would have no steps for; and what prepares inputs, as
+    it may bring features near each other. Factors of inputs are folded if none is twice another:
+    images in 8 bits are then stored as they were.
+
+    Equal over the reals. In float32 every weight and bias is rounded once more.
     """
 
     name = "fold-affine-forward"
@@ -59,7 +64,12 @@ def _fold(op: graph.BinaryOp, *, prepares: bool) -> None:
     if found is None or not layers or op.activation is not None:
         return
     value, constant, is_product = found
-    if prepares and not (is_product and _are_near(constant)):
+    # Scale and offset of a normalization: what they make is rounded once, behind both.
+    if _is_normalized(value):
+        return
+    if prepares and not (is_product and _are_near(constant, MOST_APART)):
+        return
+    if is_product and not _are_near(constant, SPREAD):
         return
     if not is_product and any(_is_padded(layer) or not _has_known_bias(layer) for layer in layers):
         return
@@ -105,10 +115,22 @@ def _of_channels(op: graph.BinaryOp) -> tuple[SSAValue, NDArray[np.float32], boo
     return None
 
 
-def _are_near(factors: NDArray[np.float32]) -> bool:
-    """Whether no factor is more than twice another in magnitude."""
+def _is_normalized(value: SSAValue) -> bool:
+    """Whether a value is a product or a quotient of two that are computed, or a multiple of one."""
+    while isinstance(owner := value.owner, graph.BinaryOp):
+        if owner.function not in (graph.Binary.MUL, graph.Binary.DIV):
+            return False
+        computed = [v for v in owner.operands if not isinstance(v.owner, graph.ConstantOp)]
+        if len(computed) != 1:
+            return True
+        value = computed[0]
+    return False
+
+
+def _are_near(factors: NDArray[np.float32], apart: float) -> bool:
+    """Whether no factor is more than so many times another in magnitude."""
     sizes = abs(factors)
-    return bool(sizes.max() <= MOST_APART * sizes.min())
+    return bool(sizes.max() <= apart * sizes.min())
 
 
 def _is_padded(layer: graph.LinearOperation) -> bool:
