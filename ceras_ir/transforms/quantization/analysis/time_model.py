@@ -73,11 +73,16 @@ class TimeModel:
         return BESIDE if self.narrow else HOST
 
     def network(self, main: FuncOp) -> float:
-        """A float network that will be quantized."""
+        """
+        A float network that will be quantized, with what stays float; beside an accelerator, whose
+        host has its own budget, without.
+        """
         total, inside = 0.0, quantized_operations(main)
         for op in main.body.block.ops:
             if isinstance(op, graph.RecurrenceOp):
                 total += self._rates.moved * _recurrence(op, STATE)
+            elif op not in inside and not self.narrow:
+                total += time_of_operation(op)
             if op not in inside:
                 continue
             size = prod(graph.shape_of(op.results[0]))
