@@ -67,7 +67,7 @@ def test_zeros_keep_their_sign(function: FunctionAttr, expected: list[float]):
 @pytest.mark.parametrize("high", [np.inf, 6.0, 0.0, -0.0, -2.0])
 @pytest.mark.parametrize("low", [-np.inf, -1.0, -0.0, 0.0, 1.0])
 def test_clip_chooses_by_two_comparisons(low: float, high: float):
-    x = np.resize(np.append(SPECIAL, np.float32([7.0, 1.0, -1.0, -np.nan])), 133)
+    x = np.resize(np.append(SPECIAL, np.array([7.0, 1.0, -1.0, -np.nan], np.float32)), 133)
     a, b = np.float32(low), np.float32(high)
     expected = np.where(x < a, a, np.where(x > b, b, x))
     assert clip(x, a, b).tobytes() == expected.tobytes()

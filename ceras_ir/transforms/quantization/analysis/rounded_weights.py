@@ -68,7 +68,7 @@ def _factors(pairs: Real) -> Real:
         except np.linalg.LinAlgError:  # Sums in float32 were off by more than the damping.
             added *= 10
         else:
-            return _inverse_of_upper(lower[:, ::-1, ::-1])
+            return _inverse_of_upper(lower[:, ::-1, ::-1].astype(np.float64, copy=False))
 
 
 def _inverse_of_upper(triangle: Real) -> Real:
