@@ -33,9 +33,10 @@ MOST_APART = 2.0
 @dataclass(frozen=True)
 class FoldAffineForwardPass(FloatNetworkPass):
     """
-    Fold `x * k` and `x + t`, with a number for each channel, into the convolutions and matrix
-    products that read it, if nothing else does: `conv(x * k, w)` becomes `conv(x, w * k)`, and
-    `conv(x + t, w)` gets the sum of `w * t` as a bias, where no padding takes part.
+    Fold factors and addends of channels into the convolutions and matrix products that read them.
+
+    `conv(x * k, w)` becomes `conv(x, w * k)`, and `conv(x + t, w)` gets the sum of `w * t` as a
+    bias, where no padding takes part. Nothing else may read `x * k` or `x + t`.
 
     `fold-batch-norm` folds into the layer before. There is none behind a residual, a pooling or a
     concatenation, nor where others read that layer. In integers the product would be rounded once
