@@ -179,8 +179,9 @@ def _known_bias(op: Conv2dOp, channels: int) -> NDArray[np.float32] | None:
 
 class FoldBatchNormPass(PatternPass):
     """
-    Fold `graph.binary` with one constant per channel into the convolution or product before it, and
-    depthwise convolutions of one pixel into the convolution before them.
+    Fold `graph.binary` with one constant per channel into the convolution or product before it.
+
+    A depthwise convolution of one pixel is folded into the convolution before it likewise.
     """
 
     name = "fold-batch-norm"
