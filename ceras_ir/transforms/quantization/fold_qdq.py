@@ -46,6 +46,9 @@ class FoldQdqPass(ResidualSpreadPass):
             assert target is not None
             if not isinstance(source, graph.GraphOperation) or stays_float(source):
                 continue
+            # The order of sums is chosen for what was left in floats.
+            if isinstance(source, graph.LinearOperation) and source.ordered is not None:
+                continue
             if isinstance(source, graph.DequantizeOp):
                 if source.input.type == quantize.result.type:
                     quantize.result.replace_all_uses_with(source.input)

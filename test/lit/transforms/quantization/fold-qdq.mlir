@@ -144,3 +144,17 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>, %y: tensor<4x!quant.u
 // CHECK-LABEL: func.func @main
 // CHECK: %[[S:.*]] = graph.binary mul {{.*}} -> tensor<4xf32>
 // CHECK: graph.quantize %[[S]] :
+
+// -----
+
+// The order of sums is chosen for what an earlier run left in floats: text of that level comes back as it is.
+// CHECK-LABEL: func.func @main
+// CHECK:       graph.matmul {{.*}}ordered
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>> {
+  %w = graph.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>
+  %xr = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2xf32>
+  %wr = graph.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>) -> tensor<2x2xf32>
+  %y = graph.matmul %xr, %wr {ordered} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %q = graph.quantize %y : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+  func.return %q : tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+}
