@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Linear = TypeVar("Linear", bound=graph.LinearOperation)
+Number = TypeVar("Number", bound="np.floating")
 
 
 def rebuild_linear(
@@ -69,6 +70,18 @@ def with_data(
     """The same, of other data alone: indices stay."""
     replaced = dict(zip(op.data_operands, data, strict=True))
     return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
+
+
+def spread_columns(op: graph.LinearOperation, channels: NDArray[Number]) -> NDArray[Number]:
+    """Numbers per input channel in the shape of the weights, or one that broadcasts to it."""
+    import numpy as np
+
+    if not isinstance(op, graph.Conv2dOp):
+        return channels[None, :]
+    groups = op.group_count
+    outputs = graph.shape_of(op.weights)[0]
+    per_group = channels.reshape(groups, -1)
+    return np.repeat(per_group, outputs // groups, axis=0)[:, None, None, :]
 
 
 def computed_between(last: Operation, source: SSAValue) -> list[Operation]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
@@ -92,33 +92,26 @@ def _replace(total: graph.BinaryOp) -> None:
         for array in (scale.reshape(-1, 1, 1, 1), offset)
     ]
     weights, bias = (constant.result for constant in constants)
-    new: list[Operation] = []
+    before: list[graph.ReshapeOp] = []
     if len(shape) != 4:
-        image = graph.ReshapeOp(x, (1, math.prod(shape[:-1]), 1, shape[-1]))
-        _follow(x.owner, image)
-        x = image.result
-        new.append(image)
+        before.append(graph.ReshapeOp(x, (1, math.prod(shape[:-1]), 1, shape[-1])))
+        # A view has the name and the statistics of what it is of.
+        if isinstance(x.owner, Operation):
+            before[0].location = x.owner.location
+            copy_statistics(x.owner, before[0])
+    image = before[0].result if before else x
     layer = graph.Conv2dOp(
-        x, weights, bias, result_element=f32, groups=shape[-1], activation=total.activation
+        image, weights, bias, result_element=f32, groups=shape[-1], activation=total.activation
     )
-    new.append(layer)
-    if len(shape) != 4:
-        new.append(graph.ReshapeOp(layer.result, shape))
-    for op in new[-2:] if len(shape) != 4 else new:
+    made = [layer, graph.ReshapeOp(layer.result, shape)] if before else [layer]
+    for op in made:
         op.location = fused_location(product, total)
         copy_statistics(total, op)
-    new[-1].results[0].name_hint = total.result.name_hint
-    Rewriter.insert_op((*constants, *new), InsertPoint.before(total))
-    total.result.replace_all_uses_with(new[-1].results[0])
+    made[-1].result.name_hint = total.result.name_hint
+    Rewriter.insert_op((*constants, *before, *made), InsertPoint.before(total))
+    total.result.replace_all_uses_with(made[-1].result)
     erase_with_constants(total)
     erase_with_constants(product)
-
-
-def _follow(source: Operation | Block, view: graph.ReshapeOp) -> None:
-    """Give a view the name and the statistics of what it is of."""
-    if isinstance(source, Operation):
-        view.location = source.location
-        copy_statistics(source, view)
 
 
 def _of_channels(

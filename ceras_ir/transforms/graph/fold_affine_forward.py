@@ -17,7 +17,7 @@ from ceras_ir.network.ranges import drop_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fold_batch_norm import per_channel
-from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
+from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear, spread_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,21 +142,10 @@ def _has_known_bias(layer: graph.LinearOperation) -> bool:
     return layer.bias is None or isinstance(layer.bias.owner, graph.ConstantOp)
 
 
-def _columns(layer: graph.LinearOperation, channels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Numbers per input channel in a shape that broadcasts to that of the weights."""
-    import numpy as np
-
-    if not isinstance(layer, graph.Conv2dOp):
-        return channels[None, :]
-    outputs = graph.shape_of(layer.weights)[0]
-    per_group = channels.reshape(layer.group_count, -1)
-    return np.repeat(per_group, outputs // layer.group_count, axis=0)[:, None, None, :]
-
-
 def _scaled(
     layer: graph.LinearOperation, value: SSAValue, factors: NDArray[np.float32]
 ) -> graph.LinearOperation:
-    array = graph.known_array(layer.weights).astype("float32") * _columns(layer, factors)
+    array = graph.known_array(layer.weights).astype("float32") * spread_columns(layer, factors)
     weights = _constant(array, layer.weights, layer)
     return _inserted(layer, rebuild_linear(layer, {}, input=value, weights=weights))
 
@@ -166,7 +155,7 @@ def _moved(
 ) -> graph.LinearOperation:
     import numpy as np
 
-    array = graph.known_array(layer.weights).astype(np.float64) * _columns(layer, addends)
+    array = graph.known_array(layer.weights).astype(np.float64) * spread_columns(layer, addends)
     more = array.reshape(len(array), -1).sum(axis=1)
     if layer.bias is not None:
         more = more + graph.known_array(layer.bias).reshape(-1)

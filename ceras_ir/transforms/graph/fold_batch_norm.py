@@ -86,12 +86,10 @@ def _fold(
     """The new weights, None where they stay, and the new bias; None if one is no constant."""
     import numpy as np
 
-    bias, location = np.zeros_like(constant), linear.location
-    if linear.bias is not None:
-        known = per_channel(linear.bias, constant.size)
-        if known is None or not isinstance(linear.bias.owner, ConstantOp):
-            return None
-        bias, location = known, linear.bias.owner.location
+    if (bias := _known_bias(linear, constant.size)) is None:
+        return None
+    owner = None if linear.bias is None else linear.bias.owner
+    location = owner.location if isinstance(owner, ConstantOp) else linear.location
     factor = None
     match op.function:
         case Binary.MUL:
@@ -168,7 +166,7 @@ def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
     return None if array is None else array.astype("float32").reshape(-1)
 
 
-def _known_bias(op: Conv2dOp, channels: int) -> NDArray[np.float32] | None:
+def _known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | None:
     """The constant bias, zeros without one."""
     import numpy as np
 

@@ -1,11 +1,6 @@
 """Compute no outputs of a convolution that a slice cuts off."""
 
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
@@ -57,4 +52,4 @@ class FoldCropPass(PatternPass):
     """
 
     name = "fold-crop"
-    pattern = GreedyRewritePatternApplier([FoldCrop()])
+    pattern = FoldCrop()

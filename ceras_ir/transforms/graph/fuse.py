@@ -63,6 +63,7 @@ class FusePass(PipelinePass):
             FuseAffinePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
+            # Crops that a batch normalization kept from their convolution.
             FoldCropPass(),
             MatmulToConvolutionPass(),
             FoldAffineForwardPass(),

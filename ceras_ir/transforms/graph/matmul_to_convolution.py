@@ -1,11 +1,6 @@
 """Matrix products of pixels, as convolutions of one pixel."""
 
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
@@ -78,4 +73,4 @@ class MatmulToConvolutionPass(PatternPass):
     """
 
     name = "matmul-to-convolution"
-    pattern = GreedyRewritePatternApplier([MatmulToConvolution()])
+    pattern = MatmulToConvolution()

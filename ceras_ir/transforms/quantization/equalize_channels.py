@@ -9,11 +9,7 @@ from xdsl.dialects.func import FuncOp
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
 from ceras_ir.network.ranges import EQUALIZED, ROW_EXPONENTS, WEIGHT_EXPONENT, forget
-from ceras_ir.transforms.quantization.analysis.channel_factors import (
-    ChannelFactors,
-    Vector,
-    spread_columns,
-)
+from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
 from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, is_channel_scale
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
@@ -21,7 +17,7 @@ from ceras_ir.transforms.quantization.rewrites.channel_scales import (
     insert_channel_scales,
     settle_channel_scales,
 )
-from ceras_ir.transforms.rebuilding import replace_constant
+from ceras_ir.transforms.rebuilding import replace_constant, spread_columns
 
 EXPONENTS = "input_exponents", "result_exponents"
 """Of `graph.unary`."""

@@ -21,6 +21,7 @@ from ceras_ir.transforms.quantization.analysis.channel_slots import (
 )
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
 from ceras_ir.transforms.quantization.analysis.seen import Seen
+from ceras_ir.transforms.rebuilding import spread_columns
 
 Vector = NDArray[np.float64]
 
@@ -79,16 +80,6 @@ def fitting_exponents(magnitudes: Vector) -> Vector:
     mantissa, exponent = np.frexp(magnitudes)
     fits = exponent - 7.0 + (mantissa >= 127.5 / 128)
     return np.where(magnitudes > 0, fits, NEVER)
-
-
-def spread_columns(op: graph.LinearOperation, channels: Vector) -> Vector:
-    """Numbers per input channel in the shape of the weights, or one that broadcasts to it."""
-    if not isinstance(op, graph.Conv2dOp):
-        return channels[None, :]
-    groups = op.group_count
-    outputs = graph.shape_of(op.weights)[0]
-    per_group = channels.reshape(groups, -1)
-    return np.repeat(per_group, outputs // groups, axis=0)[:, None, None, :]
 
 
 class ChannelFactors:
