@@ -87,6 +87,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-dequantized-constants",
         "fold-factor",
         "fold-qdq",
+        "fork-moves",
         "hoist-quantize",
         "keep-head-in-float",
         "keep-masks-in-float",

@@ -6,7 +6,7 @@ Everything that computes becomes quantized where its operation has a quantized f
 its surroundings.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from xdsl.dialects.builtin import TensorType
@@ -86,6 +86,12 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
             if any(v.owner in chosen for v in moved) or any(r in chosen for r in readers):
                 chosen[op] = None
     return {op: None for op in ops if op in chosen}
+
+
+def stored_in_integers(main: FuncOp) -> Callable[[SSAValue], bool]:
+    """Whether a value of a float network becomes integers: some operation makes or reads it so."""
+    chosen = quantized_operations(main)
+    return lambda v: v.owner in chosen or any(use.operation in chosen for use in v.uses)
 
 
 def quantized_layers(main: FuncOp) -> list[graph.LinearOperation]:

@@ -26,6 +26,7 @@ from ceras_ir.transforms.quantization.fit_functions import FitFunctionsPass
 from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
+from ceras_ir.transforms.quantization.fork_moves import ForkMovesPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
 from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatPass
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
@@ -169,7 +170,7 @@ class QuantizePass(PipelinePass):
             BatchNormToDepthwisePass(rows=True),
             KeepWideRangesInFloatPass(),
             KeepPixelsInFloatPass(),
-            *([KeepMovesInFloatPass()] if self.tail == "float" else []),
+            *([KeepMovesInFloatPass(), ForkMovesPass()] if self.tail == "float" else []),
             SeparateCellStatePass(),
             # Scales of activations.
             FitInputsPass(*data),

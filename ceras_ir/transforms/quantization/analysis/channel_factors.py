@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.quantizable import behind_layers
+from ceras_ir.network.quantizable import behind_layers, stored_in_integers
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
     ChannelSlots,
     absorbs,
@@ -91,14 +91,17 @@ class ChannelFactors:
         self.main, self.slots, self.statistics = main, slots, statistics
         count = len(self.slots)
         halves, offset = np.zeros((2, count)), np.full(count, NEVER)
-        for value, seen in self.statistics.items():
-            for half, found in zip(halves, seen.halves, strict=True):
+        # What only floats make and read has no scale that it could share.
+        stored = list(filter(stored_in_integers(main), self.statistics))
+        for value in stored:
+            seen = self.statistics[value].halves
+            for half, found in zip(halves, seen, strict=True):
                 np.maximum.at(half, self.slots[value], found * 2.0 ** -_spare_bits(value))
         peak = halves.max(axis=0)
         changed = True
         while changed:
             before = offset.copy()
-            for value in self.statistics:
+            for value in stored:
                 ids = self.slots[value]
                 largest = max(fitting_exponents(peak[ids]).max(), offset[ids].max())
                 np.maximum.at(offset, ids, largest)
