@@ -50,6 +50,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-normalization",
         "fuse-pad",
         "fuse-residual",
+        "fuse-softmax",
         "matmul-to-convolution",
         "split-activation",
         "split-affine",

@@ -44,6 +44,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
         from ceras_ir.transforms.graph.fuse_pad import FusePadPass
         from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
+        from ceras_ir.transforms.graph.fuse_softmax import FuseSoftmaxPass
         from ceras_ir.transforms.graph.matmul_to_convolution import MatmulToConvolutionPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
@@ -52,6 +53,7 @@ class FusePass(PipelinePass):
             DropNanGuardsPass(),
             DropExpandsPass(),
             FuseFunctionsPass(),
+            FuseSoftmaxPass(),
             EliminateTransposesPass(),
             FoldIdentitiesPass(),
             DistributeConcatPass(),

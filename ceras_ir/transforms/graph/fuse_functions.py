@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import erf, pi, sqrt
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -16,14 +14,19 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Compare, Function
+from ceras_ir.dialects.graph import Function
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.graph.formulas import (
+    COMBINED,
+    FORMULAS,
+    Reals,
+    elementwise,
+    evaluated,
+)
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
-Reals = NDArray[np.float64]
-Formula = Callable[[Reals, Sequence[float]], Reals]
 Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 """What something is a function of, and which."""
 
@@ -36,60 +39,6 @@ SIXTH = 1 / 6
 _FAR = [2.0**i for i in range(4, 9)]
 POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 1537), *_FAR])
 """Where values are compared; beyond them these functions are lines to 2^-80."""
-
-
-def _erf(x: Reals) -> Reals:
-    return np.array([erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
-
-
-def _sigmoid(x: Reals) -> Reals:
-    return np.exp(np.minimum(x, 0.0)) / (1.0 + np.exp(-np.abs(x)))
-
-
-def _softplus(x: Reals) -> Reals:
-    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
-
-
-FORMULAS: dict[Function, Formula] = {
-    Function.RELU: lambda x, _: np.maximum(x, 0.0),
-    Function.CLIP: lambda x, p: np.clip(x, p[0], p[1]),
-    Function.LEAKY_RELU: lambda x, p: np.where(x >= 0.0, x, p[0] * x),
-    Function.SIGMOID: lambda x, _: _sigmoid(x),
-    Function.TANH: lambda x, _: np.tanh(x),
-    Function.SWISH: lambda x, _: x * _sigmoid(x),
-    Function.HARD_SIGMOID: lambda x, p: np.clip(p[0] * x + p[1], 0.0, 1.0),
-    Function.HARD_SWISH: lambda x, _: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
-    Function.EXP: lambda x, _: np.exp(x),
-    Function.LOG: lambda x, _: np.log(x),
-    Function.ERF: lambda x, _: _erf(x),
-    Function.SQRT: lambda x, _: np.sqrt(x),
-    Function.ABS: lambda x, _: np.abs(x),
-    Function.ELU: lambda x, p: np.where(x >= 0.0, x, p[0] * np.expm1(np.minimum(x, 0.0))),
-    Function.SOFTPLUS: lambda x, _: _softplus(x),
-    Function.SOFTSIGN: lambda x, _: x / (1.0 + np.abs(x)),
-    Function.MISH: lambda x, _: x * np.tanh(_softplus(x)),
-    Function.GELU: lambda x, _: 0.5 * x * (1.0 + _erf(x * sqrt(0.5))),
-    Function.GELU_TANH: lambda x, _: (
-        0.5 * x * (1.0 + np.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x**3)))
-    ),
-}
-"""Functions, in double precision."""
-
-COMBINED: dict[Binary, Callable[[Reals, Reals], Reals]] = {
-    Binary.ADD: np.add,
-    Binary.SUB: np.subtract,
-    Binary.MUL: np.multiply,
-    Binary.DIV: np.divide,
-    Binary.POW: np.power,
-    Binary.MAX: np.maximum,
-    Binary.MIN: np.minimum,
-}
-
-COMPARED: dict[Compare, Callable[[Reals, Reals], NDArray[np.bool_]]] = {
-    Compare.EQUAL: np.equal,
-    Compare.LESS: np.less,
-    Compare.LESS_OR_EQUAL: np.less_equal,
-}
 
 WHOLE = (
     Function.RELU,
@@ -246,45 +195,16 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
 
 def _evaluated(value: SSAValue, argument: SSAValue) -> Reals | None:
     """The values at `POINTS` of the argument; None for what depends on something else."""
-    known: dict[SSAValue, Reals | None] = {argument: POINTS}
-    with np.errstate(all="ignore"):
-        return _value_of(value, known, [2 * MOST_TERMS])
+    return evaluated(value, {argument: POINTS}, _constant, _computed, 2 * MOST_TERMS)
 
 
-def _value_of(
-    value: SSAValue, known: dict[SSAValue, Reals | None], left: list[int]
-) -> Reals | None:
-    if value in known:
-        return known[value]
-    left[0] -= 1
-    known[value] = None
-    owner = value.owner
-    if (number := graph.constant_number(value)) is not None:
-        known[value] = np.full(POINTS.shape, number)
-    elif isinstance(owner, Operation) and _is_part(owner) and left[0] >= 0:
-        operands = list[Reals]()
-        for operand in owner.operands:
-            if (found := _value_of(operand, known, left)) is None:
-                return None
-            operands.append(found)
-        known[value] = _computed(owner, operands)
-    return known[value]
+def _constant(value: SSAValue) -> Reals | None:
+    number = graph.constant_number(value)
+    return None if number is None else np.full(POINTS.shape, number)
 
 
 def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
-    match op:
-        case graph.BinaryOp():
-            return COMBINED[op.function](operands[0], operands[1])
-        case graph.UnaryOp():
-            return FORMULAS[op.function.kind](operands[0], op.function.values)
-        case graph.SelectOp():
-            return np.where(operands[0] != 0.0, operands[1], operands[2])
-        case graph.CastOp():
-            return operands[0]
-        case graph.CompareOp():
-            return COMPARED[op.function](operands[0], operands[1]).astype(np.float64)
-        case _:
-            return None
+    return elementwise(op, operands) if _is_part(op) else None
 
 
 def _recognized(values: Reals) -> graph.FunctionAttr | None:

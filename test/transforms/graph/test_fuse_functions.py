@@ -5,7 +5,8 @@ import pytest
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.transforms.graph.fuse_functions import FORMULAS, POINTS
+from ceras_ir.transforms.graph.formulas import FORMULAS
+from ceras_ir.transforms.graph.fuse_functions import POINTS
 
 PARAMETERS = {
     graph.Function.CLIP: (-1.5, 2.0),

@@ -1,0 +1,118 @@
+"""What elementwise operations compute, in double precision: passes recognize operations by it."""
+
+from collections.abc import Callable, Sequence
+from math import erf, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Compare, Function
+
+Reals = NDArray[np.float64]
+Formula = Callable[[Reals, Sequence[float]], Reals]
+
+
+def _erf(x: Reals) -> Reals:
+    return np.array([erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
+
+
+def _sigmoid(x: Reals) -> Reals:
+    return np.exp(np.minimum(x, 0.0)) / (1.0 + np.exp(-np.abs(x)))
+
+
+def _softplus(x: Reals) -> Reals:
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+FORMULAS: dict[Function, Formula] = {
+    Function.RELU: lambda x, _: np.maximum(x, 0.0),
+    Function.CLIP: lambda x, p: np.clip(x, p[0], p[1]),
+    Function.LEAKY_RELU: lambda x, p: np.where(x >= 0.0, x, p[0] * x),
+    Function.SIGMOID: lambda x, _: _sigmoid(x),
+    Function.TANH: lambda x, _: np.tanh(x),
+    Function.SWISH: lambda x, _: x * _sigmoid(x),
+    Function.HARD_SIGMOID: lambda x, p: np.clip(p[0] * x + p[1], 0.0, 1.0),
+    Function.HARD_SWISH: lambda x, _: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
+    Function.EXP: lambda x, _: np.exp(x),
+    Function.LOG: lambda x, _: np.log(x),
+    Function.ERF: lambda x, _: _erf(x),
+    Function.SQRT: lambda x, _: np.sqrt(x),
+    Function.ABS: lambda x, _: np.abs(x),
+    Function.ELU: lambda x, p: np.where(x >= 0.0, x, p[0] * np.expm1(np.minimum(x, 0.0))),
+    Function.SOFTPLUS: lambda x, _: _softplus(x),
+    Function.SOFTSIGN: lambda x, _: x / (1.0 + np.abs(x)),
+    Function.MISH: lambda x, _: x * np.tanh(_softplus(x)),
+    Function.GELU: lambda x, _: 0.5 * x * (1.0 + _erf(x * sqrt(0.5))),
+    Function.GELU_TANH: lambda x, _: (
+        0.5 * x * (1.0 + np.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x**3)))
+    ),
+}
+"""Functions, in double precision."""
+
+COMBINED: dict[Binary, Callable[[Reals, Reals], Reals]] = {
+    Binary.ADD: np.add,
+    Binary.SUB: np.subtract,
+    Binary.MUL: np.multiply,
+    Binary.DIV: np.divide,
+    Binary.POW: np.power,
+    Binary.MAX: np.maximum,
+    Binary.MIN: np.minimum,
+}
+
+COMPARED: dict[Compare, Callable[[Reals, Reals], NDArray[np.bool_]]] = {
+    Compare.EQUAL: np.equal,
+    Compare.LESS: np.less,
+    Compare.LESS_OR_EQUAL: np.less_equal,
+}
+
+
+def elementwise(op: Operation, operands: Sequence[Reals]) -> Reals | None:
+    """What `op` makes of its operands; None for what has no formula."""
+    match op:
+        case graph.BinaryOp():
+            return COMBINED[op.function](operands[0], operands[1])
+        case graph.UnaryOp():
+            return FORMULAS[op.function.kind](operands[0], op.function.values)
+        case graph.SelectOp():
+            return np.where(operands[0] != 0.0, operands[1], operands[2])
+        case graph.CastOp():
+            return operands[0]
+        case graph.CompareOp():
+            return COMPARED[op.function](operands[0], operands[1]).astype(np.float64)
+        case _:
+            return None
+
+
+def evaluated(
+    value: SSAValue,
+    known: dict[SSAValue, Reals | None],
+    constant: Callable[[SSAValue], Reals | None],
+    computed: Callable[[Operation, Sequence[Reals]], Reals | None],
+    most: int,
+) -> Reals | None:
+    """
+    The values of what is `computed` of values that are `known`, and of constants. None for what
+    depends on something else, or on more than `most` values.
+    """
+
+    def find(value: SSAValue) -> Reals | None:
+        if value in known:
+            return known[value]
+        # Until it is computed; a failed attempt is not made again.
+        known[value] = None
+        owner = value.owner
+        if (array := constant(value)) is not None:
+            known[value] = array
+        elif isinstance(owner, Operation) and len(known) <= most:
+            operands = list[Reals]()
+            for operand in owner.operands:
+                if (found := find(operand)) is None:
+                    return None
+                operands.append(found)
+            known[value] = computed(owner, operands)
+        return known[value]
+
+    with np.errstate(all="ignore"):
+        return find(value)
