@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.pipeline.pass_options import build, split_outside_quotes
+from ceras_ir.pipeline.removed_passes import refuse_removed
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
@@ -72,6 +73,7 @@ def _on_module(text: str) -> str:
 def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
     """The class of the pass called `name`."""
     if name not in passes:
+        refuse_removed(name)
         raise UsageError(f"unknown pass '{name}'{did_you_mean(name, passes)}")
     return passes[name]()
 

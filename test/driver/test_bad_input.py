@@ -97,6 +97,8 @@ def test_bad_text(in_folder: Path, capsys: pytest.CaptureFixture[str], case: str
         ("in.mlir --csee", 2, "unknown option '--csee'; did you mean '--cse'?"),
         ("in.mlir --elide-constant", 2, "did you mean '--elide-constants'?"),
         ("in.mlir -p cse,dec", 2, "unknown pass 'dec'; did you mean 'dce'?"),
+        ("in.mlir --fuse-gelu", 2, "pass 'fuse-gelu' is gone: fuse-functions recognizes all"),
+        ("in.mlir -p set-recipe", 2, "pass 'set-recipe' is gone: nothing is tried"),
         ("in.mlir -p cse{", 2, "missing '}' in the pipeline 'cse{'"),
         ("in.mlir -p", 2, "expected one argument"),
         ("in.mlir --cse=x=1", 2, "pass 'cse' has no option 'x' (it has no options)"),

@@ -13,6 +13,7 @@ from ceras_ir.command.tool_parser import UsageParser
 from ceras_ir.driver.options import add_shapes
 from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
+from ceras_ir.pipeline.removed_passes import refuse_removed
 from ceras_ir.pipeline.reproducer import arguments_of
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
@@ -84,6 +85,7 @@ def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
         flag = unknown[0].partition("=")[0]
         if not flag.startswith("-"):
             raise UsageError(f"more than one input file: '{flag}'")
+        refuse_removed(flag.removeprefix("--"))
         options = [o for action in parser.visible_actions() for o in action.option_strings]
         known = [*options, *(f"--{name}" for name in names)]
         raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
