@@ -44,6 +44,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-activation",
         "fuse-affine",
         "fuse-bias",
+        "fuse-branches",
         "fuse-clips",
         "fuse-functions",
         "fuse-mean",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -18,7 +18,7 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import Rewriter
 
-from ceras_ir.dialects.graph import TransposeOp
+from ceras_ir.dialects.graph import ReshapeOp, TransposeOp
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.transforms.graph.transposes.elementwise import ELEMENTWISE_PATTERNS
 from ceras_ir.transforms.graph.transposes.sinking import SINKING_PATTERNS
@@ -32,13 +32,14 @@ PATTERNS: tuple[RewritePattern, ...] = (
 )
 
 
-def merge_equal_transposes(module: ModuleOp) -> None:
-    """Keep the first of the transposes of one value that permute alike."""
-    first: dict[tuple[SSAValue, tuple[int, ...]], TransposeOp] = {}
+def merge_equal_moves(module: ModuleOp) -> None:
+    """Keep the first of the transposes and reshapes of one value that move it alike."""
+    first: dict[tuple[SSAValue, tuple[int, ...] | None, Attribute], TransposeOp | ReshapeOp] = {}
     for op in list(module.walk()):
-        if not isinstance(op, TransposeOp):
+        if not isinstance(op, TransposeOp | ReshapeOp):
             continue
-        known = first.setdefault((op.input, permutation_of(op)), op)
+        order = permutation_of(op) if isinstance(op, TransposeOp) else None
+        known = first.setdefault((op.input, order, op.result.type), op)
         if known is not op and known.parent is op.parent:
             op.result.replace_all_uses_with(known.result)
             Rewriter.erase_op(op)
@@ -47,8 +48,9 @@ def merge_equal_transposes(module: ModuleOp) -> None:
 @dataclass(frozen=True)
 class EliminateTransposesPass(ModulePass):
     """
-    Remove transposes by moving them below other operations. Unused operations go as well. Exact,
-    except for matrix products whose sums are added in another order.
+    Remove transposes by moving them below other operations. Unused operations go as well, and
+    transposes and reshapes that do what another does. Exact, except for matrix products whose sums
+    are added in another order.
     """
 
     name = "eliminate-transposes"
@@ -56,4 +58,4 @@ class EliminateTransposesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         patterns = GreedyRewritePatternApplier(list(PATTERNS))
         PatternRewriteWalker(patterns).rewrite_module(op)
-        merge_equal_transposes(op)
+        merge_equal_moves(op)

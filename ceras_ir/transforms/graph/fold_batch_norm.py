@@ -86,7 +86,7 @@ def _fold(
     """The new weights, None where they stay, and the new bias; None if one is no constant."""
     import numpy as np
 
-    if (bias := _known_bias(linear, constant.size)) is None:
+    if (bias := known_bias(linear, constant.size)) is None:
         return None
     owner = None if linear.bias is None else linear.bias.owner
     location = owner.location if isinstance(owner, ConstantOp) else linear.location
@@ -139,7 +139,7 @@ class FoldDepthwiseOfOnePixel(RewritePattern):
             return
         if MASK in linear.attributes or linear.ordered is not None:
             return
-        before, after = _known_bias(linear, factors.size), _known_bias(op, factors.size)
+        before, after = known_bias(linear, factors.size), known_bias(op, factors.size)
         weights = _scaled(linear.weights, factors)
         if before is None or after is None or weights is None:
             return
@@ -166,7 +166,7 @@ def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
     return None if array is None else array.astype("float32").reshape(-1)
 
 
-def _known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | None:
+def known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | None:
     """The constant bias, zeros without one."""
     import numpy as np
 

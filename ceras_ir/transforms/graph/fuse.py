@@ -39,6 +39,7 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
         from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
+        from ceras_ir.transforms.graph.fuse_branches import FuseBranchesPass
         from ceras_ir.transforms.graph.fuse_clips import FuseClipsPass
         from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
@@ -71,6 +72,7 @@ class FusePass(PipelinePass):
             FoldAffineForwardPass(),
             BatchNormToDepthwisePass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
+            FuseBranchesPass(),
             FuseResidualPass(),
             FuseActivationPass(),
             SplitPhasesPass(),

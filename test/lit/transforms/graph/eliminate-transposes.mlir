@@ -178,3 +178,18 @@ func.func @gate(%x: tensor<1x1x1x2xf32>) -> tensor<1x1x1x2xf32> {
   %y = graph.transpose %a {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x2x1x1xf32>) -> tensor<1x1x1x2xf32>
   func.return %y : tensor<1x1x1x2xf32>
 }
+
+// -----
+
+// Two reshapes of one value to one shape are one; to another shape they are not.
+// CHECK-LABEL: func.func @main
+// CHECK-COUNT-2: graph.reshape
+// CHECK-NOT: graph.reshape
+func.func @main(%x: tensor<2x3xf32>, %k: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>, tensor<6xf32>) {
+  %a = graph.reshape %x : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %b = graph.reshape %x : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %c = graph.reshape %x : (tensor<2x3xf32>) -> tensor<6xf32>
+  %p = graph.binary mul %a, %k : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %q = graph.binary add %b, %k : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  func.return %p, %q, %c : tensor<3x2xf32>, tensor<3x2xf32>, tensor<6xf32>
+}
