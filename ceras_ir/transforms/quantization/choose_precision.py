@@ -217,7 +217,9 @@ class ChoosePrecisionPass(CalibratedPass):
                 if value in known:
                     candidate, rounded = known[value]
                     real = values[value].astype(np.float32)
-                    noise = float(np.square(weights * (rounded(real) - real)).sum())
+                    error = weights * (rounded(real) - real)
+                    # Weights behind exponentials may be larger than the root of all floats.
+                    noise = float(np.square(error, dtype=np.float64).sum())
                     candidate.noise += noise / len(samples)
 
     def _measured(self, main: FuncOp, candidates: Collection[_Candidate]) -> float:

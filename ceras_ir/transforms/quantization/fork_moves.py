@@ -46,7 +46,7 @@ class ForkMovesPass(FloatNetworkPass):
 
 
 def _comes_in_floats(
-    value: SSAValue, inside: Container[Operation], stored: Container[SSAValue]
+    value: SSAValue, inside: Container[object], stored: Container[SSAValue]
 ) -> bool:
     """Whether integers move `value`, and floats or the caller made it."""
     source = value
@@ -58,7 +58,7 @@ def _comes_in_floats(
 
 def _copied(
     value: SSAValue,
-    inside: Container[Operation],
+    inside: Container[object],
     reader: Operation,
     copies: dict[SSAValue, SSAValue],
 ) -> SSAValue:

@@ -280,3 +280,20 @@ def test_bits_are_spread_too() -> None:
     assert end is not None
     found = dict(gradients(main, known, {end.operands[0]: np.ones((3, 5), np.float32)}, run))
     assert all(np.isfinite(found[value]).all() for value in (both, *masks))
+
+
+def test_hidden_scores_make_no_steps() -> None:
+    """Two thirds of the elements are -10000: the exponentials of the others have their slopes."""
+    network = Network(0)
+    end = network.add(graph.UnaryOp(network.rows, FunctionAttr(Function.EXP)))
+    module = network.module(end)
+    main, interpreter = main_function(module), interpreter_of(module)
+    rows = np.full((3, 5), -1e4, np.float32)
+    rows[0] = np.linspace(-2, 2, 5)
+    known = evaluated(main, interpreter, {network.rows: rows}, {})
+
+    def run(op: Operation, operands: Sequence[Array]) -> Array:
+        return interpreter.run_op(op, tuple(operands))[0]
+
+    found = dict(gradients(main, known, {end: np.ones((3, 5), np.float32)}, run))[network.rows]
+    np.testing.assert_allclose(found, np.exp(rows), rtol=1e-3)

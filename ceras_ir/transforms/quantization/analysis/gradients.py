@@ -39,6 +39,8 @@ UNRELATED = np.float32(2**0.5)
 
 STEP = 1 / 64
 """Of finite differences, as a share of the mean magnitude of what a function is applied to."""
+HIDDEN = 1000.0
+"""A magnitude that scores have only where a mask hides them: functions are flat or lines there."""
 
 
 def gradients(
@@ -182,9 +184,11 @@ def _inside(window: Window, padded: Real) -> Real:
 def _slope(function: Callable[[Real], Array], at: Array) -> Real:
     """Of a function of single elements, by a central difference; 0 where that is not finite."""
     x = at.astype(np.float32, copy=False)
-    # Masks of scores are infinite, or nearly so.
-    finite = np.isfinite(x)
-    mean = float(np.abs(x).mean(where=finite, dtype=np.float64)) if finite.any() else 0.0
+    size = np.abs(x)
+    # Masks of scores are infinite, or so large that they would make steps of what they hide.
+    near = size < HIDDEN
+    counted = near if near.any() else np.isfinite(x)
+    mean = float(size.mean(where=counted, dtype=np.float64)) if counted.any() else 0.0
     h = np.float32(STEP * max(mean, 1e-6))
     with np.errstate(over="ignore", invalid="ignore"):
         above, below = (function(moved).astype(np.float32) for moved in (x + h, x - h))
