@@ -217,9 +217,9 @@ class ChoosePrecisionPass(CalibratedPass):
                 if value in known:
                     candidate, rounded = known[value]
                     real = values[value].astype(np.float32)
-                    error = weights * (rounded(real) - real)
                     # Weights behind exponentials may be larger than the root of all floats.
-                    noise = float(np.square(error, dtype=np.float64).sum())
+                    error = np.asarray(rounded(real), np.float64) - real
+                    noise = float(np.square(weights * error).sum())
                     candidate.noise += noise / len(samples)
 
     def _measured(self, main: FuncOp, candidates: Collection[_Candidate]) -> float:

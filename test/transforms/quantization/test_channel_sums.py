@@ -37,7 +37,7 @@ def test_a_channel_stays_that_is_zero_in_front_of_a_large_factor(tmp_path: Path)
     EqualizeChannelsPass(str(data), rows=True).apply(load_context(), module)
     layers = [op for op in main_function(module).body.block.ops if isinstance(op, graph.MatmulOp)]
     assert layers[1].bias is not None
-    np.testing.assert_array_equal(graph.known_array(layers[1].bias), np.float32([0, 0.1]))
+    np.testing.assert_array_equal(graph.known_array(layers[1].bias), np.array([0, 0.1], np.float32))
 
 
 PREPARED = """
@@ -63,4 +63,4 @@ def test_a_channel_is_not_raised_to_what_floats_made_it_of(tmp_path: Path) -> No
     EqualizeChannelsPass(str(data), rows=True).apply(load_context(), module)
     product = next(op for op in main_function(module).body.block.ops if op.name == "graph.matmul")
     assert isinstance(product, graph.MatmulOp)
-    np.testing.assert_array_equal(graph.known_array(product.weights), np.float32([[1, 1]]))
+    np.testing.assert_array_equal(graph.known_array(product.weights), np.ones((1, 2), np.float32))
