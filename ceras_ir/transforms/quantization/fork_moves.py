@@ -1,13 +1,12 @@
-"""Move what comes in floats once for floats and once for integers."""
+"""Move inputs once for floats and once for integers."""
 
 from collections.abc import Container
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ceras_ir.dialects import graph
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_alias, quantized_operations
 from ceras_ir.network.states import states_of
@@ -19,8 +18,8 @@ REASON = "moves for floats what comes in floats; integers have a copy of their o
 @dataclass(frozen=True)
 class ForkMovesPass(FloatNetworkPass):
     """
-    Copy what only moves elements of an input, or of what floats compute, where integers and floats
-    both read it. The copy gets `graph.precision = "f32"` and stands before its first reader.
+    Copy what only moves elements of an input, where integers and floats both read it. The copy gets
+    `graph.precision = "f32"` and stands before its first reader.
 
     A network that removes noise adds to its input what it computes: read behind the transposition
     to channels last that a convolution needs, the input would come back in 256 steps. States stay
@@ -48,12 +47,12 @@ class ForkMovesPass(FloatNetworkPass):
 def _comes_in_floats(
     value: SSAValue, inside: Container[object], stored: Container[SSAValue]
 ) -> bool:
-    """Whether integers move `value`, and floats or the caller made it."""
+    """Whether integers move `value`, and the caller made it."""
     source = value
     while isinstance(move := source.owner, Operation) and move in inside and is_alias(move):
         source = move.operands[0]
-    made = source.owner in inside or isinstance(source.owner, graph.ConstantOp)
-    return source is not value and not made and source not in stored
+    is_moved = source is not value
+    return is_moved and isinstance(source, BlockArgument) and source not in stored
 
 
 def _copied(
