@@ -1,6 +1,7 @@
 """Passes that were, and what to do instead."""
 
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.transforms.quantization.recipe import GONE
 
 _NO_TRIALS = "nothing is tried; option 'recipe' of quantize lists the optional passes that run"
 _SILU = "set-silu chooses how functions are computed"
@@ -9,7 +10,7 @@ _VALUES = "fuse-functions recognizes all functions"
 REMOVED_PASSES = {
     "choose-forms": _SILU,
     "choose-recipe": _NO_TRIALS,
-    "correct-bias": "round-weights takes mean errors into biases",
+    "correct-bias": GONE["correct-bias"],
     "fuse-gelu": _VALUES,
     "fuse-hard-swish": _VALUES,
     "fuse-swish": _VALUES,
