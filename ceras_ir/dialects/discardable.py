@@ -73,10 +73,8 @@ def _is_range(a: Attribute) -> bool:
     return len(ends) == 2 and all(map(isfinite, ends)) and ends[0] <= ends[1]
 
 
-def _before_and_after(a: Attribute, kind: type[Attribute]) -> bool:
-    return isinstance(a, DictionaryAttr) and all(
-        isinstance(a.data.get(when), kind) for when in ("before", "after")
-    )
+def _numbers(a: Attribute, kind: type[Attribute], *names: str) -> bool:
+    return isinstance(a, DictionaryAttr) and all(isinstance(a.data.get(n), kind) for n in names)
 
 
 _TEXT = _kind("text", StringAttr)
@@ -107,14 +105,15 @@ RULES: Mapping[str, Rule] = {
     "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
     "graph.range": _RANGE,
     "graph.requantizations": Rule(
-        "counts before and after", lambda a: _before_and_after(a, IntegerAttr)
+        "counts before and after", lambda a: _numbers(a, IntegerAttr, "before", "after")
     ),
     "graph.result_exponents": _EXPONENTS,
     "graph.row_exponents": _EXPONENTS,
     "graph.snapped": _kind("unit", UnitAttr),
     "graph.state": _TEXT,
     "graph.stored_noise": Rule(
-        "decibels before and after", lambda a: _before_and_after(a, FloatAttr)
+        "decibels before, after and measured",
+        lambda a: _numbers(a, FloatAttr, "before", "after", "measured"),
     ),
     "graph.weight_exponent": _EXPONENT,
     "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),

@@ -225,11 +225,16 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
     main = main_function(module)
     if (counts := alignment(main)) is None:
         return None
+    names = {"before": "int8_noise_db", "after": "stored_noise_db", "measured": "measured_noise_db"}
     # JSON has no infinity, which no noise is.
-    noise = [ratio if isfinite(ratio) else None for ratio in stored_noise(main) or ()]
+    noise = {
+        names[when]: ratio if isfinite(ratio) else None
+        for when, ratio in stored_noise(main).items()
+        if when in names
+    }
     return {
         "recipe": list(quantize_pass(options).optional),
-        **dict(zip(("int8_noise_db", "stored_noise_db"), noise, strict=False)),
+        **noise,
         "requantizations_before": counts[0],
         "requantizations_after": counts[1],
     }

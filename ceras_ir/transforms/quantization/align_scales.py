@@ -58,7 +58,7 @@ class AlignScalesPass(FloatNetworkPass):
         _Alignment(classes).run()
         for value in classes.root:
             set_exponent(value, classes[value])
-        note(main, REQUANTIZATIONS, before, requantizations(ops))
+        note(main, REQUANTIZATIONS, before=before, after=requantizations(ops))
 
 
 @dataclass

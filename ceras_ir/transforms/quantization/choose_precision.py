@@ -108,9 +108,11 @@ class ChoosePrecisionPass(CalibratedPass):
        between scores. But for accelerators of 8 bits it costs next to nothing and is taken besides
        those shares.
 
+    In the end all stored values are really rounded, on as many other samples, if there are any.
+    That has what estimates leave out, such as sums whose terms are smaller than half a step.
+
     If they take more than 1% of the time, stderr names the values, their share of the noise and
-    their time. If less than 6 dB are estimated to be left, all stored values are really rounded: a
-    warning says so if less than 6 dB are left then. Changes no value.
+    their time. A warning says so if less than 6 dB are left, as measured. Changes no value.
     """
 
     name = "choose-precision"
@@ -156,7 +158,8 @@ class ChoosePrecisionPass(CalibratedPass):
 
         if not (candidates := {c.value: c for c in self._candidates(main)}):
             return
-        self._measure(main, candidates.values())
+        meter, weighed, others = self._meter(main)
+        _weigh(meter, weighed, candidates.values())
         # A copy makes the noise of its value as long as both have 8 bits, as ends may have to.
         behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
         behind = {value: copy for value, copy in behind.items() if value in candidates}
@@ -194,46 +197,18 @@ class ChoosePrecisionPass(CalibratedPass):
                 _widen(candidate.value)
                 if candidate.value in behind:
                     insort(queue, behind[candidate.value], key=rank)
-        before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
-        note(main, NOISE, before, after)
+        kept = [*candidates.values(), *behind.values()]
+        kept = [c for c in kept if width(c.value) == NARROW]
+        noises = total, left, _measured(meter, others, kept)
+        before, after, measured = (round(decibels(1.0, noise), 1) for noise in noises)
+        note(main, NOISE, before=before, after=after, measured=measured)
         if chosen and (share := spent / work) > CHEAP:
-            end = f"-> {after:.1f} dB" if isfinite(after) else "dB -> none"
-            self._say(chosen, total, f"{before:.1f} {end} for {share:.1%}")
-        if after < DOUBTFUL:
-            kept = [*candidates.values(), *behind.values()]
-            kept = [c for c in kept if width(c.value) == NARROW]
-            measured = decibels(1.0, self._measured(main, kept))
-            if measured < DOUBTFUL:
-                self._doubt(kept, left, measured)
+            self._say(chosen, total, (before, after, measured), share)
+        if measured < DOUBTFUL:
+            self._doubt(kept, left, measured)
 
-    def _measure(self, main: FuncOp, candidates: Collection[_Candidate]) -> None:
-        """Estimate the noise that each candidate makes at the ends."""
-        import numpy as np
-
-        meter, samples = self._meter(main)
-        known = {c.value: (c, _rounded(c.value)) for c in candidates}
-        for sample in samples:
-            for value, values, weights in meter.weigh(sample):
-                if value in known:
-                    candidate, rounded = known[value]
-                    real = values[value].astype(np.float32)
-                    # Weights behind exponentials may be larger than the root of all floats.
-                    error = np.asarray(rounded(real), np.float64) - real
-                    noise = float(np.square(weights * error).sum())
-                    candidate.noise += noise / len(samples)
-
-    def _measured(self, main: FuncOp, candidates: Collection[_Candidate]) -> float:
-        """The noise that all of them together make at the ends, where estimates have no bound."""
-        known = {c.value: _rounded(c.value) for c in candidates}
-        meter, samples = self._meter(main)
-
-        def stored(value: SSAValue, array: Array) -> Array:
-            return known[value](array) if value in known else array
-
-        return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
-
-    def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample]]:
-        """What weighs values of a network, and the samples that it weighs them on."""
+    def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample], Sequence[Sample]]:
+        """What weighs values of a network, the samples that it weighs them on, and others."""
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
             LARGE,
             SensitivityMeter,
@@ -242,7 +217,8 @@ class ChoosePrecisionPass(CalibratedPass):
 
         meter = SensitivityMeter(module_of(main))
         count = 1 if multiplications(main) > LARGE else MEASURED
-        return meter, list(self.data(main, "weighing values", count))
+        samples = list(self.data(main, "weighing values", 2 * count))
+        return meter, samples[::2], samples[1::2] or samples
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
         """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
@@ -283,11 +259,15 @@ class ChoosePrecisionPass(CalibratedPass):
             return op.shares_nothing or self._times.splits(op)
         return isinstance(op, Block | graph.RecurrenceOp)
 
-    def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
+    def _say(
+        self, chosen: list[_Candidate], total: float, noise: Sequence[float], share: float
+    ) -> None:
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
+        before, after, measured = (f"{d:.1f} dB" if isfinite(d) else "none" for d in noise)
         remark(
-            f"{self.name}: note: 16 bits for {count}: noise of stored values, without the "
-            f"rounding of weights, {change} of the modelled time: {_noisiest(chosen, total)}"
+            f"{self.name}: note: 16 bits for {count}: noise of stored values, without the rounding "
+            f"of weights, estimated {before} -> {after}, measured {measured}, for {share:.1%} of "
+            f"the modelled time: {_noisiest(chosen, total)}"
         )
 
     def _doubt(self, kept: list[_Candidate], left: float, after: float) -> None:
@@ -296,6 +276,36 @@ class ChoosePrecisionPass(CalibratedPass):
             f"{after:.1f} dB of signal to noise at the outputs; give 16 bits (--int16, a larger "
             f"--budget) or floats (--float) to {_noisiest(kept, left)}"
         )
+
+
+def _weigh(
+    meter: SensitivityMeter, samples: Sequence[Sample], candidates: Collection[_Candidate]
+) -> None:
+    """Estimate the noise that each candidate makes at the ends."""
+    import numpy as np
+
+    known = {c.value: (c, _rounded(c.value)) for c in candidates}
+    for sample in samples:
+        for value, values, weights in meter.weigh(sample):
+            if value in known:
+                candidate, rounded = known[value]
+                real = values[value].astype(np.float32)
+                # Weights behind exponentials may be larger than the root of all floats.
+                error = np.asarray(rounded(real), np.float64) - real
+                noise = float(np.square(weights * error).sum())
+                candidate.noise += noise / len(samples)
+
+
+def _measured(
+    meter: SensitivityMeter, samples: Sequence[Sample], candidates: Collection[_Candidate]
+) -> float:
+    """The noise that all of them together make at the ends."""
+    known = {c.value: _rounded(c.value) for c in candidates}
+
+    def stored(value: SSAValue, array: Array) -> Array:
+        return known[value](array) if value in known else array
+
+    return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
 
 
 def _rounded(value: SSAValue) -> Callable[[Array], Array]:

@@ -1,4 +1,6 @@
-"""Keep logarithms and roots of squares in float, and the powers that they are of."""
+"""Keep in float logarithms, divisors, roots of squares, and the powers that they are of."""
+
+from collections.abc import Collection, Sequence
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -9,47 +11,70 @@ from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
-REASON = "leads to a logarithm or a root of squares: small numbers count there, and int8 has few"
+REASON = "leads to a logarithm, a divisor or a root of squares: small numbers count there"
 
 
 class KeepWideRangesInFloatPass(FloatNetworkPass):
     """
-    Keep in float every logarithm and root of squares, such as the magnitudes of a spectrum, and
-    what leads to it from a sum of products.
+    Keep in float every logarithm, quotient and root of squares, such as the magnitudes of a
+    spectrum, and what leads to it, or to the divisor, from a sum of products.
 
     That are elementwise operations, reductions, averages, softmax and moves, the variances of an
     instance normalization among them. They get `graph.precision = "f32"`.
 
-    A logarithm tells .001 from .002 as it does 1 from 2, while steps of int8 are as large for small
-    numbers as for large ones. Squares double that range, and a root halves it again: of 255 steps
-    of a square the root would have 16. Where a sum of products, such as the filters of a spectrum,
-    reads what squares lead to, it and they stay in float too. Changes no value.
+    A logarithm tells .001 from .002 as it does 1 from 2, and so does a quotient of its divisor,
+    while steps of int8 are as large for small numbers as for large ones. Squares double that range,
+    and a root halves it again: of 255 steps of a square the root would have 16. Where a sum of
+    products, such as the filters of a spectrum, reads what squares lead to, it and they stay in
+    float too. So does what leads from a logarithm to an exponential, and the exponential: sums of
+    logarithms are products, of which a step of int8 would be a factor. Changes no value.
     """
 
     name = "keep-wide-ranges-in-float"
 
     def change(self, main: FuncOp) -> None:
+        ops = list(main.body.block.ops)
+        logarithms = _logarithms(ops)
         leading: set[SSAValue] = set()
-        for inner in reversed(list(main.body.block.ops)):
-            starts = _is_start(inner)
-            if not starts and leading.isdisjoint(inner.results):
-                continue
-            if starts or _leads_on(inner):
-                leading.update(inner.operands)
+        for inner in reversed(ops):
+            if leading.isdisjoint(inner.results):
+                read = _starts(inner, logarithms)
+            elif _leads_on(inner):
+                read = inner.operands
             elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
-                leading.add(inner.input)
+                read = [inner.input]
             else:
-                continue
-            keep_in_float(inner, REASON)
+                read = []
+            if read:
+                leading.update(read)
+                keep_in_float(inner, REASON)
 
 
-def _is_start(op: Operation) -> bool:
-    """Whether an operation is a logarithm or a root of squares."""
-    if not isinstance(op, graph.UnaryOp):
-        return False
-    if op.function.kind is graph.Function.SQRT:
-        return _has_squares(op.input)
-    return op.function.kind is graph.Function.LOG
+def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValue]:
+    """What an operation reads of which small numbers count."""
+    match op:
+        case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
+            return [] if isinstance(divisor.owner, graph.ConstantOp) else [divisor]
+        case graph.UnaryOp():
+            counts = {
+                graph.Function.LOG: True,
+                graph.Function.EXP: op.input in logarithms,
+                graph.Function.SQRT: _has_squares(op.input),
+            }
+            return [op.input] if counts.get(op.function.kind) else []
+        case _:
+            return []
+
+
+def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
+    """Logarithms, and what is made of them but by exponentials and sums of products."""
+    found = set[SSAValue]()
+    for op in ops:
+        kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
+        leads = _leads_on(op) and kind is not graph.Function.EXP
+        if kind is graph.Function.LOG or (leads and not found.isdisjoint(op.operands)):
+            found.update(op.results)
+    return found
 
 
 def _leads_on(op: Operation) -> bool:

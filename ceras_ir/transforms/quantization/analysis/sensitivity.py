@@ -6,7 +6,7 @@ the ends says how much noise power there a unit of noise in any element makes. E
 are taken as independent, so that their noises add.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,13 +73,17 @@ class SensitivityMeter:
         of it: what `weigh` estimates for small errors, for those that there are.
         """
         with np.errstate(all="ignore"):
-            exact, noisy = self._forward(sample), self._forward(sample, rounded)
+            exact = self._forward(sample, kept=self.ends)
+            noisy = self._forward(sample, rounded, self.ends)
             return sum(_noise(noisy[end], exact[end]) for end in self.ends) / len(self.ends)
 
     def _forward(
-        self, sample: Sample, rounded: Callable[[SSAValue, Array], Array] | None = None
+        self,
+        sample: Sample,
+        rounded: Callable[[SSAValue, Array], Array] | None = None,
+        kept: Collection[SSAValue] | None = None,
     ) -> dict[SSAValue, Array]:
-        """Every value of the network."""
+        """Every value of the network; those of `kept` alone, if others may be forgotten."""
         known: dict[SSAValue, Array] = {}
 
         def keep(value: SSAValue, array: Array) -> None:
@@ -89,9 +93,15 @@ class SensitivityMeter:
             self.main.body.block.args, check_inputs(self.main, sample), strict=True
         ):
             keep(argument, array)
-        for op in self.main.body.block.ops:
-            if op.results:
-                keep(op.results[0], self._run(op, [known[v] for v in op.operands]))
+        ops = list(self.main.body.block.ops)
+        last = {value: op for op in ops for value in op.operands}
+        for op in ops:
+            if not op.results:
+                continue
+            keep(op.results[0], self._run(op, [known[v] for v in op.operands]))
+            if kept is not None:
+                for value in {v for v in op.operands if last[v] is op and v not in kept}:
+                    del known[value]
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:

@@ -16,7 +16,7 @@
 // reads it is of two numbers: 16 bits take a third of the time of this network, and most of it is
 // to store them. An accelerator of 8 bits would leave the second product to a host. The result has
 // 16 bits because only floats read it; such an accelerator computes it twice.
-// NOTE: choose-precision: note: 16 bits for 2 values: noise of stored values, without the rounding of weights, {{-?[0-9.]+}} -> {{[0-9.]+}} dB for {{[0-9.]+}}% of the modelled time: uneven (100% of the noise), head (0% of the noise)
+// NOTE: choose-precision: note: 16 bits for 2 values: noise of stored values, without the rounding of weights, estimated {{-?[0-9.]+}} dB -> {{[0-9.]+}} dB, measured {{[0-9.]+}} dB, for {{[0-9.]+}}% of the modelled time: uneven (100% of the noise), head (0% of the noise)
 // CHECK-LABEL: func.func @main(
 // LESS-LABEL: func.func @main(
 // LESS-SAME: graph.exponent = -6 : i64})

@@ -68,3 +68,41 @@ func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x1xf32>, tensor<2x4xf32>) {
   %5 = graph.unary <sqrt> %4 : tensor<2x4xf32>
   func.return %3, %5 : tensor<2x1xf32>, tensor<2x4xf32>
 }
+
+// -----
+
+// The divisor of a quotient is kept, and what leads to it from a product; the dividend is not, and a
+// quotient by a constant is a product.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.unary <tanh> %x :
+// CHECK-NEXT:  graph.matmul %{{.*}}, %w :
+// CHECK-NEXT:  graph.unary <relu> %{{.*}} {graph.precision = "f32", graph.float_reason = "leads to a logarithm, a divisor
+// CHECK-NEXT:  graph.binary div %{{.*}} {graph.precision = "f32"
+// CHECK-NEXT:  graph.binary div %{{[0-9]+}}, %{{[a-z0-9]+}} :
+func.func @main(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %w = graph.constant dense<1.0> : tensor<4x4xf32> : tensor<4x4xf32>
+  %c = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
+  %0 = graph.unary <tanh> %x : tensor<2x4xf32>
+  %1 = graph.matmul %x, %w : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %2 = graph.unary <relu> %1 : tensor<2x4xf32>
+  %3 = graph.binary div %0, %2 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %4 = graph.binary div %3, %c : (tensor<2x4xf32>, tensor<1xf32>) -> tensor<2x4xf32>
+  func.return %4 : tensor<2x4xf32>
+}
+
+// -----
+
+// Sums of logarithms, as of a product of gates, up to the exponential; another exponential is as it
+// was.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.unary <log> %x {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.binary add {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <exp> %{{.*}} {graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <exp> %x :
+func.func @main(%x: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+  %0 = graph.unary <log> %x : tensor<2x4xf32>
+  %1 = graph.binary add %0, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %2 = graph.unary <exp> %1 : tensor<2x4xf32>
+  %3 = graph.unary <exp> %x : tensor<2x4xf32>
+  func.return %2, %3 : tensor<2x4xf32>, tensor<2x4xf32>
+}
