@@ -48,6 +48,8 @@ def export_model(
         builder.tensors.add(name)
         inputs.append(_info(name, argument))
         values.define(argument, name, unchanged(argument), side_of(argument))
+    # A constant may be called as an output is: exporters name biases by their layers.
+    builder.tensors.update(output_names(main))
     operations = Operations(builder, values, exact=exact)
     for op in ops:
         operations.write(op)
@@ -109,9 +111,8 @@ def _name_end(
 ) -> None:
     """Call the tensor by the output's name, or copy it where it has another one already."""
     made = any(tensor in node.output for node in builder.nodes)
-    if made and tensor not in ends and name not in builder.tensors:
+    if made and tensor not in ends:
         builder.rename(tensor, name)
-        builder.tensors.add(name)
     else:
         dtype: np.dtype[np.generic] = graph.numpy_dtype(graph.element_of(value))
         copy = builder.node("Identity", [tensor], f"{name}/output", dtype, graph.shape_of(value))

@@ -269,6 +269,26 @@ def test_a_scaled_quantization_is_a_product_and_a_quantization() -> None:
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], run(module, {"x": x})["y"])
 
 
+def test_a_constant_is_not_called_as_an_output_is() -> None:
+    """Models of keras2onnx call the last layer and its output alike; so is its bias called."""
+    text = """
+    func.func @main(%x: tensor<1x2xf32> {graph.name = "x"})
+        -> (tensor<1x1xf32> {graph.name = "dense"}, tensor<1x1xf32> {graph.name = "dense_2"}) {
+      %w = graph.constant dense<[[0.5, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32> loc("dense")
+      %b = graph.constant dense<1.0> : tensor<1xf32> : tensor<1xf32> loc("dense")
+      %y = graph.matmul %x, %w bias %b : tensor<1xf32>
+          : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32> loc("dense")
+      %z = graph.unary <relu> %y : tensor<1x1xf32> loc("dense_2")
+      func.return %y, %z : tensor<1x1xf32>, tensor<1x1xf32>
+    }"""
+    model = export_model(Parser(load_context(), text).parse_module(), "network")
+    onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    session = onnxruntime.InferenceSession(serialized(model))
+    found = session.run(None, {"x": np.array([[-4, 0.25]], np.float32)})
+    assert [value.item() for value in found] == [-0.5, 0.0]
+    assert [output.name for output in model.graph.output] == ["dense", "dense_2"]
+
+
 def test_what_onnx_cannot_say_is_refused_by_name(tool: Tool) -> None:
     text = """
     func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
