@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from pickle import HIGHEST_PROTOCOL
 from tokenize import TokenError
@@ -36,6 +37,9 @@ UNREADABLE = (
     *(NotImplementedError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error),
 )
 """What numpy and its parts raise on archives that are damaged, encrypted or lie."""
+
+CONSTANT_INPUT = "; if it is a constant, --set NAME=NUMBER fixes it when the model is read"
+"""What becomes of inputs that are none of the caller's."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,9 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         name, shape = tensor.name, tensor.shape
         if name not in arrays:
             found = ", ".join(arrays) or "none"
-            raise InputError(f"no array for input '{name}'; found {found}", path)
+            # Exporters make inputs of constants, such as the means of a normalization.
+            way_out = CONSTANT_INPUT if prod(shape) == 1 and arrays else ""
+            raise InputError(f"no array for input '{name}'; found {found}{way_out}", path)
         array = arrays[name]
         if array.shape == shape:
             result[name], batched = array[None], False

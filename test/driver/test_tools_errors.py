@@ -107,6 +107,23 @@ def test_unfit_inputs(
     assert not (tmp_path / "out.npz").exists()
 
 
+def test_a_constant_that_is_an_input(tmp_path: Path, tool: Tool):
+    """Keras exports the mean of a normalization so."""
+    (tmp_path / "n.mlir").write_text("""
+        func.func @main(%x: tensor<1x4xf32> {graph.name = "x"},
+            %mean: tensor<1x1xf32> {graph.name = "mean"}) -> tensor<1x4xf32> {
+          %y = graph.binary sub %x, %mean
+              : (tensor<1x4xf32>, tensor<1x1xf32>) -> tensor<1x4xf32>
+          func.return %y : tensor<1x4xf32>
+        }""")
+    save_arrays(str(tmp_path / "x.npz"), {"x": np.ones((2, 4), np.float32)})
+    done = tool("ceras-run", "n.mlir", "--inputs", "x.npz", "--outputs", "y.npz")
+    refused(done, 1, "no array for input 'mean'; found x; if it is a constant, --set NAME=NUMBER")
+    save_arrays(str(tmp_path / "mean.npz"), {"mean": np.ones((2, 1), np.float32)})
+    done = tool("ceras-run", "n.mlir", "--inputs", "mean.npz", "--outputs", "y.npz")
+    assert done.stderr.endswith("no array for input 'x'; found mean\n")
+
+
 def test_inputs_that_are_no_archive(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
     for content in (b"not a zip file", b"\x08\x07\x12\x07pytorch"):  # As ONNX files begin.
