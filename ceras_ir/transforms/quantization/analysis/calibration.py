@@ -315,6 +315,7 @@ def not_finite(value: SSAValue | str) -> InputError:
         return InputError([Finding(node_name(op), op.name, message)])
     name = value if isinstance(value, str) else value.name_hint or "input"
     return InputError(
-        f"the calibration data for input '{name}' has NaN or infinite elements; in a mask "
-        "-10000 hides as well as an infinity"
+        f"the calibration data for input '{name}' has NaN or infinite elements; in a mask -10000 "
+        "hides as well as an infinity, and a network that takes NaN for what is missing stays in "
+        "float (--quantize none)"
     )
