@@ -8,16 +8,20 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.targets.execution import Sample, Trace
+from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
 
 
 class Reimported(Interpreted):
-    """The model at `path`; its Q/DQ become integers again."""
+    """The model at `path`; its Q/DQ become integers again, its float sums `ordered`."""
 
     def __init__(self, path: Path):
         module = read_network(str(path))
         options = BuildOptions().resolved(module)
         if options.is_quantized:
             run_stages(load_context(), module, front_stages(options))
+        else:
+            # All that was chosen to be quantized may have been kept in float.
+            OrderFloatSumsPass().apply(load_context(), module)
         super().__init__(module)
 
     def trace(self, sample: Sample, trace: Trace) -> None:

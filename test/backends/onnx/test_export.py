@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import Tool
+from onnx_models import model, node
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
@@ -241,6 +242,18 @@ def test_folder_is_compiled_run_and_verified(tool: Tool) -> None:
         *calibrate,
     )
     assert result.status == 0 and "onnx: machine" in result.stdout, result.stdout
+
+
+def test_sums_of_a_network_that_is_all_float_are_in_order(tool: Tool, tmp_path: Path) -> None:
+    """Nothing in the file says that the network was quantized."""
+    random = np.random.default_rng(0)
+    weights = random.normal(0, 1, (3, 2, 3, 3)).astype(np.float32)
+    convolution = node("Conv", "x w", "y", pads=[1, 1, 1, 1])
+    proto = model([convolution], {"x": [1, 2, 8, 8]}, ["y"], {"w": weights})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    floats = ("--quantize", "int8", "--float", "*")
+    result = tool("ceras-verify", "m.onnx", "--targets", "onnx", *floats)
+    assert result.status == 0, result.stdout
 
 
 def test_text_that_cannot_be_written(tool: Tool) -> None:
