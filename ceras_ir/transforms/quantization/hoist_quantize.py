@@ -3,6 +3,7 @@
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.precision import stays_float
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
@@ -21,7 +22,7 @@ class HoistQuantize(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         move = op.input.owner
-        if not isinstance(move, graph.GraphOperation):
+        if not isinstance(move, graph.GraphOperation) or stays_float(move):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return
@@ -46,8 +47,8 @@ class HoistQuantize(RewritePattern):
 
 class HoistQuantizePass(PatternPass):
     """
-    Move `graph.quantize` above reshapes, transposes, maxima and concatenations. Changes no
-    value.
+    Move `graph.quantize` above reshapes, transposes, maxima and concatenations, but not where
+    `graph.precision` keeps these in float. Changes no value.
     """
 
     name = "hoist-quantize"

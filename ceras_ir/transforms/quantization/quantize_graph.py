@@ -6,13 +6,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, set_width
+from ceras_ir.network.precision import NARROW, keep_in_float, set_width, stays_float
 from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
 from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
+
+BORDER = "the number that it puts around may have no integer"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class QuantizeGraphPass(FloatNetworkPass):
 
     Values with `graph.precision = "i16"` have 16 bits. Operations without a quantized form, or with
     `graph.precision = "f32"`, stay float between `graph.dequantize` and `graph.quantize`. So do
-    arguments and results of the function.
+    arguments and results of the function. A pad of another number than zero says so by
+    `graph.precision`, as `fold-qdq` has an integer form of it.
 
     Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are constant;
     drops them. Not exact: this is where the network's values change.
@@ -44,6 +47,8 @@ def _convert(main: FuncOp) -> None:
         if op not in chosen:
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
+            if isinstance(op, graph.PadOp) and not stays_float(op):
+                keep_in_float(op, BORDER)
             continue
         assert isinstance(op, graph.GraphOperation)
         new = stored_operation(op, values)

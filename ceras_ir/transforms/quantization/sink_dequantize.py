@@ -9,6 +9,7 @@ from xdsl.pattern_rewriter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.network.precision import stays_float
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
@@ -22,7 +23,7 @@ class SinkDequantize(RewritePattern):
     def match_and_rewrite(self, op: graph.GraphOperation, rewriter: PatternRewriter, /):
         owners = [value.owner for value in op.data_operands]
         stored = [owner.input for owner in owners if isinstance(owner, graph.DequantizeOp)]
-        if not stored or len(stored) != len(owners):
+        if not stored or len(stored) != len(owners) or stays_float(op):
             return
         element = graph.stored_element(stored[0])
         if element.is_per_axis or any(graph.quantized_element(v) != element for v in stored):
@@ -51,8 +52,8 @@ class SinkDequantize(RewritePattern):
 
 class SinkDequantizePass(PatternPass):
     """
-    Move `graph.dequantize` below reshapes, transposes, maxima, concatenations and rectifiers.
-    Changes no value.
+    Move `graph.dequantize` below reshapes, transposes, maxima, concatenations and rectifiers, but
+    not where `graph.precision` keeps these in float. Changes no value.
     """
 
     name = "sink-dequantize"

@@ -126,3 +126,21 @@ func.func @main(%x: tensor<1x2xf32> {graph.exponent = -4 : i64}) -> (tensor<1x2x
   %m = graph.matmul %a, %a {graph.exponent = -1 : i64} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
   func.return %t, %m : tensor<1x2xf32>, tensor<1x1xf32>
 }
+
+// -----
+
+// A pad of another number than zero says that it stays float, or its text would be folded: from 16 to
+// 8 bits a tie goes to even here, and up in a rescaling of integers.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[X:.*]] = graph.quantize %x : {{.*}}!quant.uniform<i16:f32, 0.125>>
+// CHECK-NEXT:    %[[A:.*]] = graph.requantize %[[X]]
+// CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
+// CHECK-NEXT:    %[[P:.*]] = graph.pad constant %[[D]] {{.*}}graph.precision = "f32"
+// CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[P]] : {{.*}}!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    graph.lookup %[[Q]]
+func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64, graph.precision = "i16"}) -> tensor<4xf32> {
+  %a = graph.unary <relu> %x {graph.exponent = -3 : i64, graph.precision = "i16"} : tensor<2xf32>
+  %p = graph.pad constant %a {graph.exponent = -1 : i64, low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 1.0 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+  %t = graph.unary <tanh> %p {graph.exponent = -7 : i64} : tensor<4xf32>
+  func.return %t : tensor<4xf32>
+}
