@@ -24,6 +24,9 @@ class FuseActivation(RewritePattern):
             return
         if op.channel_exponents is not None:
             return
+        # A table is the epilogue of integers, also where it makes floats of them.
+        if producer.is_quantized:
+            return
         # There is one epilogue only, and another reader needs the value before the function.
         if producer.activation is not None or not producer.result.has_one_use():
             return

@@ -25,6 +25,9 @@ class FuseBias(RewritePattern):
             linear = value.owner
             if not isinstance(linear, graph.LinearOperation) or not value.has_one_use():
                 continue
+            # A quantized layer adds integers, also where its table makes floats.
+            if linear.is_quantized:
+                continue
             # There is one bias only, and it comes first.
             if linear.bias is not None or linear.residual is not None or linear.activation:
                 continue

@@ -39,6 +39,9 @@ def _fusible(op: graph.BinaryOp, value: SSAValue) -> graph.LinearOperation | Non
     linear = value.owner
     if not isinstance(linear, graph.LinearOperation):
         return None
+    # A quantized layer adds integers, also where its table makes floats.
+    if linear.is_quantized:
+        return None
     # The epilogue adds before it applies a function, once, and for this reader alone.
     if linear.activation is not None or linear.residual is not None:
         return None

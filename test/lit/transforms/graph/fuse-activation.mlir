@@ -64,3 +64,13 @@ func.func @calibrated(%x: tensor<4xf32>) -> tensor<4xf32> {
   %d = graph.unary <relu> %c {graph.range = array<f32: 0.0, 2.0>} : tensor<4xf32>
   func.return %d : tensor<4xf32>
 }
+
+// The epilogue of integers is a table, and what makes floats of them is one.
+// CHECK-LABEL: func.func @table(
+// CHECK:         graph.matmul %{{.*}} table = dense<2.000000e+00>
+// CHECK-NEXT:    graph.unary <sigmoid>
+func.func @table(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32> {
+  %a = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<2.0> : tensor<256xf32>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32>
+  %b = graph.unary <sigmoid> %a : tensor<3x2xf32>
+  func.return %b : tensor<3x2xf32>
+}

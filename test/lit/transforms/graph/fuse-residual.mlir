@@ -74,3 +74,13 @@ func.func @no_residual(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %y: tensor<1x1x
   %f = graph.binary sub %e, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   func.return %f : tensor<1x4xf32>
 }
+
+// A quantized layer adds integers, and here its table makes floats behind that.
+// CHECK-LABEL: func.func @table(
+// CHECK-NEXT:    graph.matmul
+// CHECK-NEXT:    graph.binary add
+func.func @table(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %y: tensor<3x2xf32>) -> tensor<3x2xf32> {
+  %a = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<2.0> : tensor<256xf32>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32>
+  %b = graph.binary add %a, %y : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  func.return %b : tensor<3x2xf32>
+}
