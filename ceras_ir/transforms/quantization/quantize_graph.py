@@ -47,7 +47,7 @@ def _convert(main: FuncOp) -> None:
         if op not in chosen:
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
-            if isinstance(op, graph.PadOp) and not stays_float(op):
+            if isinstance(op, graph.PadOp) and _puts_numbers(op) and not stays_float(op):
                 keep_in_float(op, BORDER)
             continue
         assert isinstance(op, graph.GraphOperation)
@@ -65,3 +65,8 @@ def _convert(main: FuncOp) -> None:
     for value in network_values(block):
         set_width(value, NARROW)
         forget(value)
+
+
+def _puts_numbers(op: graph.PadOp) -> bool:
+    """Whether floats other than zero are put around floats."""
+    return not op.is_alias and not graph.is_plain(op.input)

@@ -144,3 +144,16 @@ func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64, graph.precision = 
   %t = graph.unary <tanh> %p {graph.exponent = -7 : i64} : tensor<4xf32>
   func.return %t : tensor<4xf32>
 }
+
+// -----
+
+// A pad of indices, and one of zeros among floats, say nothing.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:     graph.precision
+func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64}, %n: tensor<2xi64>) -> (tensor<2xf32>, tensor<4xi64>, tensor<4xf32>) {
+  %a = graph.unary <relu> %x {graph.exponent = -3 : i64} : tensor<2xf32>
+  %p = graph.pad constant %n {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 1 : i64} : (tensor<2xi64>) -> tensor<4xi64>
+  %f = graph.cast %n : (tensor<2xi64>) -> tensor<2xf32>
+  %z = graph.pad constant %f {graph.exponent = 0 : i64, low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+  func.return %a, %p, %z : tensor<2xf32>, tensor<4xi64>, tensor<4xf32>
+}
