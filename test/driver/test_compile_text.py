@@ -1,5 +1,6 @@
 """`ceras-compile` of IR text: every level that it writes with --save-temps compiles again."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,26 @@ pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 LEVELS = ("2-quantized-graph", "3-placed-graph", "4-packed-graph", "5-tile", "6-memory")
+
+
+MAXIMUM = """
+!x = tensor<1x16x16x3x!quant.uniform<i8:f32, 0.5>>
+!w = tensor<2x1x1x3x!quant.uniform<i8:f32, 0.001953125>>
+!c = tensor<1x16x16x2x!quant.uniform<i8:f32, 0.5>>
+!y = tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
+!v = tensor<2x1x1x2x!quant.uniform<i8:f32, 0.001953125>>
+func.func @main(%x: !x) -> !y {
+  %v = graph.constant dense<1> : tensor<2x1x1x2xi8> : !v
+  %w = graph.constant dense<1> : tensor<2x1x1x3xi8> : !w
+  %c = graph.conv2d %x, %w {requant = #graph.requant<shift = 9, rounding = half_up, low = -128,
+    high = 127>, mem.device = #mem.device<vta>} : (!x, !w) -> !c
+  %y = graph.pool2d max %c {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>,
+    padding = array<i64: 1, 1, 1, 1>, mem.device = #mem.device<vta>} : (!c) -> !y
+  %z = graph.conv2d %y, %v {requant = #graph.requant<shift = 9, rounding = half_up, low = -128,
+    high = 127>, mem.device = #mem.device<vta>} : (!y, !v) -> !y
+  func.return %z : !y
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +61,14 @@ def test_launches_of_text_are_on_the_accelerator(
     launches = [line.split() for line in lines if "mem.launch" in line and "vta" in line.split()]
     assert len(launches) == 6
     assert not any("mem.pack" in line and "on the cpu" in line for line in lines)
+
+
+def test_a_launch_of_text_stands_for_all_that_it_computes(tmp_path: Path):
+    """A convolution and the maximum behind it are one launch, and one layer of its report."""
+    (tmp_path / "n.mlir").write_text(MAXIMUM)
+    target, first = ("--target", "vta", "--save-temps"), tmp_path / "first"
+    assert main([str(tmp_path / "n.mlir"), *target, "-o", str(first)]) == 0
+    (text,) = first.glob("temps/*-tile.mlir")
+    assert main([str(text), *target, "-o", str(tmp_path / "again")]) == 0
+    report = json.loads((tmp_path / "again" / "report.json").read_text())
+    assert [layer["cycles"] > 0 for layer in report["layers"] if "cycles" in layer] == [True] * 2

@@ -1,5 +1,6 @@
 """What a report says of VTA: times per layer and launch, streams as text, timelines."""
 
+from collections import deque
 from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,7 +13,7 @@ from ceras_ir.backends.vta.launches import LoweredLaunch, lower_launches
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.rules import VTA
 from ceras_ir.backends.vta.timeline import Traced, chrome_trace, timeline
-from ceras_ir.dialects.mem import CPU
+from ceras_ir.dialects.mem import CPU, LaunchOp
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.timeline import Timeline
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
@@ -47,8 +48,11 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
     for part in parts:
         count = part["operations"]
         assert isinstance(count, int)
-        # What goes with a layer, a swish or a maximum, is in its cycles.
-        layer, *_ = islice(placed, count)
+        layer = next(placed)
+        # What goes with a layer, a swish or a maximum, is in its cycles; in text of the tile level
+        # the launch stands for all of them.
+        if layer["op"] != LaunchOp.name:
+            deque(islice(placed, count - 1), maxlen=0)
         performance, macs = part["performance"], layer["macs"]
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]

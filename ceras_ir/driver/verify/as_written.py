@@ -97,6 +97,7 @@ class AsWritten:
             values.update(zip(op.results, results, strict=True))
             is_known = unknown.isdisjoint(op.operands)
             if isinstance(op, graph.QuantizeOp):
+                is_known = is_known and not _drowns(op, values)
                 pair = self.pairs.get(op.result)
                 if pair is None and op in self.moved:
                     before, moves = self.moved[op]
@@ -156,6 +157,22 @@ def _rounds(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
         return True
     off = real.astype(np.float64) / element.scale - stored.astype(np.float64) + element.zero_point
     return bool(np.abs(off).max(initial=0.0) > LOST)
+
+
+def _drowns(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
+    """
+    Whether its steps are smaller than what floats round of the terms: a mean of numbers of either
+    sign that are 0 together has another sum in integers, which is exact.
+    """
+    made, element = op.input.owner, graph.quantized_element(op.result)
+    if (
+        not isinstance(made, graph.ReduceOp | graph.Pool2dOp)
+        or element is None
+        or element.is_per_axis
+    ):
+        return False
+    peak = float(np.abs(values[made.operands[0]].astype(np.float64)).max(initial=0.0))
+    return element.scale < peak * float(np.finfo(np.float32).eps)
 
 
 def _moved(stored: Array, element: UniformType, like: SSAValue) -> Array:
