@@ -14,10 +14,10 @@ LEVELS = ("2-quantized-graph", "3-placed-graph", "4-packed-graph", "5-tile", "6-
 
 
 MAXIMUM = """
-!x = tensor<1x16x16x3x!quant.uniform<i8:f32, 0.5>>
+!x = tensor<1x64x64x3x!quant.uniform<i8:f32, 0.5>>
 !w = tensor<2x1x1x3x!quant.uniform<i8:f32, 0.001953125>>
-!c = tensor<1x16x16x2x!quant.uniform<i8:f32, 0.5>>
-!y = tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
+!c = tensor<1x64x64x2x!quant.uniform<i8:f32, 0.5>>
+!y = tensor<1x32x32x2x!quant.uniform<i8:f32, 0.5>>
 !v = tensor<2x1x1x2x!quant.uniform<i8:f32, 0.001953125>>
 func.func @main(%x: !x) -> !y {
   %v = graph.constant dense<1> : tensor<2x1x1x2xi8> : !v
