@@ -212,3 +212,16 @@ def test_an_end_without_a_signal_says_nothing() -> None:
         return np.ones((3, 2), np.float32) if value is meter.ends[1] else array
 
     assert meter.measure(sample, moved) == 0
+
+
+def test_what_rounding_makes_no_number_is_infinite_noise() -> None:
+    """As a quotient is whose ends round to zero."""
+    text = """
+    func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+      %c = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
+      %0 = graph.matmul %x, %c : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+      func.return %0 : tensor<2x2xf32>
+    }"""
+    meter = SensitivityMeter(parse_text(load_context(), text, "product.mlir"))
+    sample = {"input0": np.array([[1.0, 2.0], [-0.5, 0.25]], np.float32)}
+    assert meter.measure(sample, lambda _, array: np.full_like(array, np.nan)) == np.inf

@@ -118,14 +118,15 @@ class SensitivityMeter:
 
 def _noise(noisy: Array, exact: Array) -> float:
     """
-    The power of an error over that of the signal; equal infinities are no error. Where there is no
-    signal no error counts.
+    The power of an error over that of the signal; equal infinities are no error, and what rounding
+    alone makes no number is an infinite one. Where there is no signal no error counts.
     """
     if (signal := _signal(exact)) == 0.0:
         return 0.0
     real, other = exact.astype(np.float64), noisy.astype(np.float64)
-    error = np.where(other == real, 0.0, other - real)
-    return float(np.square(error).sum()) / max(signal, 1e-30)
+    same = (other == real) | (np.isnan(other) & np.isnan(real))
+    power = float(np.square(np.where(same, 0.0, other - real)).sum())
+    return np.inf if np.isnan(power) else power / max(signal, 1e-30)
 
 
 def _signal(end: Array) -> float:
