@@ -9,7 +9,8 @@ samples of NAME.npz beside it, or of made-up inputs, judged on 8 others, verifie
 interpreter, compiled and timed beside ONNX Runtime in float and in int8 (static, per channel, on
 the same samples), in process CPU time on one thread, rounds of all in turns. `--installed` adds the
 models that installed packages bring along; those behind `--large` take fewer samples. What is
-absent, refused or takes too long is a line with the reason.
+absent, refused or takes too long is a line with the reason. Lines of the page about networks that
+are not tried this time stay, marked with *.
 """
 
 import argparse
@@ -65,6 +66,8 @@ many times as fast as ONNX Runtime, in float and in int8 (static, per channel).
   calibrated; in brackets ONNX Runtime's, calibrated on the same.
 - *exact*: the targets that have the interpreter's integers, of c and nnet.
 
+Lines with * are of an earlier version.
+
 | network | import | error | int8 | dB | exact | ONNX Runtime | its int8 | C, float | C, int8 |
 |---|---|---|---|---|---|---|---|---|---|
 """
@@ -98,6 +101,14 @@ def models(paths: Sequence[str], installed: bool) -> Iterator[Path]:
         found = folder.rglob("*.onnx")
         # Those of the onnx package are cases of single operators.
         yield from sorted(path for path in found if "onnx" not in path.relative_to(folder).parts[0])
+
+
+def earlier(page: Path) -> dict[str, str]:
+    """The lines of a page that there is, by network, marked as of an earlier version."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    cells = [line.split(" | ", 1) for line in text.splitlines() if line.startswith("| ")]
+    rows = {first[2:].removesuffix(" *"): rest for first, rest in cells if first != "| network"}
+    return {name: f"| {name} * | {rest}\n" for name, rest in rows.items()}
 
 
 def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -303,14 +314,16 @@ def main() -> None:
     parser.add_argument("--large", nargs="*", default=[])
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
-    rows: list[str] = []
+    rows = earlier(arguments.o)
     chosen = [(path, (CALIBRATE, JUDGE)) for path in models(arguments.models, arguments.installed)]
     chosen += [(path, FEW) for path in models(arguments.large, installed=False)]
     for path, counts in chosen:
-        rows.append(tried(path, *counts).markdown())
-        print(rows[-1], end="", flush=True)
+        row = tried(path, *counts)
+        rows[row.name] = row.markdown()
+        print(rows[row.name], end="", flush=True)
         # After each: a run of hours may end early.
-        arguments.o.write_text(PAGE + "".join(rows), encoding="utf-8")
+        lines = (rows[name] for name in sorted(rows))
+        arguments.o.write_text(PAGE + "".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
