@@ -16,8 +16,8 @@ REASON = "leads to a logarithm, a divisor or a root of squares: small numbers co
 
 class KeepWideRangesInFloatPass(FloatNetworkPass):
     """
-    Keep in float every logarithm, quotient and root of squares, such as the magnitudes of a
-    spectrum, and what leads to it, or to the divisor, from a sum of products.
+    Keep in float every logarithm, quotient and root of squares, as magnitudes of a spectrum are,
+    and what leads to it, or to the divisor, from a sum of products.
 
     That are elementwise operations, reductions, averages, softmax and moves, the variances of an
     instance normalization among them. They get `graph.precision = "f32"`.
