@@ -1,6 +1,5 @@
 """What a report says of VTA: times per layer and launch, streams as text, timelines."""
 
-from collections import deque
 from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp
@@ -40,6 +39,8 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
     launches, board = vta["launches"], load_board(board_name)
     assert isa(launches, list[Entry])
     placed = iter([x for x in layers if x["device"] == VTA])
+    # In text of the tile level a launch stands for all that it replaced.
+    are_launches = any(layer["op"] == LaunchOp.name for layer in layers)
     parts: list[Entry] = []
     for launch in launches:
         of_launch = launch["layers"]
@@ -48,11 +49,8 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
     for part in parts:
         count = part["operations"]
         assert isinstance(count, int)
-        layer = next(placed)
-        # What goes with a layer, a swish or a maximum, is in its cycles; in text of the tile level
-        # the launch stands for all of them.
-        if layer["op"] != LaunchOp.name:
-            deque(islice(placed, count - 1), maxlen=0)
+        # What goes with a layer, a swish or a maximum, is in its cycles.
+        layer, *_ = islice(placed, 1 if are_launches else count)
         performance, macs = part["performance"], layer["macs"]
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]

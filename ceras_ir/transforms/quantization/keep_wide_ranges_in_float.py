@@ -55,13 +55,17 @@ def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValu
     match op:
         case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
             return [] if isinstance(divisor.owner, graph.ConstantOp) else [divisor]
-        case graph.UnaryOp():
-            counts = {
-                graph.Function.LOG: True,
-                graph.Function.EXP: op.input in logarithms,
-                graph.Function.SQRT: _has_squares(op.input),
-            }
-            return [op.input] if counts.get(op.function.kind) else []
+        case graph.UnaryOp(input=value):
+            match op.function.kind:
+                case graph.Function.LOG:
+                    counts = True
+                case graph.Function.EXP:
+                    counts = value in logarithms
+                case graph.Function.SQRT:
+                    counts = _has_squares(value)
+                case _:
+                    counts = False
+            return [value] if counts else []
         case _:
             return []
 
