@@ -10,7 +10,11 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
 from ceras_ir.network.ranges import EQUALIZED, ROW_EXPONENTS, WEIGHT_EXPONENT, forget
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
-from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, is_channel_scale
+from ceras_ir.transforms.quantization.analysis.channel_slots import (
+    ChannelSlots,
+    channel_addend,
+    is_channel_scale,
+)
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 from ceras_ir.transforms.quantization.rewrites.channel_scales import (
@@ -27,8 +31,8 @@ EXPONENTS = "input_exponents", "result_exponents"
 class EqualizeChannelsPass(CalibratedPass):
     """
     Multiply channels by powers of two between layers, so that one scale per tensor serves large and
-    small channels alike. The rows of one layer's weights and its bias are divided; the columns of
-    the next layer's weights are multiplied.
+    small channels alike. The rows of one layer's weights, its bias and constants that are added to
+    channels are divided; the columns of the next layer's weights are multiplied.
 
     Without data nothing is done. A channel that is raised keeps one bit of headroom, and as many
     bits more as two halves of the samples disagree on its range, or on those of all channels of its
@@ -90,6 +94,9 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
             across = exponents[slots[op.lhs]] - exponents[slots[op.result]]
             old = graph.known_array(op.rhs)
             replace_constant(op, op.rhs, (old * np.exp2(across)).astype(np.float32))
+        elif (added := channel_addend(op)) is not None:
+            across = np.exp2(-exponents[slots[op.results[0]]])
+            replace_constant(op, added, (graph.known_array(added) * across).astype(np.float32))
         elif isinstance(op, graph.UnaryOp) and is_table(op):
             old = op.channel_exponents or ((0,), (0,))
             pair = [

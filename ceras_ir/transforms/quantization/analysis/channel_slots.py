@@ -5,7 +5,8 @@ Every channel (index of the last dimension) of every value belongs to a slot. Ch
 slot must be multiplied by one factor; a slot that is pinned keeps factor 1. Convolutions and
 matrix products with constant weights separate their operand's slots from their result's,
 because their weights absorb any factor, and so do functions that become tables and float
-multiplications of channels by constants; what commutes with positive factors ties slots.
+multiplications of channels by constants; what commutes with positive factors ties slots. Constants
+that are added to channels take the factors of the sum.
 """
 
 from collections.abc import Iterable
@@ -26,6 +27,8 @@ from ceras_ir.network.ranges import network_values
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table, separates
 
 Slots = NDArray[np.int64]
+
+SUMS = graph.Binary.ADD, graph.Binary.SUB
 
 
 def absorbs(op: Operation) -> bool:
@@ -49,19 +52,36 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
     return factors is not None and graph.shape_of(op.lhs) == shape and factors.shape == shape[-1:]
 
 
+def channel_addend(op: Operation) -> SSAValue | None:
+    """The constant that `op` adds or subtracts, if it has a number for each channel."""
+    if not isinstance(op, graph.BinaryOp) or op.function not in SUMS:
+        return None
+    for value, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
+        is_known = _is_float(value) and isinstance(value.owner, graph.ConstantOp)
+        is_vector = _channels(value) is not None and _channels(value) == _channels(op.result)
+        if is_known and is_vector and _is_real(other):
+            return value
+    return None
+
+
 def _scales_channels(op: graph.BinaryOp) -> bool:
     """Whether `op` multiplies by constants, as the slopes of a PRelu: factors pass."""
     constants = [isinstance(value.owner, graph.ConstantOp) for value in op.operands]
     return op.function is graph.Binary.MUL and any(constants) and not all(constants)
 
 
+def _channels(value: SSAValue) -> int | None:
+    """How long the last dimension is, if there is one."""
+    return next(reversed(graph.shape_of(value)), None)
+
+
+def _is_float(value: SSAValue) -> bool:
+    return is_tensor(value.type) and isinstance(value.type.element_type, Float32Type)
+
+
 def _is_real(value: SSAValue) -> bool:
     """Whether a value is computed, in float."""
-    return (
-        is_tensor(value.type)
-        and isinstance(value.type.element_type, Float32Type)
-        and not isinstance(value.owner, graph.ConstantOp)
-    )
+    return _is_float(value) and not isinstance(value.owner, graph.ConstantOp)
 
 
 def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
@@ -162,8 +182,9 @@ class ChannelSlots:
                 self._function(result, op.function)
             case graph.BinaryOp() if is_channel_scale(op):
                 pass
-            case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
-                self._same(op, [op.lhs, op.rhs])
+            case graph.BinaryOp() if op.function in SUMS:
+                added = channel_addend(op)
+                self._same(op, [v for v in (op.lhs, op.rhs) if v is not added])
                 self._function(result, op.activation)
             case graph.BinaryOp() if _scales_channels(op):
                 self._same(op, [op.lhs if op.lhs in self.ids else op.rhs])
