@@ -34,6 +34,15 @@ CASES: dict[str, tuple[str, dict[str, om.Array], dict[str, Any], dict[str, Any]]
         for kind in ("none", "add", "mul", "min", "max")
     },
     "scatter rows": ("ScatterND", {"a": TABLE, "b": TWICE[:, :1], "c": ROWS}, {}, {}),
+    **{
+        f"{operator} nothing": (
+            operator,
+            {"a": TABLE},
+            {"b": np.zeros((0, n), np.int64), "c": np.zeros(updates, np.float32)},
+            {},
+        )
+        for operator, n, updates in (("ScatterND", 2, (0,)), ("ScatterElements", 4, (0, 4)))
+    },
     "add points": (
         "ScatterND",
         {"a": TABLE, "b": TWICE, "c": ROWS[:, 0]},

@@ -45,6 +45,8 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
         )
     if any(t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis):
         raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
+    if not prod(target):
+        return emitter.value(0)  # Nothing is put anywhere.
     at = elements_at(Composer(emitter), given, shape, axis)
     return _put(node, emitter, at, 1)
 
@@ -60,6 +62,8 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(
             f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
         )
+    if not prod(target):
+        return emitter.value(0)  # Nothing is put anywhere.
     # A put counts from the end by itself.
     at = given if depth == 1 else rows_at(Composer(emitter), given, shape[:depth])
     return _put(node, emitter, at, prod(shape[depth:]))
