@@ -70,7 +70,16 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
         "give sizes instead",
     ),
     "computed scales": (one("Resize", "x - s", extra={"s": (4,)}), "scales and sizes must be"),
-    "computed shape": (one("Reshape", "x s", extra={"s": (2,)}), "known at compile time"),
+    "computed shape": (
+        one("Reshape", "x s", extra={"s": (2,)}),
+        "known at compile time; it is computed from data; simplify the model (onnxsim) with fixed "
+        "input shapes, or fix the input that decides with --set",
+    ),
+    "places of data": (one("NonZero"), "fix the inputs that decide with --set, or end the model"),
+    "computed constant": (
+        one("ConstantOfShape", "s", extra={"s": (2,)}),
+        "export with fixed shapes, or fix the inputs that decide its shape with --set",
+    ),
     "computed slice": (
         one("Slice", "x s s", extra={"s": (1,)}),
         "which elements are taken must be known at compile time; 's' is computed; export with "

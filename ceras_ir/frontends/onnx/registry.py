@@ -24,8 +24,12 @@ OPERATORS: dict[str, OperatorImporter] = {}
 RULES: dict[str, list[Rule]] = {}
 
 _REMEDIES = {
-    "end the model before it and do the rest in the application, since data decide the size or "
-    "order of its result": "NonZero Unique MaxRoiPool",
+    "fix the inputs that decide with --set, or end the model before it and do the rest in the "
+    "application, since data decide the size or order of its result": "NonZero Unique",
+    "end the model before it and do the rest in the application": "MaxRoiPool",
+    "export with fixed shapes, or fix the inputs that decide its shape with --set": (
+        "ConstantOfShape"
+    ),
     "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
     "keep it out of the model: only tensors of numbers are taken": "SequenceMap Optional "

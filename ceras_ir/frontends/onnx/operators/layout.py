@@ -15,7 +15,10 @@ def constant_shape(node: Node) -> str | None:
     """the shape must be known at compile time"""
     if node.is_constant(1):
         return None
-    return "it is computed from data; simplify the model (onnxsim) with fixed input shapes"
+    return (
+        "it is computed from data; simplify the model (onnxsim) with fixed input shapes, or fix "
+        "the input that decides with --set"
+    )
 
 
 @operator("Reshape")
