@@ -30,7 +30,7 @@ class KeepMasksInFloatPass(FloatNetworkPass):
     the scores, and leave no steps for the latter. A mask is
 
     1. a constant that has an element of magnitude 64 or more, infinities included, and reaches the
-       softmax by elementwise operations, selections and moves alone; or
+       softmax by elementwise operations, selections, scatters and moves alone; or
     2. an input of the network that is added to what softmaxes read, and does nothing else.
 
     Where a mask, or what a value is padded with, has infinities, which integers have not, every
@@ -85,7 +85,7 @@ def _hidden(
                 masks = True
             case graph.LinearOperation():
                 masks = op.residual in found
-            case graph.BinaryOp() | graph.SelectOp():
+            case graph.BinaryOp() | graph.SelectOp() | graph.PutOp():
                 masks = not found.isdisjoint(op.operands)
             case _:
                 masks = keeps_scale(op) and not found.isdisjoint(op.operands)

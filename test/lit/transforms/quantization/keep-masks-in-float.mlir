@@ -23,6 +23,24 @@ func.func @main(%x: tensor<2x3xf32>, %m: tensor<2xi1>) -> tensor<2x2xf32> {
 
 // -----
 
+// A mask that is written into some rows of the scores hides what it is beside, as in Longformer.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.matmul %x, %w :
+// CHECK:       graph.put {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.reshape {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.softmax {{.*}}graph.precision = "f32"
+func.func @main(%x: tensor<2x3xf32>, %i: tensor<1xi32>) -> tensor<1x4xf32> {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %m = graph.constant dense<[[0.0, 0xFF800000]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %0 = graph.matmul %x, %w : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %1 = graph.put %m into %0[%i] : (tensor<2x2xf32>, tensor<1xi32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+  %2 = graph.reshape %1 : (tensor<2x2xf32>) -> tensor<1x4xf32>
+  %3 = graph.softmax %2 {axis = 1 : i64} : tensor<1x4xf32>
+  func.return %3 : tensor<1x4xf32>
+}
+
+// -----
+
 // A mask in an epilogue is added by an operation of its own.
 // CHECK-LABEL: func.func @main(
 // CHECK:       %[[P:.*]] = graph.matmul %{{[^ ]*}}, %{{[^ ]*}} :
