@@ -28,7 +28,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import is_table, s
 
 Slots = NDArray[np.int64]
 
-SUMS = graph.Binary.ADD, graph.Binary.SUB
+ADDITIONS = graph.Binary.ADD, graph.Binary.SUB
 
 
 def absorbs(op: Operation) -> bool:
@@ -54,7 +54,7 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
 
 def channel_addend(op: Operation) -> SSAValue | None:
     """The constant that `op` adds or subtracts, if it has a number for each channel."""
-    if not isinstance(op, graph.BinaryOp) or op.function not in SUMS:
+    if not isinstance(op, graph.BinaryOp) or op.function not in ADDITIONS:
         return None
     for value, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
         is_known = _is_float(value) and isinstance(value.owner, graph.ConstantOp)
@@ -182,7 +182,7 @@ class ChannelSlots:
                 self._function(result, op.function)
             case graph.BinaryOp() if is_channel_scale(op):
                 pass
-            case graph.BinaryOp() if op.function in SUMS:
+            case graph.BinaryOp() if op.function in ADDITIONS:
                 added = channel_addend(op)
                 self._same(op, [v for v in (op.lhs, op.rhs) if v is not added])
                 self._function(result, op.activation)
