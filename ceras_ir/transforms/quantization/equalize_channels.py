@@ -95,8 +95,10 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
             old = graph.known_array(op.rhs)
             replace_constant(op, op.rhs, (old * np.exp2(across)).astype(np.float32))
         elif (added := channel_addend(op)) is not None:
-            across = np.exp2(-exponents[slots[op.results[0]]])
-            replace_constant(op, added, (graph.known_array(added) * across).astype(np.float32))
+            across = exponents[slots[op.results[0]]]
+            if across.any():
+                scaled = graph.known_array(added) * np.exp2(-across)
+                replace_constant(op, added, scaled.astype(np.float32))
         elif isinstance(op, graph.UnaryOp) and is_table(op):
             old = op.channel_exponents or ((0,), (0,))
             pair = [

@@ -56,10 +56,10 @@ def channel_addend(op: Operation) -> SSAValue | None:
     """The constant that `op` adds or subtracts, if it has a number for each channel."""
     if not isinstance(op, graph.BinaryOp) or op.function not in ADDITIONS:
         return None
+    channels = graph.shape_of(op.result)[-1:]
     for value, other in ((op.rhs, op.lhs), (op.lhs, op.rhs)):
         is_known = _is_float(value) and isinstance(value.owner, graph.ConstantOp)
-        is_vector = _channels(value) is not None and _channels(value) == _channels(op.result)
-        if is_known and is_vector and _is_real(other):
+        if channels and is_known and graph.shape_of(value)[-1:] == channels and _is_real(other):
             return value
     return None
 
@@ -68,11 +68,6 @@ def _scales_channels(op: graph.BinaryOp) -> bool:
     """Whether `op` multiplies by constants, as the slopes of a PRelu: factors pass."""
     constants = [isinstance(value.owner, graph.ConstantOp) for value in op.operands]
     return op.function is graph.Binary.MUL and any(constants) and not all(constants)
-
-
-def _channels(value: SSAValue) -> int | None:
-    """How long the last dimension is, if there is one."""
-    return next(reversed(graph.shape_of(value)), None)
 
 
 def _is_float(value: SSAValue) -> bool:
