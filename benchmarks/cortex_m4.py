@@ -43,6 +43,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 BOARD = "nano_33_ble"
@@ -199,8 +200,12 @@ def main() -> None:
         parser.exit(1, "needs arm-none-eabi-gcc and qemu-system-arm\n")
     flags = arguments.flags.split()
     if arguments.network:
-        states = dict(pair.split("=") for pair in arguments.state)
-        print(whole_network(arguments.network, arguments.calibrate, arguments.board, flags, states))
+        states = {name: result for name, _, result in (s.partition("=") for s in arguments.state)}
+        model, data = arguments.network, arguments.calibrate
+        try:
+            print(whole_network(model, data, arguments.board, flags, states))
+        except (InputError, UnsupportedError) as error:
+            raise SystemExit(str(error)) from None
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("instructions per MAC")

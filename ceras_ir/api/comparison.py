@@ -30,6 +30,8 @@ from ceras_ir.driver.compare.variants import (
 )
 from ceras_ir.metrics.choose import judgement_of
 from ceras_ir.metrics.figures import Measured
+from ceras_ir.network.function import main_function
+from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.pipeline.options import PrecisionOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
@@ -138,7 +140,8 @@ def compare(
         judgement = judgement_of(
             metric, None if truth is None else fspath(truth), path, count, network
         )
-        require_finite(chosen, "inputs")
+        lacking = inputs_that_may_lack(main_function(model.module))
+        require_finite(chosen, "inputs", lacking=lacking)
         task = Task(chosen, judgement.first(len(chosen)))
         given = model.options
         precision = PrecisionOptions(tuple(int16), tuple(in_float), budget)

@@ -9,7 +9,7 @@ every array's size is checked by numpy against the bytes that are there.
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -156,12 +156,26 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     return Samples(result, count, batched)
 
 
-def require_finite(samples: Iterable[Mapping[str, Array]], path: str, first: int = 0) -> None:
-    """Refuse what no result can be compared on: NaN and infinities; `first` counts the samples."""
+def require_finite(
+    samples: Iterable[Mapping[str, Array]],
+    path: str,
+    first: int = 0,
+    lacking: Collection[str] = (),
+) -> None:
+    """
+    Refuse what no result can be compared on: NaN and infinities. `first` counts the samples; the
+    inputs `lacking` may have NaN.
+    """
     for number, sample in enumerate(samples, first):
         for name, array in sample.items():
-            if not np.isfinite(array).all():
+            if not is_finite(array, lacks=name in lacking):
                 raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
+
+
+def is_finite(array: Array, *, lacks: bool) -> bool:
+    """Whether all elements are finite; or NaN, if it may lack some."""
+    wrong = np.isinf(array) if lacks else ~np.isfinite(array)
+    return not wrong.any()
 
 
 def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:

@@ -88,7 +88,8 @@ def judge_shard(task: Task) -> "Judge | BadShard":
     place = shipped_paths(task.shard.path, dict(task.data.files))
     try:
         samples = list(read_shard(replace(task.shard, path=place), real.inputs))
-        require_finite((each.sample for each in samples), task.shard.path, task.shard.first)
+        arrays = (each.sample for each in samples)
+        require_finite(arrays, task.shard.path, task.shard.first, task.real.lacking)
     except InputError as error:
         return BadShard(task.shard, str(error))
     judgement = _judgement(data, task.total, tuple(real.inputs))

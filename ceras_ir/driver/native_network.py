@@ -16,6 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.network.function import main_function
+from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.content_cache import key_of
@@ -31,6 +33,8 @@ class NativeNetwork:
 
     key: str
     files: tuple[tuple[str, bytes], ...]
+    lacking: frozenset[str]
+    """Inputs that may have NaN."""
 
     def opened(self) -> "OpenNetwork":
         """Ready to run; compiled for this machine once in each process."""
@@ -65,9 +69,11 @@ _OPEN: OrderedDict[str, OpenNetwork] = OrderedDict()
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:
     """`module`, fused and quantized already and consumed here, as a program."""
     native = native_target()().for_host()
+    lacking = inputs_that_may_lack(main_function(module))
     build = build_target(module, replace(options, target=native, insertions=()))
     files = tuple(_contents(build.files()))
-    return NativeNetwork(key_of(*(part for name, data in files for part in (name, data))), files)
+    key = key_of(*(part for name, data in files for part in (name, data)))
+    return NativeNetwork(key, files, lacking)
 
 
 def _contents(artefacts: list[Artefact]) -> Iterator[tuple[str, bytes]]:

@@ -143,6 +143,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.metrics.choose import judgement_of
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
+    from ceras_ir.network.missing import inputs_that_may_lack
 
     at_scale = arguments.jobs is not None or arguments.scheduler is not None
     if at_scale and (arguments.other is not None or arguments.propose):
@@ -156,11 +157,12 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     inputs = inputs_of(arguments) or arguments.inputs
     if at_scale:
         return _compare_on_workers(arguments, module, inputs)
-    network = network_inputs(main_function(module))
+    main = main_function(module)
+    network = network_inputs(main)
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
-    require_finite(samples, arguments.inputs)
+    require_finite(samples, arguments.inputs, lacking=inputs_that_may_lack(main))
     alone = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:

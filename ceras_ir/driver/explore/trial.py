@@ -242,11 +242,11 @@ class _Trial:
         def make() -> bytes:
             made = native_network(module.module(), options)
             named = [[name, content.hex()] for name, content in made.files]
-            return json.dumps({"key": made.key, "files": named}).encode()
+            return json.dumps([made.key, named, sorted(made.lacking)]).encode()
 
-        content = json.loads(self.cache.computed(key, make))
-        files = tuple((name, bytes.fromhex(text)) for name, text in content["files"])
-        return NativeNetwork(content["key"], files)
+        digest, named, lacking = json.loads(self.cache.computed(key, make))
+        files = tuple((name, bytes.fromhex(text)) for name, text in named)
+        return NativeNetwork(digest, files, frozenset(lacking))
 
     def _add_own(self, figures: Figures, *, partial: bool) -> None:
         """The figures that the study defines; `partial` ones may still lack others."""

@@ -20,6 +20,7 @@ from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
 from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
+from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.pipeline.carrier import TextCarrier
@@ -55,6 +56,8 @@ class Task:
     inputs: tuple[TensorInfo, ...]
     digest: str
     """Of the shard's file, which a cluster has elsewhere; empty of a folder."""
+    lacking: frozenset[str]
+    """Inputs that may have NaN."""
 
 
 def run_task(task: Task) -> list[Outputs] | str:
@@ -62,7 +65,7 @@ def run_task(task: Task) -> list[Outputs] | str:
     try:
         shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
         samples = [each.sample for each in read_shard(shard, task.inputs)]
-        require_finite(samples, task.shard.path, task.shard.first)
+        require_finite(samples, task.shard.path, task.shard.first, task.lacking)
     except InputError as error:
         return str(error)
     if isinstance(task.runs, Machine):
@@ -106,6 +109,7 @@ class SharedSamples(Sequence[Sample]):
         if states_of(main_function(module)):
             raise UsageError("states go on from sample to sample: leave out --workers")
         self.inputs = tuple(network_inputs(main_function(module)))
+        self.lacking = inputs_that_may_lack(main_function(module))
         self.paths, self.workers = paths, workers
         self.shards = shards_of(paths, self.inputs, limit)
         files = {shard.path for shard in self.shards}
@@ -137,7 +141,7 @@ class SharedSamples(Sequence[Sample]):
 
     def _run(self, runs: bytes | Machine, label: str) -> list[Outputs]:
         tasks = [
-            Task(runs, shard, self.inputs, self._digests.get(shard.path, ""))
+            Task(runs, shard, self.inputs, self._digests.get(shard.path, ""), self.lacking)
             for shard in self.shards
         ]
         return list(progress(self._outputs(tasks), label, len(self)))

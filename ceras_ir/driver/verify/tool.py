@@ -130,6 +130,7 @@ def _compare(
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
+    from ceras_ir.network.missing import inputs_that_may_lack
     from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)
@@ -142,9 +143,9 @@ def _compare(
         if inputs is not None and workers is not None:
             samples = SharedSamples(workers, inputs, module, arguments.samples)
         elif inputs is not None:
-            network = network_inputs(main_function(module))
-            samples = list(open_samples(inputs, network).first(arguments.samples))
-            require_finite(samples, arguments.inputs)
+            main = main_function(module)
+            samples = list(open_samples(inputs, network_inputs(main)).first(arguments.samples))
+            require_finite(samples, arguments.inputs, lacking=inputs_that_may_lack(main))
         status, started = 0, False
         watching = watching_of(arguments, inputs)
         for found, group in verifications(

@@ -10,8 +10,9 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Compare
+from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.network.missing import replaced_nan
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_dead
 
@@ -55,17 +56,11 @@ class DropNanGuardsPass(NetworkPass):
 
 def _guarded(op: graph.SelectOp) -> graph.SoftmaxOp | None:
     """The softmax that is selected where it is what it equals, hence no NaN."""
-    condition, kept = op.condition.owner, op.lhs
-    if isinstance(condition, graph.BinaryOp) and condition.function is Binary.XOR:
-        truth = graph.constant_array(condition.rhs)
-        if truth is None or not truth.all():
-            return None
-        condition, kept = condition.lhs.owner, op.rhs
-    softmax = kept.owner
-    if not isinstance(condition, graph.CompareOp) or not isinstance(softmax, graph.SoftmaxOp):
+    guarded = replaced_nan(op)
+    if guarded is None or guarded.value.type != op.result.type:
         return None
-    is_guard = condition.kind.data is Compare.EQUAL and condition.lhs is condition.rhs is kept
-    return softmax if is_guard and kept.type == op.result.type else None
+    softmax = guarded.value.owner
+    return softmax if isinstance(softmax, graph.SoftmaxOp) else None
 
 
 @dataclass

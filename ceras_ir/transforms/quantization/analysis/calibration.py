@@ -5,7 +5,7 @@ The interpreter runs one sample after the other and an observer per value looks 
 of a sample is kept, so memory does not grow with their number.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Self
 
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from ceras_ir.data.samples import is_finite
 from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, is_plain, shape_of
 from ceras_ir.interpreters.float_functions import for_statistics
@@ -22,6 +23,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.ranges import set_affine, set_exponent, set_range
@@ -227,25 +229,27 @@ def chosen_samples(
     module: ModuleOp, path: str, numbers: Sequence[int]
 ) -> Iterator[Mapping[str, Array]]:
     """
-    The samples in `path` of these ascending numbers, all of them finite. A network with states runs
-    through what lies before them, and its states there are a part of them.
+    The samples in `path` of these ascending numbers, all of them finite, but for NaN that the
+    network replaces. A network with states runs through what lies before them, and its states there
+    are a part of them.
     """
     main = main_function(module)
-    inputs = network_inputs(main)
+    inputs, lacking = network_inputs(main), inputs_that_may_lack(main)
     if not states_of(main):
-        yield from map(finite, samples_at(path, inputs, numbers))
+        yield from (finite(each, lacking) for each in samples_at(path, inputs, numbers))
         return
-    steps = map(finite, samples_at(path, inputs, range(max(numbers, default=-1) + 1)))
+    before = samples_at(path, inputs, range(max(numbers, default=-1) + 1))
+    steps = (finite(each, lacking) for each in before)
     wanted = set(numbers)
     for number, sample in enumerate(with_states(module, steps)):
         if number in wanted:
             yield sample
 
 
-def finite(sample: Mapping[str, Array]) -> Mapping[str, Array]:
-    """`sample`, unless something in it is not finite."""
+def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
+    """`sample`, unless something in it is not finite; inputs `lacking` may have NaN."""
     for name, array in sample.items():
-        if not np.isfinite(array).all():
+        if not is_finite(array, lacks=name in lacking):
             raise not_finite(name)
     return sample
 
@@ -298,24 +302,31 @@ def channel_statistics(
 def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """
     `array`, with 0 for infinities if it stays in float, as masks of scores do; for NaN too if only
-    floats and conditions are made of it, as where a later choice leaves out what has no logarithm.
+    floats and conditions are made of it, as where a later choice leaves out what has no logarithm,
+    or what an input lacks.
     """
-    if not isinstance(value.owner, Operation) or not stays_float(value.owner):
+    if isinstance(value.owner, Operation) and not stays_float(value.owner):
         return array
     readers = [use.operation for use in value.uses]
     if all(op.results and (stays_float(op) or is_plain(op.results[0])) for op in readers):
         return np.where(np.isfinite(array), array, np.float32(0))
+    if isinstance(value.owner, Block):
+        return array
     return np.where(np.isinf(array), np.float32(0), array)
 
 
 def not_finite(value: SSAValue | str) -> InputError:
     """What is wrong when a value of the network, or the data of an input, is not finite."""
-    if not isinstance(value, str) and isinstance(op := value.owner, Operation):
+    if isinstance(value, OpResult):
+        op = value.op
         message = "the result is not finite on the calibration samples; check their scale and type"
         return InputError([Finding(node_name(op), op.name, message)])
-    name = value if isinstance(value, str) else value.name_hint or "input"
+    if isinstance(value, BlockArgument):
+        main = value.block.parent_op()
+        assert isinstance(main, FuncOp)
+        value = input_names(main)[value.index]
     return InputError(
-        f"the calibration data for input '{name}' has NaN or infinite elements; in a mask -10000 "
-        "hides as well as an infinity, and a network that takes NaN for what is missing stays in "
-        "float (--quantize none)"
+        f"the calibration data for input '{value}' has NaN or infinite elements; in a mask -10000 "
+        "hides as well as an infinity, and NaN may stand for what is missing where the network "
+        "itself replaces it, in float (IsNaN and Where, Imputer, trees)"
     )
