@@ -67,8 +67,8 @@ def test_what_is_missing_counts_as_what_replaces_it(tmp_path: Path, choice: str)
     random = np.random.default_rng(3)
     x = random.normal(size=(40, 1, 3)).astype(np.float32)
     gaps = random.random(x.shape) < 0.2
-    fill = np.float32([0.5, -1.0, 2.0])
-    filled = np.where(gaps, np.float32([1, 1, 1]) if choice is SCALED else fill, x)
+    fill = np.array([0.5, -1.0, 2.0], np.float32)
+    filled = np.where(gaps, np.ones(3, np.float32) if choice is SCALED else fill, x)
     lacking = np.where(gaps, np.float32("nan"), x)
     model = ceras.load(tmp_path / "n.mlir")
     results: list[NDArray[np.float32]] = []
