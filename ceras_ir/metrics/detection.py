@@ -111,8 +111,9 @@ def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
 def detections(boxes: Boxes, scores: Boxes) -> Boxes:
     """The best boxes of each class that do not overlap, by falling score."""
     flat = np.where(np.isfinite(scores), scores, 0).ravel()
-    order = np.argsort(-flat, kind="stable")[:CANDIDATES]
-    order = order[flat[order] > LOWEST]
+    # Of two million scores a few hundred are worth sorting.
+    likely = np.flatnonzero(flat > LOWEST)
+    order = likely[np.argsort(-flat[likely], kind="stable")][:CANDIDATES]
     rows, classes = np.divmod(order, scores.shape[1])
     found = np.concatenate(
         (boxes[rows], flat[order, None], classes[:, None].astype(np.float32)), 1
