@@ -305,7 +305,7 @@ def _measured(
     def stored(value: SSAValue, array: Array) -> Array:
         return known[value](array) if value in known else array
 
-    return sum(meter.measure(sample, stored) for sample in samples) / len(samples)
+    return meter.measure(samples, stored)
 
 
 def _rounded(value: SSAValue) -> Callable[[Array], Array]:

@@ -139,10 +139,10 @@ def test_noise_of_one_value_is_measured() -> None:
     meter, main = SensitivityMeter(module), main_function(module)
     value = next(op for op in main.body.block.ops if isinstance(op, graph.UnaryOp)).results[0]
     sample = {"input0": np.random.default_rng(3).uniform(0, 1, (1, 8, 8, 3)).astype(np.float32)}
-    noise = meter.measure(sample, lambda v, array: rounded(array) if v is value else array)
+    noise = meter.measure([sample], lambda v, array: rounded(array) if v is value else array)
     with for_statistics():
         assert noise == pytest.approx(measured(meter, module, [sample], value))
-    assert meter.measure(sample, lambda _, array: array) == 0
+    assert meter.measure([sample], lambda _, array: array) == 0
 
 
 def test_ends_are_where_integers_end() -> None:
@@ -211,7 +211,7 @@ def test_an_end_without_a_signal_says_nothing() -> None:
     def moved(value: SSAValue, array: Array) -> Array:
         return np.ones((3, 2), np.float32) if value is meter.ends[1] else array
 
-    assert meter.measure(sample, moved) == 0
+    assert meter.measure([sample], moved) == 0
 
 
 def test_what_rounding_makes_no_number_is_infinite_noise() -> None:
@@ -224,4 +224,19 @@ def test_what_rounding_makes_no_number_is_infinite_noise() -> None:
     }"""
     meter = SensitivityMeter(parse_text(load_context(), text, "product.mlir"))
     sample = {"input0": np.array([[1.0, 2.0], [-0.5, 0.25]], np.float32)}
-    assert meter.measure(sample, lambda _, array: np.full_like(array, np.nan)) == np.inf
+    assert meter.measure([sample], lambda _, array: np.full_like(array, np.nan)) == np.inf
+
+
+def test_noise_of_all_samples_is_over_the_signal_of_all() -> None:
+    """A probability next to zero, as of silence, does not make a network look broken."""
+    text = """
+    func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+      %w = graph.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+      %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+      func.return %0 : tensor<1x1xf32>
+    }"""
+    meter = SensitivityMeter(parse_text(load_context(), text, "sum.mlir"))
+    rows = [[2.0, 2.0], [0.5, -0.5], [0.5, -0.375]]
+    samples = [{"input0": np.array([row], np.float32)} for row in rows]
+    off = meter.measure(samples, lambda v, a: a + np.float32(0.5) if v in meter.ends else a)
+    assert off == pytest.approx(3 * 0.25 / (16 + 0.125**2))

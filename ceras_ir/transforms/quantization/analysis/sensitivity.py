@@ -6,7 +6,7 @@ the ends says how much noise power there a unit of noise in any element makes. E
 are taken as independent, so that their noises add.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,15 +67,23 @@ class SensitivityMeter:
                 yield value, known, gradient
                 done = value
 
-    def measure(self, sample: Sample, rounded: Callable[[SSAValue, Array], Array]) -> float:
+    def measure(
+        self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
+    ) -> float:
         """
-        The noise over the signal, a mean over the ends, when every value is what `rounded` makes
-        of it: what `weigh` estimates for small errors, for those that there are.
+        The noise in all samples over the signal in all, a mean over the ends, when every value is
+        what `rounded` makes of it. A probability next to zero in one sample counts no more there.
         """
+        noise, signal = dict.fromkeys(self.ends, 0.0), dict.fromkeys(self.ends, 0.0)
         with np.errstate(all="ignore"):
-            exact = self._forward(sample, kept=self.ends)
-            noisy = self._forward(sample, rounded, self.ends)
-            return sum(_noise(noisy[end], exact[end]) for end in self.ends) / len(self.ends)
+            for sample in samples:
+                exact = self._forward(sample, kept=self.ends)
+                noisy = self._forward(sample, rounded, self.ends)
+                for end in noise:
+                    noise[end] += _noise(noisy[end], exact[end])
+                    signal[end] += _signal(exact[end])
+        shares = [noise[end] / max(signal[end], 1e-30) for end in self.ends if signal[end] > 0.0]
+        return sum(shares) / len(self.ends)
 
     def _forward(
         self,
@@ -118,15 +126,13 @@ class SensitivityMeter:
 
 def _noise(noisy: Array, exact: Array) -> float:
     """
-    The power of an error over that of the signal; equal infinities are no error, and what rounding
-    alone makes no number is an infinite one. Where there is no signal no error counts.
+    The power of an error; equal infinities are none, and what rounding alone makes no number is an
+    infinite one.
     """
-    if (signal := _signal(exact)) == 0.0:
-        return 0.0
     real, other = exact.astype(np.float64), noisy.astype(np.float64)
     same = (other == real) | (np.isnan(other) & np.isnan(real))
     power = float(np.square(np.where(same, 0.0, other - real)).sum())
-    return np.inf if np.isnan(power) else power / max(signal, 1e-30)
+    return np.inf if np.isnan(power) else power
 
 
 def _signal(end: Array) -> float:
