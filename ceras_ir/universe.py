@@ -114,6 +114,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "sink-dequantize",
         "snap-scales",
         "split-residual",
+        "split-wide-inputs",
         "split-wide-results",
         "strip-border-quantization",
         "strip-state-quantization",

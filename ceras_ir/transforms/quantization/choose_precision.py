@@ -95,10 +95,10 @@ class ChoosePrecisionPass(CalibratedPass):
     Where products and others read a value, as a residual, products read a copy of it in 8 bits:
     16 bits for the others cost that copy and no product.
 
-    1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) leaves
-       layers that read 16 bits to the CPU, where they take 64 times as long. Layers that make 16
-       bits of 8 it computes twice, see `split-wide-results`. Depthwise layers and functions are
-       there already.
+    1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) computes
+       layers that make 16 bits of 8, or 8 of 16, twice, see `split-wide-results` and
+       `split-wide-inputs`. Others it leaves to the CPU, where they take 64 times as long. Depthwise
+       layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
     3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time. But for
        accelerators of 8 bits it is 2% where each saves ten times as large a share of the noise that
@@ -180,8 +180,12 @@ class ChoosePrecisionPass(CalibratedPass):
         queue = sorted(candidates.values(), key=rank)
         while queue:
             candidate = queue.pop(0)
-            # What was chosen before may have made it cheaper: one table reads and makes 16 bits.
-            candidate.extra = self._times.widening(candidate.value)
+            # What was chosen before may have made it cheaper, since one table reads and makes 16
+            # bits; or dearer, where a layer reads and makes them.
+            known, candidate.extra = candidate.extra, self._times.widening(candidate.value)
+            if candidate.extra > known:
+                insort(queue, candidate, key=rank)
+                continue
             is_end = candidate.value in ends
             matters = is_end or candidate.noise > NOTABLE * left
             is_free = is_end and not (self.narrow and _is_of_layer(candidate.value))

@@ -59,6 +59,7 @@ from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
+from ceras_ir.transforms.quantization.split_wide_inputs import SplitWideInputsPass
 from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
 from ceras_ir.transforms.quantization.strip_state_quantization import StripStateQuantizationPass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
@@ -199,7 +200,7 @@ class QuantizePass(PipelinePass):
             QuantizeRecurrencePass(),
             QuantizeGraphPass(),
             StripStateQuantizationPass(),
-            *([SplitWideResultsPass(spread)] if narrow else []),
+            *([SplitWideResultsPass(spread), SplitWideInputsPass(spread)] if narrow else []),
             TabulatePixelsPass(),
             OrderFloatSumsPass(),
             CheckScalesPass(),

@@ -15,8 +15,11 @@ from ceras_ir.transforms.quantization.split_wide_results import LEAST, SplitWide
 ROWS, COLUMNS, LAYERS = 400, 3, 24
 
 
-def layer(seed: int) -> ModuleOp:
-    """A product of random numbers with sums around 2^15 steps, some of them beyond."""
+def layer(seed: int, *, residual: bool = False) -> ModuleOp:
+    """
+    A product of random numbers with sums around 2^15 steps, some of them beyond; with a residual
+    that is as large.
+    """
     rng = np.random.default_rng(seed)
     source, outputs = UniformType(0.5, int(rng.integers(-128, 128))), int(rng.integers(1, 5))
     shifts = rng.integers(0, 5) + rng.integers(0, 2, outputs) * (seed % 2)
@@ -25,10 +28,14 @@ def layer(seed: int) -> ModuleOp:
     biased = UniformType([s * source.scale for s in scales], storage=i32, axis=0)
     target = UniformType(0.125, int(rng.integers(-9, 9)) if seed % 3 else 0, storage=i16)
     block = Block(arg_types=[TensorType(source, [ROWS, COLUMNS])])
+    added = UniformType(32.0, int(rng.integers(-128, 128)))
+    moved = [int(s) + 8 for s in shifts]
+    if residual:
+        block.insert_arg(TensorType(added, [ROWS, outputs]), 1)
     weights = graph.ConstantOp.from_array(
         rng.integers(-127, 128, (outputs, COLUMNS)).astype(np.int8), kind
     )
-    far = int(rng.choice([300, 40_000, 700_000]))
+    far = int(rng.choice([300, 40_000, 60_000 if residual else 700_000]))
     bias = graph.ConstantOp.from_array(rng.integers(-far, far, outputs).astype(np.int32), biased)
     top = int(shifts.max())
     low = 0 if seed % 5 == 0 else -(1 << 15)
@@ -36,6 +43,8 @@ def layer(seed: int) -> ModuleOp:
         block.args[0],
         weights.result,
         bias.result if seed % 4 else None,
+        residual=block.args[1] if residual else None,
+        residual_shift=moved if residual else None,
         result_element=target,
         requant=RequantAttr(
             top,
@@ -62,3 +71,22 @@ def test_both_bytes_say_what_16_bits_say(seed: int) -> None:
     (joined,) = (op for op in module.walk() if isinstance(op, graph.BinaryOp))
     point = graph.stored_element(joined.result).zero_point
     np.testing.assert_array_equal(found, np.maximum(wanted, LEAST + point))
+
+
+@pytest.mark.parametrize("seed", range(LAYERS))
+def test_a_residual_is_added_behind_both_bytes(seed: int) -> None:
+    """The ends are those of the sum; between them it is at most a step off."""
+    module = layer(seed, residual=True)
+    rng = np.random.default_rng(seed)
+    product = next(op for op in module.walk() if isinstance(op, graph.MatmulOp))
+    outputs = graph.shape_of(product.result)[1]
+    samples = {
+        "input0": rng.integers(-128, 128, (ROWS, COLUMNS)).astype(np.int8),
+        "input1": rng.integers(-128, 128, (ROWS, outputs)).astype(np.int8),
+    }
+    (wanted,) = run(module, samples).values()
+    SplitWideResultsPass(1).apply(load_context(), module)
+    module.verify()
+    assert str(module).count("graph.matmul") == 2 and "binary add" in str(module)
+    (found,) = run(module, samples).values()
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1

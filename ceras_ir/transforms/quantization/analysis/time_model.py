@@ -57,7 +57,7 @@ STATE, GATE = 2, 300
 class TimeModel:
     """
     Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them to its
-    host, but for results that `split-wide-results` makes of two layers.
+    host, but for what `split-wide-results` and `split-wide-inputs` make of two layers.
     """
 
     narrow: bool = False
@@ -103,20 +103,37 @@ class TimeModel:
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
             more += self._rates.element * size  # Two tables of bytes instead of one.
+        is_split = False
         for op in _readers(value):
-            # On the host already it takes twice as long, elsewhere it comes to the host.
-            more += self._layer(op) if op.shares_nothing else self._rates.moved * op.macs
+            if self.narrow and self.reads_bytes(op):
+                more += op.macs + HOST.element * prod(graph.shape_of(op.results[0]))
+                is_split = True
+            else:
+                # On the host already it takes twice as long, elsewhere it comes to the host.
+                more += self._layer(op) if op.shares_nothing else self._rates.moved * op.macs
+        if is_split:
+            more += 2 * self._rates.element * size
         if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
             if op.shares_nothing or self.splits(op):
-                more += self._layer(op) + self._rates.element * size
+                # A residual is an addition then.
+                made = 1 if op.residual is None else 2
+                more += self._layer(op) + made * self._rates.element * size
             else:
                 more += self._rates.moved * op.macs
         return more
 
     def splits(self, op: graph.LinearOperation) -> bool:
         """Whether `split-wide-results` can make 16 bits of a layer that will be quantized."""
+        return width(op.input) != WIDE and self._is_simple(op)
+
+    def reads_bytes(self, op: graph.LinearOperation) -> bool:
+        """Whether `split-wide-inputs` can have a layer that will be quantized read 16 bits."""
+        return width(op.results[0]) != WIDE and op.residual is None and self._is_simple(op)
+
+    def _is_simple(self, op: graph.LinearOperation) -> bool:
+        """Whether two layers of 8 bits can do what one does."""
         weights = graph.constant_array(op.weights)
-        if weights is None or op.residual is not None or width(op.input) == WIDE:
+        if weights is None or op.shares_nothing:
             return False
         if op.weights not in self._spreads:
             rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)

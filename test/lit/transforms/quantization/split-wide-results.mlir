@@ -21,16 +21,31 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quan
 
 // -----
 
-// Multipliers, and a residual, stay.
+// Multipliers stay.
 // CHECK-LABEL: func.func @main(
 // CHECK-NOT:     graph.binary
 // ALIKE-LABEL: func.func @main(
 // ALIKE-NOT:     graph.binary
-func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>) {
+func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>> {
   %w = graph.constant dense<5> : tensor<1x1xi8> : tensor<1x1x!quant.uniform<i8:f32, 0.5>>
   %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = 3, shift = 2, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
-  %z = graph.matmul %x, %w residual %x : tensor<1x1x!quant.uniform<i8:f32, 0.5>> {residual_shift = 1 : i64, requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5>>
-  func.return %y, %z : tensor<1x1x!quant.uniform<i16:f32, 0.5>>, tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+  func.return %y : tensor<1x1x!quant.uniform<i16:f32, 0.5>>
+}
+
+// -----
+
+// A residual is added in 16 bits, to half as many steps; bounds and zero point are of the sum.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[U:.*]] = graph.matmul {{.*}}shift = 11, {{.*}}<i8:f32, 256.0>
+// CHECK-NEXT:    %[[L:.*]] = graph.matmul {{.*}} residual %[[U]] {{.*}}residual_shift = 11 : i64, {{.*}}shift = 3,
+// CHECK-NEXT:    %[[J:.*]] = graph.binary sub %[[L]], %[[U]] {rhs_shift = 8 : i64, requant = #graph.requant<shift = 0, rounding = half_up, low = -32640, high = 32767>}
+// CHECK-NEXT:    graph.binary add %[[J]], %r {lhs_shift = 1 : i64, rhs_shift = 4 : i64, requant = #graph.requant<shift = 0, rounding = half_up, zero_point = 3, low = 3, high = 32767>}
+// ALIKE-LABEL: func.func @main(
+// ALIKE:         graph.binary add
+func.func @main(%x: tensor<1x1x!quant.uniform<i8:f32, 0.5>>, %r: tensor<1x1x!quant.uniform<i8:f32, 8.0:1>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5:3>> {
+  %w = graph.constant dense<5> : tensor<1x1xi8> : tensor<1x1x!quant.uniform<i8:f32, 0.25>>
+  %y = graph.matmul %x, %w residual %r : tensor<1x1x!quant.uniform<i8:f32, 8.0:1>> {residual_shift = 6 : i64, requant = #graph.requant<shift = 2, rounding = half_up, zero_point = 3, low = 3, high = 32767>} : (tensor<1x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x!quant.uniform<i8:f32, 0.25>>) -> tensor<1x1x!quant.uniform<i16:f32, 0.5:3>>
+  func.return %y : tensor<1x1x!quant.uniform<i16:f32, 0.5:3>>
 }
 
 // -----

@@ -1,0 +1,123 @@
+"""Layers that read 16 bits and the two of 8 bits that replace them, number by number."""
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, TensorType, i16, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.split_wide_inputs import SplitWideInputsPass
+from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
+
+ROWS, COLUMNS, OUTPUTS = 400, 24, 5
+
+
+def layer(seed: int, *, made: bool) -> ModuleOp:
+    """
+    Products with random numbers of 16 bits, which another layer makes if `made`. Their results go
+    beyond 8 bits at times.
+    """
+    rng = np.random.default_rng(seed)
+    wide = UniformType(0.25, 0 if made else int(rng.integers(-99, 99)), storage=i16)
+    shifts = rng.integers(15, 18) + rng.integers(0, 2, OUTPUTS) * (seed % 2)
+    scales = (2.0 ** -shifts.astype(float)).tolist()
+    target = UniformType(0.25, int(rng.integers(-9, 9)))
+    given = UniformType(0.5, 3) if made else wide
+    block = Block(arg_types=[TensorType(given, [ROWS, COLUMNS])])
+    read = block.args[0]
+    if made:
+        kind = UniformType(0.125)
+        eye = (np.eye(COLUMNS) * 100 + rng.integers(-3, 4, (COLUMNS, COLUMNS))).astype(np.int8)
+        before = graph.ConstantOp.from_array(eye, kind)
+        first = graph.MatmulOp(
+            read,
+            before.result,
+            None,
+            result_element=wide,
+            requant=RequantAttr(2, low=-(1 << 15), high=(1 << 15) - 1),
+        )
+        block.add_ops([before, first])
+        read = first.result
+    weights = graph.ConstantOp.from_array(
+        rng.integers(-127, 128, (OUTPUTS, COLUMNS)).astype(np.int8), UniformType(scales, axis=0)
+    )
+    biased = UniformType([s * wide.scale for s in scales], storage=i32, axis=0)
+    bias = graph.ConstantOp.from_array(
+        rng.integers(-1_000_000, 1_000_000, OUTPUTS).astype(np.int32), biased
+    )
+    top = int(shifts.max())
+    product = graph.MatmulOp(
+        read,
+        weights.result,
+        bias.result if seed % 4 else None,
+        result_element=target,
+        requant=RequantAttr(
+            top,
+            multiplier=[1 << top - int(s) for s in shifts],
+            zero_point=target.zero_point,
+            low=target.zero_point if seed % 5 == 0 else -128,
+        ),
+    )
+    block.add_ops([weights, bias, product, ReturnOp(product.result)])
+    types = [a.type for a in block.args], [product.result.type]
+    return ModuleOp([FuncOp("main", types, Region(block))])
+
+
+def samples(seed: int, *, made: bool) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed + 1000)
+    kind = np.int8 if made else np.int16
+    most = np.iinfo(kind).max
+    x = (rng.normal(size=(ROWS, COLUMNS)) * most / 3).clip(-most - 1, most).astype(kind)
+    x[0], x[1] = most, -most - 1
+    return {"input0": x}
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_two_layers_say_what_one_says(seed: int, made: bool) -> None:
+    """Within a step, seldom more than equal, and with no product of 16 bits."""
+    module, data = layer(seed, made=made), samples(seed, made=made)
+    if made:
+        SplitWideResultsPass(1).apply(load_context(), module)
+    (wanted,) = run(module, data).values()
+    SplitWideInputsPass(1).apply(load_context(), module)
+    module.verify()
+    products = [op for op in module.walk() if isinstance(op, graph.MatmulOp)]
+    assert len(products) == (4 if made else 2)
+    assert all(graph.stored_element(op.input).storage.width.data == 8 for op in products)
+    # Nothing joins bytes that nobody else reads.
+    assert any(isinstance(op, graph.BinaryOp) for op in module.walk()) != made
+    (found,) = run(module, data).values()
+    apart = np.abs(found.astype(int) - wanted.astype(int))
+    inside = slice(2, None)
+    assert apart[inside].max() <= 1 and (apart[inside] > 0).mean() < 0.3
+    assert apart.max() <= 2
+
+
+def test_bytes_are_taken_apart_once() -> None:
+    """Two layers that read one value share its bytes."""
+    text = """
+    func.func @main(%x: tensor<1x4x!quant.uniform<i16:f32, 0.5>>) -> (
+        tensor<1x1x!quant.uniform<i8:f32, 128.0>>, tensor<1x1x!quant.uniform<i8:f32, 128.0>>) {
+      %w = graph.constant dense<[[90, -70, 50, 33]]> : tensor<1x4xi8>
+        : tensor<1x4x!quant.uniform<i8:f32, 0.0625>>
+      %0 = graph.matmul %x, %w {requant = REQUANT}
+        : (tensor<1x4x!quant.uniform<i16:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.0625>>)
+        -> tensor<1x1x!quant.uniform<i8:f32, 128.0>>
+      %1 = graph.matmul %x, %w {requant = REQUANT}
+        : (tensor<1x4x!quant.uniform<i16:f32, 0.5>>, tensor<1x4x!quant.uniform<i8:f32, 0.0625>>)
+        -> tensor<1x1x!quant.uniform<i8:f32, 128.0>>
+      func.return %0, %1 : tensor<1x1x!quant.uniform<i8:f32, 128.0>>,
+        tensor<1x1x!quant.uniform<i8:f32, 128.0>>
+    }"""
+    requant = "#graph.requant<shift = 12, rounding = half_up, low = -128, high = 127>"
+    text = text.replace("REQUANT", requant)
+    module = parse_text(load_context(), text, "twice.mlir")
+    SplitWideInputsPass().apply(load_context(), module)
+    assert sum(isinstance(op, graph.RequantizeOp) for op in module.walk()) == 1
+    assert sum(isinstance(op, graph.MatmulOp) for op in module.walk()) == 4
