@@ -39,8 +39,8 @@ class SplitWideInputsPass(ResidualSpreadPass):
     """
     Compute a layer that reads 16 bits as two that read 8 bits:
 
-    1. Its share of the lower byte: the products with it, in 8 bits, at the finest power of two at
-       which none can overflow.
+    1. Its share of the lower byte: the products with it, in 8 bits, at the finest power of two that
+       four standard deviations of products with random bytes fit.
     2. The layer on the upper byte, with that share as its residual.
 
     The bytes are those of two layers that `split-wide-results` made, if it made the value, and
@@ -48,10 +48,11 @@ class SplitWideInputsPass(ResidualSpreadPass):
     together, where it would leave one that reads 16 bits to its host. Layers with a residual, a
     table, more than 8 bits in their result, products that share nothing, or multipliers stay. So do
     those whose rows of weights have scales that are more than `residual_spread` octaves apart, and
-    those whose share would not be four times as fine as their result.
+    those whose share would have longer steps than their result.
 
-    Rounds the share once more, to at most an eighth of a step of the result, and the bias to 2^8
-    steps of the accumulator. Numbers above 32639 become that, the most that both bytes can say.
+    Rounds the share once more, to at most half a step of the result, clips it where bytes are far
+    from random, and rounds the bias to 2^8 steps of the accumulator. Numbers above 32639 become
+    that, the most that both bytes can say.
     """
 
     name = "split-wide-inputs"
