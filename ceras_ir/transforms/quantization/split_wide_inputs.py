@@ -10,15 +10,15 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
+from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import BYTE, may_be_split
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, erase_with_constants, rebuild_linear
 
-BYTE = WIDE - NARROW
 LEAST, MOST = LOW - (HIGH << BYTE), HIGH - (LOW << BYTE)
 """The least and the most that two bytes of `split-wide-results` say."""
 
@@ -65,17 +65,8 @@ class SplitWideInputsPass(ResidualSpreadPass):
 
 
 def _reads_wide(op: graph.LinearOperation) -> bool:
-    """Whether a layer makes 8 bits of 16, by powers of two, and may be computed twice."""
-    types = [graph.quantized_element(v) for v in (op.input, op.weights, op.results[0])]
-    if op.residual is not None or op.table is not None or op.requant is None or None in types:
-        return False
-    if [t.storage.width.data for t in types if t] != [WIDE, 8, 8] or op.shares_nothing:
-        return False
-    weights = graph.constant_array(op.weights)
-    if weights is None or op.encoded_weights is not None or weights.min(initial=0) < -HIGH:
-        return False
-    powers = all(m & (m - 1) == 0 for m in op.requant.multipliers)
-    return powers and op.requant.mode is Rounding.HALF_UP
+    """Whether a layer makes 8 bits of 16, and may be computed twice."""
+    return may_be_split(op, (WIDE, NARROW)) and op.residual is None
 
 
 def _split(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread: int) -> None:

@@ -9,16 +9,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
+from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import BYTE, may_be_split
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
 
-BYTE = WIDE - NARROW
 LEAST = LOW - (HIGH << BYTE)
 """The least number that both parts can say."""
 
@@ -53,19 +53,9 @@ class SplitWideResultsPass(ResidualSpreadPass):
 
 
 def _is_wide(op: graph.LinearOperation) -> bool:
-    """Whether a layer makes 16 bits of 8, by powers of two, and may be computed twice."""
-    types = [graph.quantized_element(v) for v in (op.input, op.weights, op.results[0])]
-    if op.table is not None or op.requant is None or None in types:
-        return False
-    if [t.storage.width.data for t in types if t] != [8, 8, WIDE] or op.shares_nothing:
-        return False
-    if all(isinstance(use.operation, graph.ShiftSwishOp) for use in op.results[0].uses):
-        return False
-    weights = graph.constant_array(op.weights)
-    if weights is None or op.encoded_weights is not None or weights.min(initial=0) < -HIGH:
-        return False
-    powers = all(m & (m - 1) == 0 for m in op.requant.multipliers)
-    return powers and op.requant.mode is Rounding.HALF_UP
+    """Whether a layer makes 16 bits of 8, and may be computed twice."""
+    swishes = (isinstance(use.operation, graph.ShiftSwishOp) for use in op.results[0].uses)
+    return may_be_split(op, (NARROW, WIDE)) and not all(swishes)
 
 
 def _split(op: graph.LinearOperation, spread: int) -> None:

@@ -121,3 +121,23 @@ def test_bytes_are_taken_apart_once() -> None:
     SplitWideInputsPass().apply(load_context(), module)
     assert sum(isinstance(op, graph.RequantizeOp) for op in module.walk()) == 1
     assert sum(isinstance(op, graph.MatmulOp) for op in module.walk()) == 4
+
+
+@pytest.mark.parametrize("weights", ["u8:f32, 0.25:128", "i8:f32, 0.25:3"])
+@pytest.mark.parametrize("widths", [("i8", "i16"), ("i16", "i8")])
+def test_weights_that_cannot_be_negated_stay(weights: str, widths: tuple[str, str]) -> None:
+    """As ONNX Runtime's dynamic quantization writes them: they wrapped around."""
+    read, made = (f"tensor<1x1x!quant.uniform<{width}:f32, 0.5>>" for width in widths)
+    kind = f"tensor<1x1x!quant.uniform<{weights}>>"
+    low, high = (-128, 127) if widths[1] == "i8" else (-(1 << 15), (1 << 15) - 1)
+    text = f"""
+    func.func @main(%x: {read}) -> {made} {{
+      %w = graph.constant dense<120> : tensor<1x1x{weights[0].replace("u", "ui")}8> : {kind}
+      %0 = graph.matmul %x, %w {{requant = #graph.requant<shift = 12, rounding = half_up,
+        low = {low}, high = {high}>}} : ({read}, {kind}) -> {made}
+      func.return %0 : {made}
+    }}"""
+    module = parse_text(load_context(), text, "weights.mlir")
+    SplitWideResultsPass().apply(load_context(), module)
+    SplitWideInputsPass().apply(load_context(), module)
+    assert sum(isinstance(op, graph.MatmulOp) for op in module.walk()) == 1
