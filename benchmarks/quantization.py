@@ -39,6 +39,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.reading import read_network
+from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 
@@ -195,7 +196,12 @@ def main() -> None:
         table.show(variant, of_target(module, samples), seconds)
     for kind in arguments.peers:
         started = time.process_time()
-        model = peer(floats, arguments.calibration, kind)
+        try:
+            model = peer(floats, arguments.calibration, kind)
+        except UnsupportedError as error:
+            # What target onnx cannot write ONNX Runtime cannot quantize.
+            print(f"{f'ONNX Runtime {kind}':36}  {error}")
+            continue
         seconds = time.process_time() - started
         names = output_names(main_function(floats))
         table.show(f"ONNX Runtime {kind}", of_runtime(model, samples, names), seconds)
