@@ -15,12 +15,14 @@ from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
-from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import BYTE, may_be_split
+from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import (
+    BYTE,
+    LEAST,
+    MOST,
+    may_be_split,
+)
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, erase_with_constants, rebuild_linear
-
-LEAST, MOST = LOW - (HIGH << BYTE), HIGH - (LOW << BYTE)
-"""The least and the most that two bytes of `split-wide-results` say."""
 
 DEVIATIONS = 4.0
 """Standard deviations of products with random bytes that their sums in 8 bits reach."""

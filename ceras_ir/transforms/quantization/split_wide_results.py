@@ -11,16 +11,12 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
-from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import BYTE, may_be_split
+from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import BYTE, LEAST, may_be_split
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
-
-LEAST = LOW - (HIGH << BYTE)
-"""The least number that both parts can say."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +62,9 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
     shifts = np.array(requant.net_shifts) + coarser
     if shifts.min() < 0 or shifts.max() + BYTE > MAX_RESIDUAL_SHIFT or np.ptp(shifts) > spread:
         return
+    added = _shift_of_residual(op)
+    if added is None or not 0 <= added <= graph.BinaryOp.MAX_SHIFT:
+        return
     weights = graph.known_array(op.weights).astype(np.int8)
     total = np.zeros(len(weights), np.int64)
     if op.bias is not None:
@@ -77,9 +76,6 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
     negated = graph.ConstantOp.from_array(-weights, graph.stored_element(op.weights))
     accumulator = accumulator_element(op.input, op.weights)
     offset = graph.ConstantOp.from_array(total.astype(np.int32), accumulator)
-    added = _shift_of_residual(op)
-    if added is None or not 0 <= added <= graph.BinaryOp.MAX_SHIFT:
-        return
     element = UniformType(target.scale * 2.0**coarser)
 
     def bytes_of(more: int) -> dict[str, Attribute | None]:

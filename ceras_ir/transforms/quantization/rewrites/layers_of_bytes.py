@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.network.exponents import HIGH
+from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 
 BYTE = WIDE - NARROW
+
+LEAST, MOST = LOW - (HIGH << BYTE), HIGH - (LOW << BYTE)
+"""The least and the most that a lower byte less 2^8 times a negated upper one says."""
 
 
 def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
