@@ -88,7 +88,8 @@ class ChoosePrecisionPass(CalibratedPass):
 
     One backward pass over the float network estimates the noise that every value makes at the
     outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
-    Contributions are taken to add.
+    Contributions are taken to add; errors of neighbours in one channel are taken as they are, since
+    plain parts of an image are rounded alike.
 
     Values are inputs, what integers compute, and what floats compute for integers to read.
 
@@ -288,6 +289,8 @@ def _weigh(
     """Estimate the noise that each candidate makes at the ends."""
     import numpy as np
 
+    from ceras_ir.transforms.quantization.analysis.sensitivity import noise_at_ends
+
     known = {c.value: (c, _rounded(c.value)) for c in candidates}
     for sample in samples:
         for value, values, weights in meter.weigh(sample):
@@ -296,8 +299,7 @@ def _weigh(
                 real = values[value].astype(np.float32)
                 # Weights behind exponentials may be larger than the root of all floats.
                 error = np.asarray(rounded(real), np.float64) - real
-                noise = float(np.square(weights * error).sum())
-                candidate.noise += noise / len(samples)
+                candidate.noise += noise_at_ends(weights, error) / len(samples)
 
 
 def _measured(

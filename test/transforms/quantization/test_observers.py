@@ -66,42 +66,46 @@ def test_constants_are_exact_or_at_the_edge(name: ObserverName, value: float) ->
     assert exponent == fitting_exponent(abs(float(array[0, 0])))
 
 
-def of_all(values: NDArray[np.float32], exponent: int, point: int, function: Function) -> float:
-    """The squared error behind a function, element by element."""
-    stored = np.clip(np.rint(values * 2.0**-exponent) + point, -128, 127)
+def of_all(
+    values: NDArray[np.float32], exponent: int, point: int, function: Function, alike: float = 1.0
+) -> float:
+    """The squared error behind a function, element by element; more often of what is clipped."""
+    steps = np.rint(values * 2.0**-exponent) + point
+    stored = np.clip(steps, -128, 127)
     read = function((stored - point) * 2.0**exponent) - function(values.astype(np.float64))
-    return float(np.square(read).sum())
+    return float((np.square(read) * np.where(stored == steps, 1.0, alike)).sum())
 
 
 def swish(x: Sums) -> Sums:
     return x / (1 + np.exp(-x))
 
 
+@pytest.mark.parametrize("alike", [1.0, 6.5])
 @pytest.mark.parametrize("function", [identity, swish])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 6.9), (-0.28, 13.0), (-9.0, 5.5), (-7.0, 7.0)])
 def test_errors_of_all_zero_points_are_those_of_all_elements(
-    function: Function, low: float, high: float
+    function: Function, low: float, high: float, alike: float
 ) -> None:
     random = np.random.default_rng(5)
     drawn = [random.triangular(low, min(0.1, high), high, 3000) for _ in range(4)]
     # The first array is smaller, so that bars are joined for those behind.
     arrays = [(size * a).astype(np.float32) for a, size in zip(drawn, (0.1, 1, 1, 1), strict=True)]
     observer = LeastSquaresObserver()
-    observer.functions = (function,)
+    observer.functions, observer.alike = (function,), alike
     for array in arrays:
         observer.observe(Seen(array))
     everything = np.concatenate(arrays)
     first = fitting_exponent(float(np.abs(everything).max()))
     exact = {
-        (e, z): of_all(everything, e, z, function)
+        (e, z): of_all(everything, e, z, function, alike)
         for e in range(first, first - 4, -1)
         for z in range(-128, 128, 8)
     }
     for (e, z), error in exact.items():
-        found = observer.seen.errors([e], (function,))[e][z + 128]
+        found = observer.seen.errors([e], (function,), alike)[e][z + 128]
         assert found == pytest.approx(error, rel=0.06, abs=1e-3 * everything.size * 4.0**e)
     pair = observer.choice().affine or (observer.choice().exponent, 0)
-    assert of_all(everything, *pair, function) <= 1.05 * min(exact.values())
+    assert of_all(everything, *pair, function, alike) <= 1.05 * min(exact.values())
 
 
 def test_what_lies_on_the_steps_is_exact() -> None:
@@ -159,6 +163,21 @@ def test_where_a_function_is_flat_few_samples_may_be_clipped() -> None:
     low, high = (-128 - point) * 2.0**step, (127 - point) * 2.0**step
     assert step == -4 and high >= 9.9 - 2.0**-5
     assert -8 < low < -3 and np.ptp(swish(np.array([low, -8.0]))) <= 1.1 * 2.0**-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "clips"), [("1x1x6400", True), ("1x80x80", False), ("6400", True)]
+)
+def test_a_map_is_clipped_less_than_a_vector(tmp_path: Path, shape: str, clips: bool) -> None:
+    """Neighbours are clipped together; a vector has none."""
+    text = RELU.replace("1x999", shape)
+    data = np.random.default_rng(0).normal(0, 1, (16, *map(int, shape.split("x"))))
+    data.reshape(16, -1)[3, :4] = 40
+    np.savez(tmp_path / "c.npz", x=data.astype(np.float32))
+    module = parse_text(load_context(), text, "text")
+    ObserveRangesPass(str(tmp_path / "c.npz")).apply(load_context(), module)
+    result = next(iter(main_function(module).body.block.ops)).results[0]
+    assert (exponent(result) != fitting_exponent(40)) is clips
 
 
 RELU = """
@@ -219,7 +238,9 @@ Errors = NDArray[np.float64]
 def test_a_sum_of_errors_may_come_out_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors are estimates: of a few numbers, nearly whole ones, they may add up to less than 0."""
 
-    def errors(self: Distribution, exponents: range, functions: object) -> dict[int, Errors]:
+    def errors(
+        self: Distribution, exponents: range, functions: object, clipped: float
+    ) -> dict[int, Errors]:
         found = {e: np.full(POINTS.size, 1e5) for e in exponents}
         found[0][0] = -1.75
         return found

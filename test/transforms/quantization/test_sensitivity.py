@@ -18,7 +18,10 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
-from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter
+from ceras_ir.transforms.quantization.analysis.sensitivity import (
+    SensitivityMeter,
+    noise_at_ends,
+)
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 
 Array = NDArray[np.generic]
@@ -122,7 +125,7 @@ def test_noise_of_one_value(name: str) -> None:
     for sample in samples:
         for value, known, weights in meter.weigh(sample):
             error = rounded(known[value]) - known[value].astype(np.float32)
-            noise = float(np.square(weights * error).sum()) / len(samples)
+            noise = noise_at_ends(weights, error) / len(samples)
             predicted[value] = predicted.get(value, 0.0) + noise
     assert len(predicted) >= 10
     ratios = {
@@ -131,6 +134,27 @@ def test_noise_of_one_value(name: str) -> None:
     }
     print(ratios)
     assert all(0.5 < ratio < 2 for ratio in ratios.values())
+
+
+def test_neighbours_that_are_rounded_alike() -> None:
+    """In a plain image errors of a channel are the same everywhere, and add up."""
+    module = made()
+    KeepTailInFloatPass().apply(load_context(), module)
+    main = main_function(module)
+    value = next(op for op in main.body.block.ops if isinstance(op, graph.Conv2dOp)).results[0]
+    sample = {"input0": np.full((1, 8, 8, 3), (0.3, 0.7, 0.45), np.float32)}
+    together, apart = 0.0, 0.0
+    for seed in range(32):
+        for v, known, weights in SensitivityMeter(module, seed).weigh(sample):
+            if v is value:
+                error = rounded(known[v], 6) - known[v].astype(np.float32)
+                together += noise_at_ends(weights, error) / 32
+                apart += float(np.square(weights * error).sum()) / 32
+    noise = SensitivityMeter(module).measure(
+        [sample], lambda v, array: rounded(array, 6) if v is value else array
+    )
+    assert 0.5 < together / noise < 2
+    assert apart < noise / 2
 
 
 def test_noise_of_one_value_is_measured() -> None:
@@ -238,5 +262,7 @@ def test_noise_of_all_samples_is_over_the_signal_of_all() -> None:
     meter = SensitivityMeter(parse_text(load_context(), text, "sum.mlir"))
     rows = [[2.0, 2.0], [0.5, -0.5], [0.5, -0.375]]
     samples = [{"input0": np.array([row], np.float32)} for row in rows]
-    off = meter.measure(samples, lambda v, a: a + np.float32(0.5) if v in meter.ends else a)
+    off = meter.measure(
+        samples, lambda v, a: a.astype(np.float32) + np.float32(0.5) if v in meter.ends else a
+    )
     assert off == pytest.approx(3 * 0.25 / (16 + 0.125**2))

@@ -19,7 +19,11 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import result_values
 from ceras_ir.transforms.pruning.analysis.kept_weights import Rule
-from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
+from ceras_ir.transforms.quantization.analysis.sensitivity import (
+    Sample,
+    SensitivityMeter,
+    noise_at_ends,
+)
 
 SHARES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
 """Shares of zeros that are tried of every layer."""
@@ -51,7 +55,7 @@ def losses(
                 with np.errstate(all="ignore"):
                     changed = interpreter.run_op(op, tuple(others))[0]
                 error = np.asarray(changed, np.float64) - np.asarray(known[value], np.float64)
-                result[i, j] += float(np.square(gradient * error).sum()) / len(samples)
+                result[i, j] += noise_at_ends(gradient, error) / len(samples)
     return np.maximum.accumulate(np.nan_to_num(result, nan=np.inf), axis=1)
 
 

@@ -126,6 +126,7 @@ def record(
     for value, seen in zip(values, found.observers, strict=True):
         set_range(value, seen.low, seen.high)
         seen.functions = reading_of(value).functions
+        seen.alike = _clipped_alike(value)
         chosen = seen.choice(clips=observer != "auto" or value not in kept)
         set_exponent(value, chosen.exponent)
         set_affine(value, chosen.affine)
@@ -134,6 +135,14 @@ def record(
     if (constant := _constant_input(main, values, found)) is not None:
         return constant
     return _doubt(found.samples, found.halves)
+
+
+def _clipped_alike(value: SSAValue) -> float:
+    """
+    How many neighbours are taken to be clipped together, of what is large in one place: the root of
+    the side of a map, and one where there is one position. The last axis has channels.
+    """
+    return max(1.0, float(prod(shape_of(value)[:-1])) ** 0.25)
 
 
 def _constant_input(main: FuncOp, values: Sequence[SSAValue], found: Observations) -> str | None:

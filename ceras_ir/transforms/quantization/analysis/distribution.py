@@ -114,14 +114,19 @@ class Distribution:
             self.counts = joined
         self.width = max(self.width, width)
 
-    def errors(self, exponents: Iterable[int], functions: Sequence[Function]) -> dict[int, Sums]:
+    def errors(
+        self, exponents: Iterable[int], functions: Sequence[Function], clipped: float = 1.0
+    ) -> dict[int, Sums]:
         """
         Of each exponent, the sums of squared errors behind the function of each kind, one for each
-        zero point of `POINTS`, of what is stored in steps of `2**exponent`.
+        zero point of `POINTS`, of what is stored in steps of `2**exponent`. Errors of what is
+        clipped count `clipped` times.
         """
         kinds = list(self._kinds(functions))
         none = np.zeros(len(POINTS))
-        return {e: sum((kind.errors(ldexp(1.0, e)) for kind in kinds), none) for e in exponents}
+        return {
+            e: sum((kind.errors(ldexp(1.0, e), clipped) for kind in kinds), none) for e in exponents
+        }
 
     def clips_nothing(
         self, exponent: int, functions: Sequence[Function], ends: tuple[float, float]
@@ -172,7 +177,7 @@ class _Kind:
         """Counts, results and squares of them, of all numbers below each."""
         return [_cumulated(self.counts * power) for power in (1.0, self._results, self._results**2)]
 
-    def errors(self, step: float) -> Sums:
+    def errors(self, step: float, clipped: float) -> Sums:
         """Of each zero point."""
         stored = np.rint(self.numbers / step)
         # Of what is nearest to a number half way between two steps, half is rounded up.
@@ -184,7 +189,7 @@ class _Kind:
         first, last = np.searchsorted(stored, low), np.searchsorted(stored, high, side="right")
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
-        return inside[last] - inside[first] + below + above
+        return inside[last] - inside[first] + clipped * (below + above)
 
     def keeps(self, ends: tuple[float, float], step: float) -> NDArray[np.bool_]:
         """Of each zero point, whether clipping moves no number by more than rounding may."""

@@ -30,7 +30,10 @@ from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import decibels
-from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter
+from ceras_ir.transforms.quantization.analysis.sensitivity import (
+    SensitivityMeter,
+    noise_at_ends,
+)
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -269,7 +272,7 @@ class NoiseMeter:
                 op, layer = quantized[value]
                 floats = {number: known[v] for number, v in self.values.items() if v in known}
                 error = _error(self._alone(op, floats, sample), known[value].astype(np.float32))
-                layer.reaching += _power(weights * error) / len(samples)
+                layer.reaching += noise_at_ends(weights, error) / len(samples)
         total = sum(layer.reaching for layer in self.layers.values())
         for layer in self.layers.values():
             layer.share = layer.reaching / total if total > 0 else 0.0

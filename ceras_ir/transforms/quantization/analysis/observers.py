@@ -41,6 +41,8 @@ class Extremes:
         self.low, self.high = inf, -inf
         self.functions: Sequence[Function] = (identity,)
         """What reads each kind of channels."""
+        self.alike = 1.0
+        """How many neighbours are clipped together."""
 
     def choice(self, *, clips: bool = True) -> Choice:
         """How to store the value; of extremes the range says which zero point would do."""
@@ -62,8 +64,9 @@ class Extremes:
 
 class LeastSquaresObserver(Extremes):
     """
-    The steps, and the zero point, with the least sum of squared errors over everything seen. Of
-    large arrays every k-th element is taken.
+    The steps, and the zero point, with the least sum of squared errors over everything seen. An
+    error of clipping counts `alike` times: of neighbours such errors have one sign and add up,
+    where those of rounding cancel. Of large arrays every k-th element is taken.
     """
 
     SAMPLED = 1 << 15
@@ -96,7 +99,7 @@ class LeastSquaresObserver(Extremes):
             return Choice(UNUSED)
         first = fitting_exponent(self.magnitude)
         last = min(first, max(first - CANDIDATES + 1, self.seen.width, LEAST))
-        errors = self.seen.errors(range(first, last - 1, -1), self.functions)
+        errors = self.seen.errors(range(first, last - 1, -1), self.functions, self.alike)
         if not clips:
             ends = min(self.low, 0.0), max(self.high, 0.0)
             for e, of_points in errors.items():

@@ -2,8 +2,10 @@
 What rounding costs at the ends of a network, for all values at once.
 
 The float network runs on a sample and every value is kept; one backward pass from random signs at
-the ends says how much noise power there a unit of noise in any element makes. Errors of rounding
-are taken as independent, so that their noises add.
+the ends says how an error in any element moves them. Errors in different channels, and in places
+far from each other, are taken as independent, so that their noises add. Neighbours in one channel
+are often rounded alike, as in a plain part of an image, and then their errors add, see
+`noise_at_ends`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,9 @@ Sample = Mapping[str, Array]
 
 LARGE = 1_000_000_000
 """Multiplications per inference from which many samples at once would take minutes."""
+
+NEIGHBOURS = 16
+"""Positions along each axis of a map whose errors are not taken as independent."""
 
 SAME = 1e-4
 """Share of an end's power below which int8 hardly shows what differs between its positions."""
@@ -54,8 +59,8 @@ class SensitivityMeter:
     ) -> Iterator[tuple[SSAValue, Mapping[SSAValue, Array], NDArray[np.float32]]]:
         """
         Every value that the ends depend on, the last first, with the weights of its elements, and
-        with the values before it, because others are forgotten. The sum over `(weight * error)**2`
-        is the noise over the signal, a mean over the ends.
+        with the values before it, because others are forgotten. `noise_at_ends` of them and of an
+        error is the noise over the signal, a mean over the ends.
         """
         with np.errstate(all="ignore"):
             known = self._forward(sample)
@@ -122,6 +127,21 @@ class SensitivityMeter:
             return np.zeros(end.shape, np.float32)
         power = max(signal, 1e-30) * len(self.ends)
         return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
+
+
+def noise_at_ends(weights: NDArray[np.float32], error: Array) -> float:
+    """
+    Noise over signal at the ends for an `error` of one value; `weights` are what `weigh` yields.
+
+    The last axis has channels; before it are positions. Each channel is summed over blocks of 16
+    positions, in maps 16 by 16, before it is squared: over random signs the mean of that is the
+    noise of the whole block, however alike its errors are.
+    """
+    moved = np.asarray(weights * np.asarray(error, np.float64))
+    for axis in range(max(moved.ndim - 3, 0), moved.ndim - 1):
+        starts = range(0, moved.shape[axis], NEIGHBOURS)
+        moved = np.add.reduceat(moved, starts, axis=axis)
+    return float(np.square(moved).sum())
 
 
 def _noise(noisy: Array, exact: Array) -> float:
