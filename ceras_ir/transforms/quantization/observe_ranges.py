@@ -33,9 +33,9 @@ class ObserveRangesPass(FloatNetworkPass):
 
     Errors are squared, of everything seen. Those of clipping count more: where a map is clipped
     neighbours are clipped to the same side, and such errors add up, where those of rounding cancel.
-    They count as often as the root of the map's side says, 6 times for 40x40 positions. What one
-    function alone reads, as SiLU its sum of products, is judged behind that function, channel by
-    channel.
+    They count as often as the root of the map's side says, 4 times from 16x16 positions on, and
+    once in a vector. What one function alone reads, as SiLU its sum of products, is judged behind
+    that function, channel by channel.
 
     Ranges come from these sources, in this order:
 

@@ -36,7 +36,10 @@ from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
-from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
+from ceras_ir.transforms.quantization.analysis.sensitivity import (
+    NEIGHBOURS,
+    multiplications,
+)
 
 Array = NDArray[np.generic]
 
@@ -140,9 +143,11 @@ def record(
 def _clipped_alike(value: SSAValue) -> float:
     """
     How many neighbours are taken to be clipped together, of what is large in one place: the root of
-    the side of a map, and one where there is one position. The last axis has channels.
+    the side of a map, 4 from 16 by 16 positions on, and one where there is one position. The last
+    axis has channels.
     """
-    return max(1.0, float(prod(shape_of(value)[:-1])) ** 0.25)
+    positions = prod(shape_of(value)[:-1])
+    return float(min(max(positions, 1), NEIGHBOURS**2)) ** 0.25
 
 
 def _constant_input(main: FuncOp, values: Sequence[SSAValue], found: Observations) -> str | None:

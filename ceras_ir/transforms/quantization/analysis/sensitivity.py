@@ -31,7 +31,7 @@ LARGE = 1_000_000_000
 """Multiplications per inference from which many samples at once would take minutes."""
 
 NEIGHBOURS = 16
-"""Positions along each axis of a map whose errors are not taken as independent."""
+"""Positions along each axis of a map in which errors are not taken as independent."""
 
 SAME = 1e-4
 """Share of an end's power below which int8 hardly shows what differs between its positions."""
