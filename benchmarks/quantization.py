@@ -195,16 +195,16 @@ def main() -> None:
         module, seconds = quantized(floats, options)
         table.show(variant, of_target(module, samples), seconds)
     for kind in arguments.peers:
-        started = time.process_time()
+        started, line = time.process_time(), f"ONNX Runtime {kind}"
         try:
             model = peer(floats, arguments.calibration, kind)
         except UnsupportedError as error:
             # What target onnx cannot write ONNX Runtime cannot quantize.
-            print(f"{f'ONNX Runtime {kind}':36}  {error}")
+            print(f"{line:36}  {error}")
             continue
         seconds = time.process_time() - started
         names = output_names(main_function(floats))
-        table.show(f"ONNX Runtime {kind}", of_runtime(model, samples, names), seconds)
+        table.show(line, of_runtime(model, samples, names), seconds)
 
 
 if __name__ == "__main__":

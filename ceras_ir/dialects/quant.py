@@ -309,13 +309,27 @@ class RequantAttr(ParametrizedAttribute):
 
     def clamped(self, low: int, high: int) -> "RequantAttr":
         """The same rescaling into the part of the range inside `[low, high]`."""
+        return self.replaced(low=max(self.low.data, low), high=min(self.high.data, high))
+
+    def replaced(
+        self,
+        *,
+        shift: int | None = None,
+        multiplier: int | Sequence[int] | None = None,
+        zero_point: int | None = None,
+        low: int | None = None,
+        high: int | None = None,
+    ) -> "RequantAttr":
+        """The same rescaling but for what is given."""
+        if multiplier is None:
+            multiplier = self.multipliers if self.is_per_channel else self.multiplier.data
         return RequantAttr(
-            self.shift.data,
-            multiplier=self.multipliers if self.is_per_channel else self.multiplier.data,
+            self.shift.data if shift is None else shift,
+            multiplier=multiplier,
             rounding=self.mode,
-            zero_point=self.zero_point.data,
-            low=max(self.low.data, low),
-            high=min(self.high.data, high),
+            zero_point=self.zero_point.data if zero_point is None else zero_point,
+            low=self.low.data if low is None else low,
+            high=self.high.data if high is None else high,
         )
 
     def verify(self) -> None:

@@ -166,14 +166,7 @@ def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
     if count == window:
         return op.requant
     full = op.requant.multiplier.data
-    return RequantAttr(
-        op.requant.shift.data,
-        multiplier=(2 * full * window + count) // (2 * count),
-        rounding=op.requant.mode,
-        zero_point=op.requant.zero_point.data,
-        low=op.requant.low.data,
-        high=op.requant.high.data,
-    )
+    return op.requant.replaced(multiplier=(2 * full * window + count) // (2 * count))
 
 
 def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:

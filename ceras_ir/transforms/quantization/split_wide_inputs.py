@@ -88,11 +88,14 @@ def _split(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread: int)
     if op.input not in known:
         known[op.input] = _bytes_of(op.input)
     upper, lower, negated = known[op.input]
-    multiplier = requant.multipliers if requant.is_per_channel else requant.multiplier.data
     target = graph.stored_element(op.results[0])
     share = rebuild_linear(
         op,
-        {"requant": RequantAttr(requant.shift.data - finer, multiplier=multiplier)},
+        {
+            "requant": requant.replaced(
+                shift=requant.shift.data - finer, zero_point=0, low=LOW, high=HIGH
+            )
+        },
         input=lower,
         bias=None,
         element=UniformType(target.scale * 2.0**-finer),
@@ -114,13 +117,7 @@ def _split(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread: int)
     whole = rebuild_linear(
         op,
         {
-            "requant": RequantAttr(
-                requant.shift.data - BYTE,
-                multiplier=multiplier,
-                zero_point=requant.zero_point.data,
-                low=requant.low.data,
-                high=requant.high.data,
-            ),
+            "requant": requant.replaced(shift=requant.shift.data - BYTE),
             "residual_shift": graph.shifts_of_channels([int(s) for s in moved]),
         },
         input=upper,

@@ -11,6 +11,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import MASK
+from ceras_ir.network.exponents import HIGH, LOW
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
@@ -80,9 +81,9 @@ def _split(op: graph.LinearOperation, spread: int) -> None:
 
     def bytes_of(more: int) -> dict[str, Attribute | None]:
         """The epilogue of one byte, so much coarser."""
-        multiplier = requant.multipliers if requant.is_per_channel else requant.multiplier.data
         shift = requant.shift.data + coarser + more
-        return {"requant": RequantAttr(shift, multiplier=multiplier), "residual_shift": None}
+        byte = requant.replaced(shift=shift, zero_point=0, low=LOW, high=HIGH)
+        return {"requant": byte, "residual_shift": None}
 
     upper = rebuild_linear(
         op,

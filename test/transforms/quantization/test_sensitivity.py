@@ -18,10 +18,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
-from ceras_ir.transforms.quantization.analysis.sensitivity import (
-    SensitivityMeter,
-    noise_at_ends,
-)
+from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 
 Array = NDArray[np.generic]

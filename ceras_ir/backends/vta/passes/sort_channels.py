@@ -135,11 +135,4 @@ def _sorted_type(element: Attribute, order: Order) -> Attribute:
 
 def _sorted_requant(requant: RequantAttr, order: Order) -> RequantAttr:
     multipliers = requant.multipliers
-    return RequantAttr(
-        requant.shift.data,
-        multiplier=[multipliers[i] for i in order],
-        rounding=requant.mode,
-        zero_point=requant.zero_point.data,
-        low=requant.low.data,
-        high=requant.high.data,
-    )
+    return requant.replaced(multiplier=[multipliers[i] for i in order])

@@ -36,10 +36,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
-from ceras_ir.transforms.quantization.analysis.sensitivity import (
-    NEIGHBOURS,
-    multiplications,
-)
+from ceras_ir.transforms.quantization.analysis.sensitivity import NEIGHBOURS, multiplications
 
 Array = NDArray[np.generic]
 

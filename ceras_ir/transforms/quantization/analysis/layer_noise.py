@@ -30,10 +30,7 @@ from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import decibels
-from ceras_ir.transforms.quantization.analysis.sensitivity import (
-    SensitivityMeter,
-    noise_at_ends,
-)
+from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
 
 Array: TypeAlias = NDArray[np.generic]
 

@@ -105,7 +105,7 @@ class TimeModel:
             more += self._rates.element * size  # Two tables of bytes instead of one.
         is_split = False
         for op in _readers(value):
-            if self.narrow and self.reads_bytes(op):
+            if self.narrow and self._splits_input(op):
                 more += op.macs + HOST.element * prod(graph.shape_of(op.results[0]))
                 is_split = True
             else:
@@ -126,7 +126,7 @@ class TimeModel:
         """Whether `split-wide-results` can make 16 bits of a layer that will be quantized."""
         return width(op.input) != WIDE and self._is_simple(op)
 
-    def reads_bytes(self, op: graph.LinearOperation) -> bool:
+    def _splits_input(self, op: graph.LinearOperation) -> bool:
         """Whether `split-wide-inputs` can have a layer that will be quantized read 16 bits."""
         return width(op.results[0]) != WIDE and op.residual is None and self._is_simple(op)
 

@@ -13,10 +13,7 @@ def store_moved(value: SSAValue, element: UniformType, distance: int) -> None:
     assert isinstance(op, Operation)
     requant: Attribute | None = op.properties.get("requant")
     if isinstance(requant, RequantAttr):
-        op.properties["requant"] = RequantAttr(
-            requant.shift.data,
-            multiplier=requant.multipliers if requant.is_per_channel else requant.multiplier.data,
-            rounding=requant.mode,
+        op.properties["requant"] = requant.replaced(
             zero_point=requant.zero_point.data + distance,
             low=requant.low.data + distance,
             high=requant.high.data + distance,
