@@ -65,7 +65,7 @@ def averages_by_small_multipliers() -> None:
 
 @identity(
     relied_on={
-        POOL: "multiplier=(2 * full * window + count) // (2 * count),",
+        POOL: "op.requant.replaced(multiplier=(2 * full * window + count) // (2 * count))",
         C: "2 * full * size",
     },
     requires="the multiplier of one element is below 2^31",
