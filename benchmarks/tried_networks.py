@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from network_pages import earlier, models
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
@@ -92,23 +93,12 @@ class Row:
         return f"| {' | '.join(vars(self).values())} |\n"
 
 
-def models(paths: Sequence[str], installed: bool) -> Iterator[Path]:
-    """The files that are named, in folders or alone, and those of installed packages."""
-    for path in map(Path, paths):
-        yield from sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-    if installed:
-        folder = Path(sysconfig.get_paths()["purelib"])
-        found = folder.rglob("*.onnx")
-        # Those of the onnx package are cases of single operators.
-        yield from sorted(path for path in found if "onnx" not in path.relative_to(folder).parts[0])
-
-
-def earlier(page: Path) -> dict[str, str]:
-    """The lines of a page that there is, by network, marked as of an earlier version."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    cells = [line.split(" | ", 1) for line in text.splitlines() if line.startswith("| ")]
-    rows = {first[2:].removesuffix(" *"): rest for first, rest in cells if first != "| network"}
-    return {name: f"| {name} * | {rest}\n" for name, rest in rows.items()}
+def installed_models() -> Iterator[Path]:
+    """Those that installed packages bring along."""
+    folder = Path(sysconfig.get_paths()["purelib"])
+    found = folder.rglob("*.onnx")
+    # Those of the onnx package are cases of single operators.
+    yield from sorted(path for path in found if "onnx" not in path.relative_to(folder).parts[0])
 
 
 def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -315,8 +305,9 @@ def main() -> None:
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
     rows = earlier(arguments.o)
-    chosen = [(path, (CALIBRATE, JUDGE)) for path in models(arguments.models, arguments.installed)]
-    chosen += [(path, FEW) for path in models(arguments.large, installed=False)]
+    named = [*models(arguments.models), *(installed_models() if arguments.installed else ())]
+    chosen = [(path, (CALIBRATE, JUDGE)) for path in named]
+    chosen += [(path, FEW) for path in models(arguments.large)]
     for path, counts in chosen:
         row = tried(path, *counts)
         rows[row.name] = row.markdown()

@@ -6,7 +6,8 @@
 
 Beside `NAME.onnx` may lie `NAME.npz`, inputs to compare on, and `NAME.cal.npz`, others to calibrate
 with; without the second the first serve for both, without both synthetic ones do. Float networks
-are also run by ONNX Runtime on the first input, and in float by the interpreter and in C.
+are also run by ONNX Runtime on the first input, and in float by the interpreter and in C. Lines of
+the page about networks that are not verified this time stay, marked with *.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
+from network_pages import earlier, models
 from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
@@ -45,8 +47,8 @@ is int8 against float at the outputs, without options; it says as much about the
 the compiler. [quantization.md](quantization.md) has what int8 costs in right answers.
 
 Where a network says *Q/DQ* its own scales are kept on c and nnet and snapped to powers of two for
-vta. Networks with seeded weights (make_models.py) stand for a topology.
-[tried-networks.md](tried-networks.md) has what else was tried, with times.
+vta. Lines with * are of an earlier version. [tried-networks.md](tried-networks.md) has what else
+was tried, with times.
 
 """
 COLUMNS = (
@@ -72,11 +74,6 @@ class Row:
         return f"| {' | '.join(cells)} |\n"
 
 
-def models(paths: Sequence[str]) -> Iterator[Path]:
-    for path in map(Path, paths):
-        yield from sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -89,24 +86,26 @@ def main() -> None:
     arguments = parser.parse_args()
     targets = str(arguments.targets).split(",")
     rows: list[Row] = []
+    lines = earlier(arguments.output)
     for path in models(arguments.paths):
         if arguments.only and arguments.only not in path.stem:
             continue
         rows.append(verified(path, targets, arguments.samples))
-        print(rows[-1].markdown(), *rows[-1].reasons, end="", flush=True)
+        lines[path.stem] = rows[-1].markdown()
+        print(lines[path.stem], *rows[-1].reasons, end="", flush=True)
         if arguments.output:
             # As far as it is, so that a long run that ends early leaves what it found.
-            arguments.output.write_text(page(rows, targets), encoding="utf-8")
+            reasons = [reason for row in rows for reason in row.reasons]
+            arguments.output.write_text(page(lines, reasons, targets), encoding="utf-8")
     exact = sum(all(v == "exact" for v in row.verdicts) for row in rows)
     print(f"{exact} of {len(rows)} exact on {arguments.targets}")
 
 
-def page(rows: Sequence[Row], targets: Sequence[str]) -> str:
-    reasons = [reason for row in rows for reason in row.reasons]
+def page(lines: Mapping[str, str], reasons: Sequence[str], targets: Sequence[str]) -> str:
     rest = ["\n## Not taken\n", *reasons] if reasons else []
     columns = (*COLUMNS, *targets)
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
-    return PAGE + head + "".join(row.markdown() for row in rows) + "\n".join(rest)
+    return PAGE + head + "".join(lines[name] for name in sorted(lines)) + "\n".join(rest)
 
 
 def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
