@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.data.sample_stream import open_samples
+from ceras_ir.driver.compare.pairs import Nodes
 from ceras_ir.driver.compare.variants import beside_another, beside_float
 from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.metrics.figures import Figure, Outputs, gain, mean_of
@@ -129,7 +130,9 @@ def layers(arguments: argparse.Namespace) -> None:
     measured = {"SiLU, int8": noise(beside_float(read_network(arguments.model), options), samples)}
     for title, module in networks(arguments):
         if title != "SiLU":
-            named = beside_another(reference.clone(), module)
+            file = arguments.retrained if title.endswith("retrained") else arguments.model
+            nodes = Nodes(read_network(arguments.model)), Nodes(read_network(file))
+            named = beside_another(reference.clone(), module, nodes)
             # Channels are as they were: none is to be matched by a power of two.
             meter = NoiseMeter(named.reference, named.quantized)
             measured[f"{title}, float"] = noise(meter, samples)

@@ -197,9 +197,12 @@ class Operations(Movement):
         exponents: tuple[Sequence[int], Sequence[int]] | None,
     ) -> None:
         shape, name = self.values.shape(op.result, order), node_name(op)
+        # The layer that a function was split from has the name.
+        is_taken = name in self.builder.names
+        called = f"{name}/{function.kind.value}" if is_taken else name
         before, after = exponents or ((), ())
         x = self._scaled(x, before, f"{name}/argument", order, shape)
-        x = add_function(self.builder, function, x, name, shape)
+        x = add_function(self.builder, function, x, called, shape)
         x = self._scaled(x, [-e for e in after], f"{name}/result", order, shape)
         self._finish(op.result, x, order)
 

@@ -23,6 +23,8 @@ from ceras_ir.support.diagnostics import node_names
 
 Key: TypeAlias = tuple[str, ...]
 """The node whose tensor an operation makes; all its nodes, sorted, where none is known as last."""
+WHOLE = "/"
+"""In a key: all that an operation of this name does, of whatever nodes."""
 
 
 class Nodes:
@@ -92,8 +94,24 @@ def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operat
         key = own.last(names, other)
         # What the same node reads is a step on the way to its result.
         if not _readers(op.results[0]) & set(key):
-            found[_behind_clip(op, key, own, other)].append(op)
+            key = _behind_clip(op, key, own, other)
+            found[_exported(names, key, own, other)].append(op)
     return found
+
+
+def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
+    """
+    The operation as a whole, where one network is an export of the other: it has the nodes NAME and
+    NAME/PART of an operation whose own name is NAME, and the last of them makes what that makes.
+    """
+    (last, *more), name = key, names[0]
+    if more or last in other.readers:
+        return key
+    if name in other.readers and any(node.startswith(f"{name}/") for node in other.readers):
+        return (name, WHOLE)
+    name = last.rpartition("/")[0]
+    is_step = any(reader.startswith(f"{name}/") for reader in own.readers.get(last, ()))
+    return (name, WHOLE) if name in other.readers and not is_step else key
 
 
 def _behind_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:

@@ -50,6 +50,23 @@ def test_a_fused_chain_is_its_last_node(middle: str) -> None:
     assert chain.startswith("fc+act") and (act, end) == ("act", ("end", "end"))
 
 
+EXPORTED = """
+  %1 = graph.unary <sigmoid> %0 : !row loc("fc/swish/sigmoid")
+  %2 = graph.binary mul %0, %1 : (!row, !row) -> !row loc("fc/swish")
+  %8 = graph.binary mul %2, %2 : (!row, !row) -> !row loc("fc/result")
+"""
+
+
+def test_an_export_names_what_a_layer_does_by_the_layer() -> None:
+    """`fc` before its activation has no partner, nor has a step on the way to the result."""
+    fused, export = read(HEAD + SILU + TAIL), read(HEAD + EXPORTED + TAIL)
+    nodes = Nodes(fused), Nodes(export)
+    FusePass().apply(load_context(), fused)
+    here, end = ("fc+act+gate", "fc/result"), ("end", "end")
+    assert names(fused, export, nodes) == [here, end]
+    assert names(export, fused, nodes[::-1]) == [here[::-1], end]
+
+
 def test_a_step_inside_of_a_node_is_no_result_of_it() -> None:
     """Where the last operation of a node is fused into another, those before it are not it."""
     middle = """
