@@ -28,15 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from network_pages import earlier, models
+from network_pages import earlier, models, samples_of
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import load_samples
-from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.driver.differences import signal_to_noise
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.report import PRODUCTS
 from ceras_ir.support.diagnostics import InputError
@@ -133,14 +129,6 @@ def given_to(session: Any, sample: dict[str, NDArray[Any]]) -> dict[str, NDArray
 def difference(expected: NDArray[Any], actual: NDArray[Any]) -> float:
     a, b = (np.asarray(array, np.float64) for array in (expected, actual))
     return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-9)) if a.size else 0.0
-
-
-def samples_of(path: Path, module: ModuleOp, count: int) -> list[dict[str, NDArray[Any]]]:
-    """Those of `NAME.npz` beside a network, or made-up ones, each as the network takes it."""
-    network = main_function(module)
-    if (beside := path.with_suffix(".npz")).is_file():
-        return list(load_samples(str(beside), module).first(count))
-    return synthetic_samples(network, count, 1)
 
 
 def stacked(samples: Sequence[dict[str, NDArray[Any]]], path: Path) -> str:

@@ -23,10 +23,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from network_pages import earlier, models
+from network_pages import earlier, models, samples_of
 from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
+from ceras_ir.pipeline.reading import read_network
 
 BIN = Path(sys.executable).parent
 SQNR = re.compile(r"signal to noise (\S+) dB")
@@ -119,7 +120,7 @@ def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
     is_quantized = not QUANTIZED.isdisjoint(node.op_type for node in model.graph.node)
     own = "its own" if inputs.exists() else "synthetic"
     calibrated = "Q/DQ" if is_quantized else "others" if calibration.exists() else own
-    floats = ["-", "-"] if is_quantized else list(float_differences(path, inputs))
+    floats = ["-", "-"] if is_quantized else list(float_differences(path))
     row = Row(path.stem, str(samples) if inputs.exists() else "1", calibrated, floats)
     done = verify(path, targets, options)
     if done.returncode == 0:
@@ -159,19 +160,11 @@ def sqnr(text: str) -> str:
     return "-" if found is None or found[1] == "inf" else f"{found[1]} dB"
 
 
-def float_differences(path: Path, inputs: Path) -> Iterator[str]:
+def float_differences(path: Path) -> Iterator[str]:
     """Of the interpreter and of C from ONNX Runtime, on one input."""
     ort: Any = import_module("onnxruntime")  # As Any, because it has no type stubs.
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    arrays: dict[str, Floats] = {}
-    for value in session.get_inputs():
-        shape = [extent if isinstance(extent, int) else 1 for extent in value.shape]
-        if inputs.exists():
-            with np.load(inputs) as file:
-                arrays[value.name] = file[value.name][: shape[0]].reshape(shape)
-        else:
-            random = np.random.default_rng(0).uniform(size=shape)
-            arrays[value.name] = random.astype(np.float32)
+    (arrays,) = samples_of(path, read_network(str(path)), 1)
     names: list[str] = [value.name for value in session.get_outputs()]
     want: dict[str, Floats] = dict(zip(names, session.run(names, arrays), strict=True))
     with tempfile.TemporaryDirectory() as folder:

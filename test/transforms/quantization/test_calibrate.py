@@ -7,6 +7,10 @@ import pytest
 from conftest import Tool
 
 from ceras_ir.data.samples import save_arrays
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.analysis import calibration
+from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
 
 pytestmark = pytest.mark.slow
 
@@ -155,3 +159,23 @@ def test_a_module_without_a_network(tool: Tool, tmp_path: Path) -> None:
     done = tool("ceras-opt", "n.mlir", "--fuse", "--quantize")
     assert done.status == 1
     assert "no function @main" in done.stderr
+
+
+@pytest.mark.parametrize(("extent", "collections"), [(4, 0), (1001, 1)])
+def test_memory_of_small_networks_is_not_looked_through(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extent: int, collections: int
+) -> None:
+    """Python's look at all it holds took most of the time, the more of it other modules hold."""
+    seen: list[bool] = []
+    monkeypatch.setattr(calibration, "give_back", lambda: seen.append(True))
+    text = f"""
+    !x = tensor<1x1xf32>
+    func.func @main(%x: !x {{graph.name = "x"}}) -> (!x {{graph.name = "y"}}) {{
+      %w = graph.constant dense<1.0> : tensor<{extent}x{extent}xf32> : tensor<{extent}x{extent}xf32>
+      func.return %x : !x
+    }}
+    """
+    module = parse_text(load_context(), text, "n.mlir")
+    save_arrays(str(tmp_path / "c.npz"), {"x": np.ones((3, 1), np.float32)})
+    assert len(list(calibration_samples(module, str(tmp_path / "c.npz"), 3))) == 3
+    assert len(seen) == collections

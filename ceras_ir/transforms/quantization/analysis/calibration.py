@@ -50,6 +50,9 @@ seconds of it costs little."""
 LARGE_STEP = 100_000_000
 """Multiplications of a step from which that would cost minutes."""
 
+LARGE_CONSTANTS = 1_000_000
+"""Elements in all constants from which a look at everything that Python holds frees enough."""
+
 APART = 0.05
 """Share of the values whose range may differ by more than an octave between halves of the data."""
 
@@ -205,7 +208,8 @@ def calibration_samples(
     The samples of `sample_numbers`, or `most` of them, one at a time, with a progress bar that says
     `what` is done.
     """
-    inputs = network_inputs(main_function(module))
+    main = main_function(module)
+    inputs = network_inputs(main)
     try:
         numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
         if most is not None:
@@ -215,7 +219,9 @@ def calibration_samples(
         error.file = error.file or path
         raise
     # The next runs find free what these left, and what the pass before them has replaced.
-    give_back()
+    constants = (op for op in main.body.block.ops if isinstance(op, ConstantOp))
+    if sum(prod(shape_of(op.result)) for op in constants) >= LARGE_CONSTANTS:
+        give_back()
 
 
 def sample_numbers(
