@@ -59,12 +59,17 @@ def for_statistics() -> Generator[None]:
         _STATISTICS.reset(token)
 
 
+def is_for_statistics() -> bool:
+    """Whether what is computed now may lack the bits that are defined here."""
+    return _STATISTICS.get()
+
+
 def exp(x: Floats) -> Floats:
     """
     With `n = rint(x * LOG2_E)`, ties to even, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
     polynomial in `r` by Horner's rule: `((p * (r * r) + r) + 1) * 2**n`. NaN gives NaN.
     """
-    if _STATISTICS.get():
+    if is_for_statistics():
         return np.exp(x)
     if x.ndim and x.size and x.min() >= EXP_LOW and x.max() <= EXP_HIGH:
         return _exp_inside(x)
