@@ -118,7 +118,8 @@ def layers(arguments: argparse.Namespace) -> None:
     What each function loses in decibels, alone and with all before it: as a table of int8, and of
     HardSwish behind its convolution in float.
     """
-    network = network_inputs(main_function(read_network(arguments.model)))
+    plain = read_network(arguments.model)
+    network, original = network_inputs(main_function(plain)), Nodes(plain)
     samples: Samples = [*islice(open_samples(arguments.test, network), arguments.layers)]
     options = BuildOptions(
         find_target("nnet")(),
@@ -127,12 +128,12 @@ def layers(arguments: argparse.Namespace) -> None:
         calibration=CalibrationOptions(arguments.samples, 0),
     )
     reference = fused(arguments.model)
-    measured = {"SiLU, int8": noise(beside_float(read_network(arguments.model), options), samples)}
+    measured = {"SiLU, int8": noise(beside_float(plain, options), samples)}
     for title, module in networks(arguments):
         if title != "SiLU":
-            file = arguments.retrained if title.endswith("retrained") else arguments.model
-            nodes = Nodes(read_network(arguments.model)), Nodes(read_network(file))
-            named = beside_another(reference.clone(), module, nodes)
+            is_retrained = title.endswith("retrained")
+            nodes = Nodes(read_network(arguments.retrained)) if is_retrained else original
+            named = beside_another(reference.clone(), module, (original, nodes))
             # Channels are as they were: none is to be matched by a power of two.
             meter = NoiseMeter(named.reference, named.quantized)
             measured[f"{title}, float"] = noise(meter, samples)

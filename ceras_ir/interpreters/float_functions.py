@@ -6,14 +6,13 @@ multiply-add, so that float parts of a quantized network agree bit for bit too. 
 `exp`: 1.4 units in the last place on its whole range (measured against double precision).
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
+from ceras_ir.interpreters.statistics_mode import is_for_statistics
 
 Floats = NDArray[np.float32]
 
@@ -41,27 +40,6 @@ EXP_COEFFICIENTS = _float32s(
     *(0.000198909908, 0.001393365, 0.00833331093, 0.0416664649, 0.166666667, 0.5)
 )
 """Interpolation of `(exp(r) - 1 - r) / r**2` on [-ln 2 / 2, ln 2 / 2], highest degree first."""
-
-
-_STATISTICS: ContextVar[bool] = ContextVar("statistics", default=False)
-
-
-@contextmanager
-def for_statistics() -> Generator[None]:
-    """
-    Have `exp` below be numpy's, which takes a sixth of the time: what only says how values are
-    distributed needs no bits. Within 3 units in the last place.
-    """
-    token = _STATISTICS.set(True)
-    try:
-        yield
-    finally:
-        _STATISTICS.reset(token)
-
-
-def is_for_statistics() -> bool:
-    """Whether what is computed now may lack the bits that are defined here."""
-    return _STATISTICS.get()
 
 
 def exp(x: Floats) -> Floats:

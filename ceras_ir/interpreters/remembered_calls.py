@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.interpreters.float_functions import is_for_statistics
+from ceras_ir.interpreters.statistics_mode import is_for_statistics
 
 Array = NDArray[np.generic]
 

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters import remembered_calls
-from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.remembered_calls import RememberedCalls
+from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.transforms.rebuilding import replace_constant
 
 ROWS = np.ones((5, 3), np.float32)

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text

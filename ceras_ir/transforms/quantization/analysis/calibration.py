@@ -18,9 +18,9 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from ceras_ir.data.samples import is_finite
 from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, is_plain, shape_of
-from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
+from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.missing import inputs_that_may_lack
