@@ -106,14 +106,16 @@ class DistributeConcat(RewritePattern):
 def _readers(
     op: graph.ConcatOp,
 ) -> tuple[list[graph.GraphOperation], list[graph.SliceOp]] | None:
-    """The chain of operations behind a concatenation, and the slices at its end."""
+    """The chain of operations behind a concatenation, and the slices at its end, in their order."""
     chain: list[graph.GraphOperation] = []
     value: SSAValue = op.result
     while True:
         readers = list(dict.fromkeys(use.operation for use in value.uses))
-        slices = [reader for reader in readers if isinstance(reader, graph.SliceOp)]
-        if readers and len(slices) == len(readers):
-            return chain, slices
+        if readers and all(isinstance(reader, graph.SliceOp) for reader in readers):
+            block, found = op.parent, set(readers)
+            assert block is not None
+            in_order = (each for each in block.ops if each in found)
+            return chain, [each for each in in_order if isinstance(each, graph.SliceOp)]
         if len(readers) != 1 or not _works_by_rows(readers[0], value):
             return None
         (reader,) = readers

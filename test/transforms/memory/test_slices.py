@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from backends.nnet.networks import Network, written
 from slow_cases import first_fast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.reader import read
@@ -23,7 +24,9 @@ from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Array, run
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.memory.analysis import slice_choice
 from ceras_ir.transforms.memory.analysis.copies import copied_bytes, fewest_copied_bytes
+from ceras_ir.transforms.memory.analysis.liveness import Liveness, steps
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 
 INT8 = UniformType(0.5)
@@ -106,6 +109,40 @@ def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal[None, 
     fewest = any | {"twice": 24, "columns": 0, "parts": 0}
     assert (copied_bytes(main), fewest_copied_bytes(main)) == (copied[kind], fewest[kind])
     agree(module, tmp_path)
+
+
+def early_and_late() -> ModuleOp:
+    """Rows of which half are made before, and half behind, what takes most memory."""
+    net = Network([((1, 64), INT8), ((64, 64), INT8)])
+    x, y = net.inputs
+    early = [halved(net, x) for _ in range(16)]
+    most = net.add(
+        graph.BinaryOp(Binary.ADD, y, halved(net, y), result_element=INT8, requant=HALVE)
+    )
+    row = net.add(graph.SliceOp(halved(net, most), [0, 0], [1, 64]))
+    late = [halved(net, row) for _ in range(16)]
+    return net.module(net.add(graph.ConcatOp([*early, *late], 0)))
+
+
+def test_tries_end_in_large_networks(monkeypatch: pytest.MonkeyPatch):
+    """What is not tried is copied."""
+    tried: list[FuncOp] = []
+    analyse = slice_choice.analyse
+
+    def counted(main: FuncOp, **options: Any) -> Liveness:
+        tried.append(main)
+        return analyse(main, **options)
+
+    monkeypatch.setattr(slice_choice, "analyse", counted)
+    for tries, copied in ((1000, 16 * 64), (33, 16 * 64), (3, 32 * 64), (0, 32 * 64)):
+        tried.clear()
+        module = early_and_late()
+        main = main_function(module)
+        monkeypatch.setattr(slice_choice, "EFFORT", tries * len(steps(main)))
+        placed(module)
+        agree(module)
+        assert len(tried) <= tries + 3
+        assert copied_bytes(main) == copied
 
 
 def test_the_check_sees_a_slice_that_is_not_in_its_place():

@@ -3,7 +3,8 @@ Which operands of concatenations to write where they end up.
 
 A slice is alive from its first operand to the last reader of the whole, which can be longer
 than the values that it saves. So of all that could be slices those are chosen that save most
-copying without more memory than the network needs when everything is copied.
+copying without more memory than the network needs when everything is copied, the largest first
+and not all of them in a network of thousands of operations.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from ceras_ir.transforms.memory.analysis.slices import Slicing, slices
 
 Pair: TypeAlias = tuple[Operation, SSAValue]
 ROUNDS = 2
+
+EFFORT = 200_000
+"""About how many operations are looked at in all tries: a few seconds."""
 
 
 def choose_slices(
@@ -36,10 +40,15 @@ def choose_slices(
         return all_of_them, plain
     best = analyse(main, include_io=include_io, slicing=Slicing(rule, frozenset()))
     wanted: frozenset[Pair] = frozenset()
+    order = steps(main)
+    tries = EFFORT // max(len(order), 1)
 
     def add(pairs: Sequence[Pair]) -> list[Pair]:
         """Take those of `pairs` that need no more memory, many at a time; give back the rest."""
-        nonlocal best, wanted
+        nonlocal best, wanted, tries
+        if not tries:
+            return [*pairs]
+        tries -= 1
         if (found := tried(Slicing(rule, wanted | frozenset(pairs)))) is not None:
             best, wanted = found, wanted | frozenset(pairs)
             return []
@@ -49,7 +58,7 @@ def choose_slices(
         return [*add(pairs[:middle]), *add(pairs[middle:])]
 
     rest: list[Pair] = [
-        (op, part.operand) for op in steps(main) if isinstance(op, ConcatOp) for part in slices(op)
+        (op, part.operand) for op in order if isinstance(op, ConcatOp) for part in slices(op)
     ]
     rest.sort(key=lambda pair: -byte_size(pair[1]))
     # What was too much alone may be free beside others.

@@ -61,3 +61,24 @@ func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> (tensor<2x3xf32>, t
   %t = graph.slice %d {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x3xf32>) -> tensor<2x3xf32>
   func.return %s, %t, %d : tensor<2x3xf32>, tensor<2x3xf32>, tensor<4x3xf32>
 }
+
+// -----
+
+// Two slices of one operand take one result, which stands before the first of them.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT:   graph.concat
+// CHECK:       [[A:%.+]] = graph.unary <tanh> %x
+// CHECK-NEXT:  [[B:%.+]] = graph.reshape [[A]]
+// CHECK-NEXT:  [[C:%.+]] = graph.unary <tanh> %y
+// CHECK-NEXT:  [[D:%.+]] = graph.reshape [[A]]
+// CHECK-NEXT:  func.return [[B]], [[C]], [[D]]
+func.func @main(%x: tensor<1x3xf32>, %y: tensor<1x3xf32>) -> (tensor<3xf32>, tensor<1x3xf32>, tensor<3xf32>) {
+  %c = graph.concat %x, %y {axis = 0 : i64} : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<2x3xf32>
+  %d = graph.unary <tanh> %c : tensor<2x3xf32>
+  %s = graph.slice %d {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<1x3xf32>
+  %u = graph.reshape %s : (tensor<1x3xf32>) -> tensor<3xf32>
+  %t = graph.slice %d {starts = array<i64: 1, 0>, strides = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<1x3xf32>
+  %v = graph.slice %d {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<1x3xf32>
+  %w = graph.reshape %v : (tensor<1x3xf32>) -> tensor<3xf32>
+  func.return %u, %t, %w : tensor<3xf32>, tensor<1x3xf32>, tensor<3xf32>
+}
