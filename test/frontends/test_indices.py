@@ -7,7 +7,7 @@ from c_harness import check
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array
 
-from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.dialects.graph import BinaryOp, Function, FunctionAttr
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.network import run
@@ -124,3 +124,20 @@ def test_remainders_and_running_sums() -> None:
     found = run(import_model(sums), {"a": TABLE})["y"]
     whole = np.cumsum(TABLE[:, ::-1], 1)[:, ::-1]
     assert np.allclose(found, whole - TABLE, atol=1e-6)
+
+
+@pytest.mark.parametrize("extent", [1, 2, 7, 8, 100])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sums_of_whole_numbers_take_few_operations(axis: int, extent: int) -> None:
+    """They wrap around, so that any order has the same sums."""
+    shape = (extent, 3) if axis == 0 else (3, extent)
+    random = np.random.default_rng(extent)
+    x = random.integers(-(1 << 63), (1 << 63) - 1, shape)
+    for reverse, exclusive in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        flags = {"reverse": reverse, "exclusive": exclusive}
+        module = import_model(one("CumSum", {"a": x}, {"b": np.array(axis)}, **flags))
+        turned = np.flip(x, axis) if reverse else x
+        sums = np.cumsum(turned, axis) - exclusive * turned
+        expected = np.flip(sums, axis) if reverse else sums
+        assert np.array_equal(run(module, {"a": x})["y"], expected)
+        assert sum(isinstance(op, BinaryOp) for op in module.walk()) <= extent.bit_length() + 1

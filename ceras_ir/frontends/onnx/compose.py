@@ -127,6 +127,20 @@ class Composer:
         total = self.reduce(Reduce.SUM, x, axes)
         return self.div(total, self.number(count, x))
 
+    def running_sum(self, x: Value, axis: int) -> Value:
+        """
+        The sums of whole numbers up to each along `axis`, in as many steps as its extent has binary
+        digits.
+        """
+        shape, distance = list(shape_of_value(x)), 1
+        while distance < shape[axis]:
+            before = [distance if i == axis else n for i, n in enumerate(shape)]
+            zeros = self.emitter.constant(np.zeros(before, dtype_of_value(x)), "before")
+            rest = self.part(x, axis, 0, shape[axis] - distance)
+            x = self.add(x, self.joined([zeros, rest], axis))
+            distance *= 2
+        return x
+
     def sliced(
         self,
         x: Value,

@@ -2,17 +2,18 @@
 A loop that is a recurrent layer becomes one `graph.recurrence`, as the operators LSTM, GRU and RNN.
 
 Unrolled, each step would be operations of its own, each of which is rounded by itself in integers.
-Beside the cell, the body may have what such loops have: counters, rows of the input, and states as
-outputs. Products with constants are taken together and sums in another order, which is exact but
-for rounding in float32.
+Beside the cell, the body may have what such loops have: counters, rows of the input, states as
+outputs, and a mask that holds the states in steps that do not count. Products with constants are
+taken together and sums in another order, which is exact but for rounding in float32.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -22,6 +23,7 @@ from ceras_ir.dialects.graph import (
     ReshapeOp,
     TakeOp,
     TransposeOp,
+    constant_array,
     element_of,
     shape_of,
 )
@@ -29,6 +31,7 @@ from ceras_ir.frontends.onnx.calls import Body
 from ceras_ir.frontends.onnx.compose import MAX_INDICES, Composer
 from ceras_ir.frontends.onnx.counters import Counters
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.held_steps import CountedSteps, Held, held
 from ceras_ir.frontends.onnx.linear_form import Floats, LinearForms, origin
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.frontends.onnx.written_cells import CellMatcher, WrittenCell
@@ -47,6 +50,8 @@ class RecurrentLoop:
     """How often it runs, if its condition does not end it."""
     has_condition: bool = False
     """Whether the body first returns whether there is another step."""
+    unread: Container[int] = ()
+    """What is carried whose end nothing reads."""
 
     def results(self) -> Sequence[Value] | None:
         """What is carried at the end, then what is stacked; None if it is no such layer."""
@@ -57,8 +62,8 @@ class RecurrentLoop:
         counters = self._counters(steps)
         states = [i for i, v in enumerate(self._inside) if element_of(v) == f32 and shape_of(v)]
         for chosen in (*permutations(states, 2), *permutations(states, 1)):
-            if (cell := self._cell(chosen)) is not None:
-                return self._replaced(cell, chosen, counters)
+            if (step := self._step(chosen)) is not None:
+                return self._replaced(step, counters)
         return None
 
     @property
@@ -89,29 +94,40 @@ class RecurrentLoop:
                 return int(np.argmin(again)) + 1
         return self.trips if self.trips == counters.steps else None
 
-    def _cell(self, chosen: Sequence[int]) -> WrittenCell | None:
-        """The cell whose state, and cell state if there are two, are these carried values."""
+    def _step(self, chosen: Sequence[int]) -> "_Step | None":
+        """The step whose state, and cell state if there are two, are these carried values."""
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
-        shapes = {shape_of(v) for v in (*inside, *after)}
-        if len(shapes) != 1:
+        if len({shape_of(v) for v in (*inside, *after)}) != 1:
             return None
-        matcher = CellMatcher(LinearForms(prod(shapes.pop()[:-1])), inside[0], after[0])
+        found = [held(v) for v in after]
+        if all(h is not None and origin(h.old) is v for h, v in zip(found, inside, strict=True)):
+            holds = [h for h in found if h is not None]
+            if any(h.mask is not holds[0].mask for h in holds):
+                return None
+            mask, after = holds[0].mask, [h.new for h in holds]
+        else:
+            mask = None
+        rows = prod(shape_of(inside[0])[:-1])
+        matcher = CellMatcher(LinearForms(rows), inside[0], after[0])
         cell = matcher.cell() if len(chosen) == 1 else matcher.lstm(inside[1], after[1])
-        reads_state = cell is not None and any(inside[0] in form.parts for form in cell.gates)
-        return cell if reads_state else None
+        if cell is None or not any(inside[0] in form.parts for form in cell.gates):
+            return None
+        return _Step(cell, chosen, after, mask)
 
-    def _replaced(
-        self, cell: WrittenCell, chosen: Sequence[int], counters: Counters
-    ) -> Sequence[Value] | None:
+    def _replaced(self, step: "_Step", counters: Counters) -> Sequence[Value] | None:
         """The results of the loop, made of those of the layer."""
-        state = self._inside[chosen[0]]
-        inputs = dict.fromkeys(v for form in cell.gates for v in form.parts if v is not state)
+        state = self._inside[step.chosen[0]]
+        forms = step.cell.gates
+        inputs = dict.fromkeys(v for form in forms for v in form.parts if v is not state)
         sources = {v: source for v in inputs if (source := self._source(v, counters))}
-        results = [r for i in range(len(self._after)) if (r := self._result(i, chosen, counters))]
+        mask = None if step.mask is None else self._source(step.mask, counters)
+        results = [r for i in range(len(self._after)) if (r := self._result(i, step, counters))]
         # Nothing is emitted before all of it is known to be there.
         if not 0 < len(inputs) == len(sources) or len(results) != len(self._after):
             return None
-        ends = self._layer(cell, chosen, sources)
+        if mask is None and step.mask is not None:
+            return None
+        ends = self._layer(step, sources, mask)
         return [result(ends) for result in results]
 
     def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
@@ -137,29 +153,50 @@ class RecurrentLoop:
         return _Source(lambda: captured[inside], moves, indices.astype(np.int64).tolist())
 
     def _result(
-        self, index: int, chosen: Sequence[int], counters: Counters
+        self, index: int, step: "_Step", counters: Counters
     ) -> "Callable[[_Ends], Value] | None":
         """What makes a result of the loop of those of the layer."""
         emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
         shape = (*(counters.steps,) * is_stacked, *shape_of(value))
-        state, *cell = (origin(self._after[i]) for i in chosen)
-        if origin(value) is state:
+        if not is_stacked and index in self.unread:
+            return lambda _: self.carried[index]
+        state, *cell = (origin(self._after[i]) for i in step.chosen)
+        if origin(value) is state or self._is_shown(held(value), value, step):
             return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
-        if not is_stacked and origin(value) in cell:
+        if step.mask is None and not is_stacked and origin(value) in cell:
             return lambda ends: emitter.reshaped(ends.cell, shape)
+        if (other := self._instead(held(value), step)) is not None:
+            return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
         if (numbers := counters.of(value)) is None:
             return None
         array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
         return lambda _: emitter.constant(array, f"counter{index}")
 
+    def _is_shown(self, found: Held | None, value: SSAValue, step: "_Step") -> bool:
+        """Whether a value is the state in every step, or carried beside it and the same."""
+        if found is None or not step.holds(found):
+            return False
+        if origin(found.old) is self._inside[step.chosen[0]]:
+            return True
+        start = self.carried[step.chosen[0]]
+        return any(
+            origin(found.old) is inside and origin(after) is origin(value) and _equal(first, start)
+            for inside, after, first in zip(self._inside, self._after, self.carried, strict=False)
+        )
+
+    def _instead(self, found: Held | None, step: "_Step") -> NDArray[np.generic] | None:
+        """The constant that a value is instead of the state in steps that do not count."""
+        return constant_array(found.old) if found is not None and step.holds(found) else None
+
     def _layer(
-        self, cell: WrittenCell, chosen: Sequence[int], sources: "Mapping[SSAValue, _Source]"
+        self, step: "_Step", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
     ) -> "_Ends":
         """The product for the input of all steps, and the steps."""
         emitter, compose = self.emitter, Composer(self.emitter)
+        cell, chosen = step.cell, step.chosen
         state = self._inside[chosen[0]]
-        *rows, width = shape_of(state)
-        batch, steps = prod(rows), len(next(iter(sources.values())).indices)
+        *outer, width = shape_of(state)
+        batch, steps = prod(outer), len(next(iter(sources.values())).indices)
         sizes = {v: prod(shape_of(v)) // batch for v in sources}
 
         def weights(of: SSAValue, size: int) -> Floats:
@@ -175,8 +212,13 @@ class RecurrentLoop:
             for v, source in sources.items()
         ]
         own = np.concatenate([weights(v, size) for v, size in sizes.items()], 1)
+        rows, counted = compose.joined(given, 1), None
+        if mask is not None:
+            flags = emitter.reshaped(mask.emitted(emitter), (steps, batch))
+            counted = CountedSteps.of(emitter, flags)
+            rows = counted.in_front(rows)
         product = MatmulOp(
-            emitter.materialize(compose.joined(given, 1)),
+            emitter.materialize(rows),
             constant(own, "input_weights"),
             constant(np.concatenate([form.offset for form in cell.gates]), "bias"),
             result_element=f32,
@@ -197,11 +239,39 @@ class RecurrentLoop:
         )
         every = emitter.emit(result)
         last = shape_of_value(every)[0] - 1
+        states = compose.part(every, 0, 0, steps)
+        if counted is not None:
+            states = counted.behind(first, states)
         return _Ends(
-            compose.part(every, 0, 0, steps),
-            compose.part(every, 0, steps - 1, 1),
+            states,
+            compose.part(states, 0, steps - 1, 1),
             compose.part(every, 0, last, 1),
+            None if counted is None else counted.flags,
         )
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Whether two values are known to be the same."""
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return np.array_equal(a.load(), b.load())
+    return a is b
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a step computes."""
+
+    cell: WrittenCell
+    chosen: Sequence[int]
+    """Which of the carried values are the state and the cell state."""
+    made: Sequence[SSAValue]
+    """What the cell makes of them."""
+    mask: SSAValue | None
+    """Whether they become that; otherwise they stay as they are."""
+
+    def holds(self, found: Held) -> bool:
+        """Whether this is the state the cell makes in the steps that count."""
+        return found.mask is self.mask and origin(found.new) is origin(self.made[0])
 
 
 @dataclass(frozen=True)
@@ -232,4 +302,15 @@ class _Ends:
     state: Value
     """After the last one."""
     cell: Value
-    """The cell state of an LSTM after the last step."""
+    """The cell state of an LSTM after the last step, if all count."""
+    flags: Value | None
+    """[steps, batch]: whether a step counts."""
+
+    def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
+        """The states of steps that count, and `other` instead of the rest."""
+        assert self.flags is not None
+        compose, shape = Composer(emitter), shape_of_value(self.states)
+        instead = emitter.constant(other.reshape((1, *other.shape)), "instead")
+        flags = emitter.reshaped(self.flags, (*shape[:2], 1))
+        found = compose.select(flags, self.states, instead)
+        return found if is_stacked else compose.part(found, 0, shape[0] - 1, 1)

@@ -65,9 +65,9 @@ class CellMatcher:
 
     def lstm(self, cell: SSAValue, cell_after: SSAValue) -> WrittenCell | None:
         """The cell with this state and a cell state: `c = f * c + i * g`, `h = o * k(c)`."""
-        ends = product(_orders(self.after, Binary.MUL), _orders(cell_after, Binary.ADD))
+        ends = product(orders(self.after, Binary.MUL), orders(cell_after, Binary.ADD))
         for (output, shown), (kept, added) in ends:
-            parts = product(_orders(kept, Binary.MUL), _orders(added, Binary.MUL))
+            parts = product(orders(kept, Binary.MUL), orders(added, Binary.MUL))
             for (forget, before), (taken, new) in parts:
                 values = (taken, output, forget, new, shown)
                 found = [known for v in values if (known := _function(v))]
@@ -93,7 +93,7 @@ class CellMatcher:
             if z is None or n is None or form is None:
                 continue
             for part in form.parts:
-                for reset, other in _orders(part, Binary.MUL):
+                for reset, other in orders(part, Binary.MUL):
                     r, found = _function(reset), self._reset(form, part, other)
                     if r is not None and r[0] == z[0] and found is not None:
                         kind, last, offset = found
@@ -124,10 +124,10 @@ class CellMatcher:
 
     def _mixtures(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         """Update gates and new states of which the state could be made."""
-        for kept, added in _orders(self.after, Binary.ADD):
-            for update, before in _orders(kept, Binary.MUL):
+        for kept, added in orders(self.after, Binary.ADD):
+            for update, before in orders(kept, Binary.MUL):
                 if origin(before) is self.state:
-                    for rest, new in _orders(added, Binary.MUL):
+                    for rest, new in orders(added, Binary.MUL):
                         if _is_complement(rest, update):
                             yield update, new
                 elif (pair := _difference(before)) is not None:
@@ -147,7 +147,7 @@ def _made(
     return WrittenCell(kind, functions, known, offset) if len(known) == len(gates) else None
 
 
-def _orders(value: SSAValue, kind: Binary) -> Iterator[tuple[SSAValue, SSAValue]]:
+def orders(value: SSAValue, kind: Binary) -> Iterator[tuple[SSAValue, SSAValue]]:
     """Both operands of what computes a value, either way round; nothing if it is not `kind`."""
     op = origin(value).owner
     if isinstance(op, BinaryOp) and op.function is kind and op.activation is None:
@@ -156,7 +156,7 @@ def _orders(value: SSAValue, kind: Binary) -> Iterator[tuple[SSAValue, SSAValue]
 
 
 def _difference(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
-    return next(_orders(value, Binary.SUB), None)
+    return next(orders(value, Binary.SUB), None)
 
 
 def _is_complement(value: SSAValue, of: SSAValue) -> bool:
@@ -171,7 +171,7 @@ def _is_complement(value: SSAValue, of: SSAValue) -> bool:
 def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
     """The function of a gate or a state, and its argument."""
     op, scale = origin(value).owner, 1.0
-    for pair in _orders(value, Binary.MUL):
+    for pair in orders(value, Binary.MUL):
         if (factor := constant_number(pair[1])) is not None:
             op, scale = origin(pair[0]).owner, factor
     if not isinstance(op, UnaryOp):

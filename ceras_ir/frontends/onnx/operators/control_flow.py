@@ -264,7 +264,10 @@ class _Loop:
         carried = [self.carried[i] for i in self.changing]
         if self.going is not True:
             return None
-        layer = RecurrentLoop(self.emitter, body, carried, trips=self.trips, has_condition=True)
+        unread = [at for at, i in enumerate(self.changing) if not self.node.has_output(i)]
+        layer = RecurrentLoop(
+            self.emitter, body, carried, trips=self.trips, has_condition=True, unread=unread
+        )
         results = layer.results()
         return None if results is None else self.merged(results)
 

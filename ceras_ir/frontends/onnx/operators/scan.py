@@ -71,7 +71,8 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
             partial(_rows, emitter, v, a, bool(back))
             for v, a, back in zip(given, axes, backwards, strict=True)
         ]
-        made = _layer(emitter, carried, kinds, turned, length, step)
+        unread = [i for i in range(states) if not node.has_output(i)]
+        made = _layer(emitter, carried, kinds, turned, length, step, unread)
         if made is not None:
             ends = zip(made[states:], out_axes, out_backwards, strict=True)
             return every([*made[:states], *(_along(node, emitter, *end) for end in ends)])
@@ -135,6 +136,7 @@ def _layer(
     scanned: Sequence[Callable[[], Value]],
     length: int,
     step: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]],
+    unread: Sequence[int],
 ) -> Sequence[Value] | None:
     """The results of a recurrent layer, if the scan is one."""
     known = [kind for kind in kinds if kind is not None]
@@ -145,7 +147,7 @@ def _layer(
         body = outlined(emitter, first, known, lambda _, states, parts: step(states, parts))
     except (InputError, UnsupportedError):
         return None
-    return RecurrentLoop(emitter, body, carried, scanned, trips=length).results()
+    return RecurrentLoop(emitter, body, carried, scanned, length, unread=unread).results()
 
 
 def _scan_with_body(

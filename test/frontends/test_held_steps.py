@@ -1,0 +1,76 @@
+"""Recurrent layers whose states a mask holds in steps that do not count, as Keras has it."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx_compare import agree
+from onnx_models import Array, random_inputs
+from recurrent_cells import CELLS, HIDDEN, MASKED, STEPS, looped
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects.graph import Cell, RecurrenceOp
+
+NAMES = [f"{kind} of two products" for kind in ("lstm", "gru", "rnn")]
+
+
+def layers(module: ModuleOp) -> list[Cell]:
+    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
+
+
+def marked(proto: onnx.ModelProto, batch: int) -> list[dict[str, Array]]:
+    """Inputs with steps left out everywhere, nowhere, in front, behind, and here and there."""
+    step = np.arange(STEPS)[:, None, None] * np.ones((1, batch, 1))
+    own = np.arange(batch)[None, :, None]
+    masks = [step < 0, step >= 0, step > 2 + own, step < 3 - own, (step + own) % 2 == 0]
+    return [random_inputs(proto) | {"marks": mask.astype(np.float32)} for mask in masks]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("spelling", MASKED)
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_that_do_not_count_hold_the_state(name: str, spelling: str, batch: int):
+    proto = looped(*CELLS[name], batch, spelling=spelling)
+    for inputs in marked(proto, batch):
+        assert len(layers(agree(proto, inputs))) == 1
+
+
+@pytest.mark.parametrize("spelling", MASKED)
+@pytest.mark.parametrize("shown", ["zeros", "before"])
+def test_outputs_of_steps_that_do_not_count(shown: str, spelling: str):
+    proto = looped(*CELLS[NAMES[0]], 2, spelling=spelling, shown=shown)
+    zeros = np.zeros((2, HIDDEN), np.float32)
+    set_constant(proto, "h0", zeros)
+    for inputs in marked(proto, 2):
+        assert layers(agree(proto, inputs)) == [Cell.LSTM]
+
+
+def set_constant(proto: onnx.ModelProto, name: str, value: Array) -> None:
+    for tensor in proto.graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(value, name))
+
+
+def test_an_output_that_starts_otherwise_keeps_a_loop():
+    proto = looped(*CELLS[NAMES[0]], spelling="products", shown="before")
+    for inputs in marked(proto, 1):
+        assert not layers(agree(proto, inputs))
+
+
+def test_a_cell_state_that_is_read_at_the_end_keeps_a_loop():
+    """It is that of the last step that counts, which the layer does not show."""
+    proto = looped(*CELLS[NAMES[0]], spelling="selections")
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("c1", 1, [1, HIDDEN]))
+    for inputs in marked(proto, 1):
+        assert not layers(agree(proto, inputs))
+
+
+def test_a_mask_of_columns_keeps_a_loop():
+    """One that has as many elements as there are rows."""
+    proto = looped(*CELLS["rnn of two products"], HIDDEN, spelling="selections")
+    step = proto.graph.node[1].attribute[0].g
+    (gather,) = (node for node in step.node if "m" in node.output)
+    gather.output[0] = "column"
+    turned = onnx.helper.make_node("Transpose", ["column"], ["m"])
+    step.node.insert([*step.node].index(gather) + 1, turned)
+    for inputs in marked(proto, HIDDEN):
+        assert not layers(agree(proto, inputs))
