@@ -1,13 +1,16 @@
 """Recurrent layers whose states a mask holds in steps that do not count, as Keras has it."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from onnx_compare import agree
 from onnx_models import Array, random_inputs
-from recurrent_cells import CELLS, HIDDEN, MASKED, STEPS, looped
+from recurrent_cells import CELLS, HIDDEN, MASKED, SIZE, STEPS, looped
 from xdsl.dialects.builtin import ModuleOp
 
+import ceras_ir as ceras
 from ceras_ir.dialects.graph import Cell, RecurrenceOp
 
 NAMES = [f"{kind} of two products" for kind in ("lstm", "gru", "rnn")]
@@ -74,3 +77,19 @@ def test_a_mask_of_columns_keeps_a_loop():
     step.node.insert([*step.node].index(gather) + 1, turned)
     for inputs in marked(proto, HIDDEN):
         assert not layers(agree(proto, inputs))
+
+
+@pytest.mark.slow
+def test_targets_compute_the_same_integers(tmp_path: Path):
+    """Quantized, with steps left out at random."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(looped(*CELLS[NAMES[0]], 2, spelling="products").SerializeToString())
+    random = np.random.default_rng(4)
+    samples = {
+        "xs": random.normal(0, 1, (32, STEPS, 2, SIZE)).astype(np.float32),
+        "marks": random.choice([0, 1], (32, STEPS, 2, 1)).astype(np.float32),
+    }
+    model = ceras.load(path)
+    for target in ("c", "nnet", "vta"):
+        quantized = model.quantize(samples, target=target)
+        assert ceras.verify(quantized, samples, targets=[target])
