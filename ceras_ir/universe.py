@@ -91,6 +91,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-qdq",
         "fork-moves",
         "hoist-quantize",
+        "keep-fills-in-float",
         "keep-head-in-float",
         "keep-masks-in-float",
         "keep-moves-in-float",

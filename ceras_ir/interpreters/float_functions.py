@@ -291,8 +291,9 @@ def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
     """
     if not low <= high:
         return np.where(x < low, low, np.where(x > high, high, x))
-    # An eighth of the time of two choices by masks.
-    result = np.clip(x, low, high, out=np.empty_like(x))
+    # An eighth of the time of two choices by masks. Of one number `np.clip` returns no array.
+    result = np.empty_like(x)
+    np.clip(x, low, high, out=result)
     if low <= 0 <= high:
         np.copyto(result, x, where=x == 0)
     return result

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import erf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -71,6 +71,9 @@ def test_clip_chooses_by_two_comparisons(low: float, high: float):
     a, b = np.float32(low), np.float32(high)
     expected = np.where(x < a, a, np.where(x > b, b, x))
     assert clip(x, a, b).tobytes() == expected.tobytes()
+    numbers: list[Any] = list(x)  # Which arithmetic makes of arrays without dimensions.
+    for number, kept in zip(numbers, expected, strict=True):
+        assert clip(number, a, b).tobytes() == kept.tobytes()
 
 
 def _sigmoid(x: Doubles) -> Doubles:

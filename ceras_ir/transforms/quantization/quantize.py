@@ -28,6 +28,7 @@ from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequ
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.fork_moves import ForkMovesPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
+from ceras_ir.transforms.quantization.keep_fills_in_float import KeepFillsInFloatPass
 from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatPass
 from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
 from ceras_ir.transforms.quantization.keep_moves_in_float import KeepMovesInFloatPass
@@ -166,6 +167,7 @@ class QuantizePass(PipelinePass):
                 if self.tail == "float"
                 else []
             ),
+            KeepFillsInFloatPass(),
             KeepMasksInFloatPass(),
             KeepWideFactorsInFloatPass(self.int16),
             BatchNormToDepthwisePass(rows=True),
