@@ -27,8 +27,8 @@ class KeepFillsInFloatPass(FloatNetworkPass):
 
     A fill is a constant with an element of magnitude 10,000 or more, among which rows are put, or
     that a selection or a concatenation has beside other values: -1e9 where a maximum over the
-    points of a cell has no point. Sums, maxima, minima and moves may have it too; what reads it,
-    such as a ReLU, bounds it. Changes no value.
+    points of a cell has no point. Sums, maxima, minima, magnitudes and moves may have it too; what
+    reads it, such as a ReLU, bounds it. Changes no value.
     """
 
     name = "keep-fills-in-float"
@@ -53,6 +53,8 @@ def _makes_fill(op: Operation, filled: Collection[SSAValue]) -> bool:
             return any(value in filled or _is_fill(value) for value in op.operands)
         case graph.BinaryOp(function=graph.Binary.ADD | graph.Binary.MAX | graph.Binary.MIN):
             return any(value in filled for value in op.operands)
+        case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.LEAKY_RELU)):
+            return op.input in filled  # Of slope -1 a magnitude.
         case _:
             return keeps_scale(op) and any(value in filled for value in op.operands)
 

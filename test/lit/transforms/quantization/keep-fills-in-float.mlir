@@ -51,3 +51,25 @@ func.func @main(%c: tensor<3x4xi1>, %x: tensor<3x4xf32>, %i: tensor<3x4xi64>) ->
   %2 = graph.select %c, %i, %far : (tensor<3x4xi1>, tensor<3x4xi64>, tensor<1xi64>) -> tensor<3x4xi64>
   func.return %1, %2 : tensor<3x4xf32>, tensor<3x4xi64>
 }
+
+// -----
+
+// Cells without a point have -inf, which IsInf finds by its magnitude.
+// CHECK-LABEL: func.func @main
+// CHECK:       graph.put {{.*}}graph.precision = "f32"
+// CHECK:       graph.unary <leaky_relu, -1.0> {{.*}}graph.precision = "f32"
+// CHECK:       graph.reshape {{.*}}graph.precision = "f32"
+// CHECK:       graph.compare {{.*}}graph.precision = "f32"
+// CHECK:       graph.select {{.*}}graph.precision = "f32"
+func.func @main(%x: tensor<6x2xf32>, %at: tensor<6xi64>) -> tensor<8xf32> {
+  %none = graph.constant dense<0xFF800000> : tensor<4x2xf32> : tensor<4x2xf32>
+  %0 = graph.put %x into %none[%at] by max : (tensor<4x2xf32>, tensor<6xi64>, tensor<6x2xf32>) -> tensor<4x2xf32>
+  %1 = graph.unary <leaky_relu, -1.0> %0 : tensor<4x2xf32>
+  %2 = graph.reshape %1 : (tensor<4x2xf32>) -> tensor<8xf32>
+  %inf = graph.constant dense<0x7F800000> : tensor<1xf32> : tensor<1xf32>
+  %3 = graph.compare equal %2, %inf : (tensor<8xf32>, tensor<1xf32>) -> tensor<8xi1>
+  %zero = graph.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>
+  %4 = graph.reshape %0 : (tensor<4x2xf32>) -> tensor<8xf32>
+  %5 = graph.select %3, %zero, %4 : (tensor<8xi1>, tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
+  func.return %5 : tensor<8xf32>
+}
