@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -134,3 +135,43 @@ def test_steps_below_the_rounding_of_floats_are_not_held_to_it(
     inputs = ["--inputs", str(tmp_path / "in.npz"), "--targets", "c"]
     assert main([network(tmp_path, DROWNED), *inputs, "--quantize", "int8"]) == 0
     assert "1 have no counterpart" in capsys.readouterr().out
+
+
+def chaotic() -> onnx.ModelProto:
+    """The last state of an LSTM, which grows from the last bits of its sums, in 8 bits."""
+    random, units = np.random.default_rng(0), 64
+    weights = {
+        "w": random.normal(0, 0.3, (1, 4 * units, units)).astype(np.float32),
+        "r": random.normal(0, 1.5, (1, 4 * units, units)).astype(np.float32),
+        "m": random.integers(-127, 128, (units, 4)).astype(np.int8),
+    }
+    make = onnx.helper.make_node
+    nodes = [
+        make("LSTM", ["x", "w", "r"], ["", "h"], hidden_size=units),
+        make("DynamicQuantizeLinear", ["h"], ["q", "step", "point"]),
+        make("MatMulInteger", ["q", "m", "point"], ["sums"]),
+        make("Cast", ["sums"], ["floats"], to=onnx.TensorProto.FLOAT),
+        make("Mul", ["floats", "step"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "chaotic",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [80, 1, units])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 1, 4])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
+
+
+def test_last_bits_of_floats_do_not_grow_into_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(chaotic().SerializeToString())
+    samples = np.random.default_rng(1).normal(0, 1, (2, 80, 1, 64)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=samples)
+    inputs = ["--inputs", str(tmp_path / "in.npz"), "--targets", "c"]
+    assert main([str(path), *inputs]) == 0
+    assert "values within 1 step" in capsys.readouterr().out

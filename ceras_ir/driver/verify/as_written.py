@@ -4,16 +4,19 @@ Hold a quantized network to the Q/DQ network that it was made of, value by value
 The network as written is run by the rules of its own operations: floats between
 `graph.dequantize` and `graph.quantize`. Every stored value that both networks have is compared and
 then taken over from the quantized one, so that differences do not spread. One requantization in
-place of three float operations may round once the other way: `STEP`. Nothing here knows how
-`quantize` works; names of nodes and types say which values belong together.
+place of three float operations may round once the other way: `STEP`. So may floats that become
+integers, as those do that a computed scale quantizes: both networks add them up in orders of their
+own. Sums of floats that agree are taken over too, since recurrent layers enlarge their last bits.
+Nothing here knows how `quantize` works; names of nodes and types say which values belong together.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
@@ -30,6 +33,9 @@ from ceras_ir.support.diagnostics import node_name
 
 STEP = 1
 """How many steps of its scale a stored value may be off."""
+
+LARGE = 1 << 15
+"""Magnitude from which an integer made of a float has that float's last bits."""
 
 LOST = 2.0**-6
 """Of a step; less is the rounding of floats."""
@@ -69,6 +75,8 @@ class AsWritten:
         self.written, self.made = written, made
         self.pairs = _pairs(written, made)
         self.moved = _moved_before(written, made)
+        self.integers = _paired(_integers_of_floats(written), _integers_of_floats(made))
+        self.sums = _paired(_float_sums(written), _float_sums(made))
         self.found = Comparison()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
@@ -121,8 +129,19 @@ class AsWritten:
                 else:
                     self.found.unknown += 1
                 values[op.result] = stored.astype(values[op.result].dtype)
+            elif (pair := self.integers.get(op)) is not None:
+                (expected,) = results
+                if is_known and np.abs(expected.astype(np.float64)).max(initial=0) < LARGE:
+                    self._steps(f"node '{node_name(op)}'", made[pair], expected)
+                else:
+                    self.found.unknown += 1
+                values[op.results[0]] = made[pair]
             elif not is_known:
                 unknown.update(op.results)
+            elif (pair := self.sums.get(op)) is not None and (
+                relative_difference(made[pair], results[0]) <= FLOAT_TOLERANCE
+            ):
+                values[op.results[0]] = made[pair]
 
     def _output(self, name: str, actual: Array, expected: Array, is_unknown: bool) -> None:
         where = f"output '{name}'"
@@ -213,6 +232,35 @@ def _moved_before(
                 moved[op] = found[0], moves
                 break
     return moved
+
+
+def _paired(written: Sequence[Operation], made: Sequence[Operation]) -> dict[Operation, SSAValue]:
+    """For operations, the value of the same node and type; where several are alike, none."""
+    ours, theirs = (
+        Counter((node_name(op), op.results[0].type) for op in ops) for ops in (written, made)
+    )
+    values = {(node_name(op), op.results[0].type): op.results[0] for op in made}
+    return {
+        op: values[key]
+        for op in written
+        if ours[key := (node_name(op), op.results[0].type)] == theirs[key] == 1
+    }
+
+
+def _integers_of_floats(module: ModuleOp) -> list[Operation]:
+    return [
+        op
+        for op in main_function(module).body.block.ops
+        if isinstance(op, graph.CastOp) and graph.element_of(op.input) == f32
+    ]
+
+
+def _float_sums(module: ModuleOp) -> list[Operation]:
+    return [
+        op
+        for op in main_function(module).body.block.ops
+        if isinstance(op, graph.LinearOperation) and graph.element_of(op.result) == f32
+    ]
 
 
 def _may_be_turned(value: SSAValue) -> bool:
