@@ -11,6 +11,9 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 Array: TypeAlias = NDArray[np.generic]
 
+SHOWN = 4
+"""Outputs whose noise is told one by one."""
+
 FLOAT_TOLERANCE = 1e-4
 """Largest difference allowed between float levels, relative to the largest value of a tensor."""
 
@@ -69,6 +72,27 @@ def signal_to_noise(actual: Sequence[Array], expected: Sequence[Array]) -> float
             for a, e in zip(actual, expected, strict=True)
         )
         return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
+
+
+def describe_noise(
+    actual: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
+) -> str:
+    """
+    The signal-to-noise ratio of all outputs, and where there are several, of each: those with the
+    most noise, of many.
+    """
+    names = list(expected[0]) if expected else []
+    ratios = {
+        name: signal_to_noise([a[name] for a in actual], [e[name] for e in expected])
+        for name in names
+    }
+    flat = ([array for outputs in of for array in outputs.values()] for of in (actual, expected))
+    whole = f"signal to noise {signal_to_noise(*flat):.1f} dB"
+    if len(names) < 2:
+        return whole
+    shown = names if len(names) <= SHOWN else sorted(names, key=lambda name: ratios[name])[:SHOWN]
+    each = ", ".join(f"{name} {ratios[name]:.1f}" for name in shown)
+    return f"{whole} ({each}{'' if len(shown) == len(names) else ', and others less noisy'})"
 
 
 def compare_outputs(

@@ -22,9 +22,9 @@ from ceras_ir.driver.differences import (
     Array,
     Verdict,
     compare_outputs,
+    describe_noise,
     first_difference,
     relative_difference,
-    signal_to_noise,
 )
 from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.sharing import SharedSamples
@@ -127,8 +127,7 @@ class Verification:
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
-                ratio = signal_to_noise(_flat(actual), _flat(floats))
-                text = f"reference; signal to noise {ratio:.1f} dB against float"
+                text = f"reference; {describe_noise(actual, floats)} against float"
                 yield Verdict(stage.title, True, text)
                 if written is not None:
                     yield self.as_written(written)
