@@ -16,11 +16,12 @@ REASON = "leads to a logarithm, a divisor or a root of squares: small numbers co
 
 class KeepWideRangesInFloatPass(FloatNetworkPass):
     """
-    Keep in float every logarithm, quotient and root of squares, as magnitudes of a spectrum are,
-    and what leads to it, or to the divisor, from a sum of products.
+    Keep in float every logarithm, quotient and its arc tangent, and root of squares, and what leads
+    to it, or to the divisor, from a sum of products.
 
-    That are elementwise operations, reductions, averages, softmax and moves, the variances of an
-    instance normalization among them. They get `graph.precision = "f32"`.
+    Magnitudes of a spectrum are such roots, and arc cosines and angles such arc tangents. What
+    leads to them are elementwise operations, reductions, averages, softmax and moves, the variances
+    of an instance normalization among them. They get `graph.precision = "f32"`.
 
     A logarithm tells .001 from .002 as it does 1 from 2, and so does a quotient of its divisor,
     while steps of int8 are as large for small numbers as for large ones. Squares double that range,
@@ -63,11 +64,26 @@ def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValu
                     counts = value in logarithms
                 case graph.Function.SQRT:
                     counts = _has_squares(value)
+                case graph.Function.ATAN:
+                    counts = _is_quotient(value)
                 case _:
                     counts = False
             return [value] if counts else []
         case _:
             return []
+
+
+def _is_quotient(value: SSAValue) -> bool:
+    """Whether a value is a quotient of computed values, its root, or an element of those."""
+    match value.owner:
+        case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
+            return not isinstance(divisor.owner, graph.ConstantOp)
+        case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.SQRT), input=inner):
+            return _is_quotient(inner)
+        case Operation() as op if keeps_scale(op):
+            return any(map(_is_quotient, op.operands))
+        case _:
+            return False
 
 
 def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:

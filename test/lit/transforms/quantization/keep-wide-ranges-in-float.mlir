@@ -106,3 +106,30 @@ func.func @main(%x: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
   %3 = graph.unary <exp> %x : tensor<2x4xf32>
   func.return %2, %3 : tensor<2x4xf32>, tensor<2x4xf32>
 }
+
+// -----
+
+// An arc cosine as it is imported: the arc tangent of the root of a quotient. That of a sum of
+// products is a table of 8 bits.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.matmul %x, %{{.*}} :
+// CHECK:       graph.binary sub {{.*}}graph.precision = "f32"
+// CHECK:       graph.binary add {{.*}}graph.precision = "f32"
+// CHECK:       graph.binary div {{.*}}graph.precision = "f32"
+// CHECK:       graph.unary <sqrt> {{.*}}graph.precision = "f32"
+// CHECK:       graph.unary <atan> {{.*}}graph.precision = "f32"
+// CHECK:       graph.matmul %{{.*}}, %{{.*}} :
+// CHECK-NEXT:  graph.unary <atan> %{{.*}} :
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<0.5> : tensor<2x2xf32> : tensor<2x2xf32>
+  %one = graph.constant dense<1.0> : tensor<1xf32> : tensor<1xf32>
+  %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %1 = graph.binary sub %one, %0 : (tensor<1xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %2 = graph.binary add %one, %0 : (tensor<1xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %3 = graph.binary div %1, %2 : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %4 = graph.unary <sqrt> %3 : tensor<1x2xf32>
+  %5 = graph.unary <atan> %4 : tensor<1x2xf32>
+  %6 = graph.matmul %5, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %7 = graph.unary <atan> %6 : tensor<1x2xf32>
+  func.return %7 : tensor<1x2xf32>
+}
