@@ -67,6 +67,13 @@ def test_a_cell_state_that_is_read_at_the_end_keeps_a_loop():
         assert not layers(agree(proto, inputs))
 
 
+def test_one_flag_for_a_whole_batch_keeps_a_loop():
+    proto = looped(*CELLS["rnn of two products"], 3, spelling="selections")
+    proto.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 1
+    for inputs in marked(proto, 1):
+        assert not layers(agree(proto, inputs))
+
+
 def test_a_mask_of_columns_keeps_a_loop():
     """One that has as many elements as there are rows."""
     proto = looped(*CELLS["rnn of two products"], HIDDEN, spelling="selections")

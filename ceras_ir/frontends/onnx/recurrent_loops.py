@@ -99,15 +99,14 @@ class RecurrentLoop:
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:
             return None
-        found = [held(v) for v in after]
+        rows, found = prod(shape_of(inside[0])[:-1]), [held(v) for v in after]
         if all(h is not None and origin(h.old) is v for h, v in zip(found, inside, strict=True)):
             holds = [h for h in found if h is not None]
-            if any(h.mask is not holds[0].mask for h in holds):
-                return None
             mask, after = holds[0].mask, [h.new for h in holds]
+            if any(h.mask is not mask for h in holds) or prod(shape_of(mask)) != rows:
+                return None
         else:
             mask = None
-        rows = prod(shape_of(inside[0])[:-1])
         matcher = CellMatcher(LinearForms(rows), inside[0], after[0])
         cell = matcher.cell() if len(chosen) == 1 else matcher.lstm(inside[1], after[1])
         if cell is None or not any(inside[0] in form.parts for form in cell.gates):
