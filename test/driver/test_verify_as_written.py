@@ -56,6 +56,28 @@ func.func @main(%x: tensor<1x3x3x1xf32>) -> tensor<1x4x4x1xf32> {
 """What is padded and quantized here is quantized first and padded by the window there."""
 
 
+ALIKE = """
+!w = tensor<2x2x!quant.uniform<i8:f32, 0.1>>
+!s = tensor<1x2x!quant.uniform<i8:f32, 0.007:-4>>
+func.func @main(%x: tensor<2xf32>) -> tensor<2x2xf32> {
+  %w = graph.constant dense<[[1, 5], [-7, 3]]> : tensor<2x2xi8> : !w
+  %f = graph.dequantize %w : (!w) -> tensor<2x2xf32>
+  %q = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.01:3>>
+  %d = graph.dequantize %q : (tensor<2x!quant.uniform<i8:f32, 0.01:3>>) -> tensor<2xf32>
+  %r = graph.reshape %d : (tensor<2xf32>) -> tensor<1x2xf32> loc("layer")
+  %p = graph.matmul %r, %f : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32> loc("layer")
+  %s = graph.quantize %p : (tensor<1x2xf32>) -> !s loc("layer")
+  %t = graph.dequantize %s : (!s) -> tensor<1x2xf32>
+  %c = graph.concat %t, %r {axis = 0 : i64}
+    : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+  %o = graph.quantize %c : (tensor<2x2xf32>) -> tensor<2x2x!quant.uniform<i8:f32, 0.007:-4>>
+  %y = graph.dequantize %o
+    : (tensor<2x2x!quant.uniform<i8:f32, 0.007:-4>>) -> tensor<2x2xf32>
+  func.return %y : tensor<2x2xf32>
+}
+"""
+"""The layer's input, rescaled for the concatenation, has the name and the type of its result."""
+
 DROWNED = """
 !q = tensor<1x1x3x1x!quant.uniform<i8:f32, 0.1>>
 !s = tensor<1x1x1x1x!quant.uniform<i8:f32, 1.0e-10>>
@@ -86,6 +108,13 @@ def test_a_16_bit_unsigned_input_keeps_its_range(tmp_path: Path, target: str) ->
     assert run([network(tmp_path, BORDER), *ends, "--target", target, "--quantize", "int8"]) == 0
     with np.load(tmp_path / "out.npz") as arrays:
         assert arrays["output0"].tolist() == [[-32768.0, -2768.0, 0.0, 32767.0]]
+
+
+def test_values_that_are_called_alike_are_not_taken_for_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([network(tmp_path, ALIKE), "--targets", "c"]) == 0
+    assert "have no counterpart" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", [BORDER, PRODUCT, PADDED])

@@ -272,25 +272,48 @@ def _may_be_turned(value: SSAValue) -> bool:
     )
 
 
+def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
+    """Whether `other` leads to `value` by operations of the same node."""
+    op = value.owner
+    if not isinstance(op, Operation):
+        return False
+    return any(
+        v is other
+        or (
+            isinstance(v.owner, Operation)
+            and node_name(v.owner) == node_name(op)
+            and _is_made_of(v, other)
+        )
+        for v in op.operands
+    )
+
+
 def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
     """
     For what `written` quantizes, the value of the same node and type that was made of it. A node's
     name is that of the operation whose result is quantized, or of the quantization that is still
     there; where several are called alike, nothing is paired.
     """
-    known: dict[_Key | None, SSAValue] = {}
+    known: dict[_Key, SSAValue] = {}
+    alike: set[_Key] = set()
     for op in main_function(made).body.block.ops:
-        if not isinstance(op, graph.ConstantOp):
-            plain = (result for result in op.results if not _may_be_turned(result))
-            known |= {_key(op, result): result for result in plain}
-    known.pop(None, None)
+        for result in () if isinstance(op, graph.ConstantOp) else op.results:
+            if (key := _key(op, result)) is None or _may_be_turned(result):
+                continue
+            # Of those that a node's operations make one of another the last is its result.
+            if key in known and not _is_made_of(result, known[key]):
+                alike.add(key)
+            known[key] = result
+    for key in alike:
+        del known[key]
     pairs: dict[SSAValue, SSAValue] = {}
     users: dict[SSAValue, set[SSAValue]] = {}
     for op in main_function(written).body.block.ops:
         if not isinstance(op, graph.QuantizeOp):
             continue
         for named in (op.input.owner, op):
-            pair = known.get(_key(named, op.result)) if isinstance(named, Operation) else None
+            key = _key(named, op.result) if isinstance(named, Operation) else None
+            pair = None if key is None else known.get(key)
             if pair is not None:
                 pairs[op.result] = pair
                 users.setdefault(pair, set()).add(op.input)
