@@ -6,6 +6,9 @@ import numpy as np
 import onnx
 from loop_networks import BOOL, FLOAT, body, info, make
 from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects.graph import Cell, RecurrenceOp
 
 STEPS, SIZE, HIDDEN = 6, 5, 4
 GATES = {"rnn": 1, "gru": 3, "gru_reset_first": 3, "lstm": 4}
@@ -228,3 +231,13 @@ def whole(
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
     proto.ir_version = 8
     return proto
+
+
+def layers(module: ModuleOp) -> list[Cell]:
+    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
+
+
+def set_constant(proto: onnx.ModelProto, name: str, value: np.ndarray) -> None:
+    for tensor in proto.graph.initializer:
+        if tensor.name == name:
+            tensor.CopyFrom(numpy_helper.from_array(value, name))

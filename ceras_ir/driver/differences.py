@@ -74,6 +74,11 @@ def signal_to_noise(actual: Sequence[Array], expected: Sequence[Array]) -> float
         return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
 
 
+def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
+    """All arrays of the outputs of several samples."""
+    return [array for each in outputs for array in each.values()]
+
+
 def describe_noise(
     actual: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> str:
@@ -81,15 +86,14 @@ def describe_noise(
     The signal-to-noise ratio of all outputs, and where there are several, of each: those with the
     most noise, of many.
     """
+    whole = f"signal to noise {signal_to_noise(flat(actual), flat(expected)):.1f} dB"
     names = list(expected[0]) if expected else []
+    if len(names) < 2:
+        return whole
     ratios = {
         name: signal_to_noise([a[name] for a in actual], [e[name] for e in expected])
         for name in names
     }
-    flat = ([array for outputs in of for array in outputs.values()] for of in (actual, expected))
-    whole = f"signal to noise {signal_to_noise(*flat):.1f} dB"
-    if len(names) < 2:
-        return whole
     shown = names if len(names) <= SHOWN else sorted(names, key=lambda name: ratios[name])[:SHOWN]
     each = ", ".join(f"{name} {ratios[name]:.1f}" for name in shown)
     return f"{whole} ({each}{'' if len(shown) == len(names) else ', and others less noisy'})"

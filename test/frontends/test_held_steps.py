@@ -7,17 +7,12 @@ import onnx
 import pytest
 from onnx_compare import agree
 from onnx_models import Array, random_inputs
-from recurrent_cells import CELLS, HIDDEN, MASKED, SIZE, STEPS, looped
-from xdsl.dialects.builtin import ModuleOp
+from recurrent_cells import CELLS, HIDDEN, MASKED, SIZE, STEPS, layers, looped, set_constant
 
 import ceras_ir as ceras
-from ceras_ir.dialects.graph import Cell, RecurrenceOp
+from ceras_ir.dialects.graph import Cell
 
 NAMES = [f"{kind} of two products" for kind in ("lstm", "gru", "rnn")]
-
-
-def layers(module: ModuleOp) -> list[Cell]:
-    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
 
 
 def marked(proto: onnx.ModelProto, batch: int) -> list[dict[str, Array]]:
@@ -45,12 +40,6 @@ def test_outputs_of_steps_that_do_not_count(shown: str, spelling: str):
     set_constant(proto, "h0", zeros)
     for inputs in marked(proto, 2):
         assert layers(agree(proto, inputs)) == [Cell.LSTM]
-
-
-def set_constant(proto: onnx.ModelProto, name: str, value: Array) -> None:
-    for tensor in proto.graph.initializer:
-        if tensor.name == name:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(value, name))
 
 
 def test_an_output_that_starts_otherwise_keeps_a_loop():

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from loop_networks import BOOL, FLOAT, body, make
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 from onnx_compare import agree
 from recurrent_cells import (
     CELLS,
@@ -14,11 +14,12 @@ from recurrent_cells import (
     SUMS,
     Nodes,
     constants,
+    layers,
     looped,
     lstm,
+    set_constant,
     whole,
 )
-from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects.graph import (
     Cell,
@@ -30,10 +31,6 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.frontends.onnx import import_model
-
-
-def layers(module: ModuleOp) -> list[Cell]:
-    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -68,12 +65,6 @@ def test_one_step_is_its_operations() -> None:
     set_constant(proto, "steps", np.array(1))
     proto.graph.output[1].type.tensor_type.shape.dim[0].dim_value = 1
     assert not layers(agree(proto))
-
-
-def set_constant(proto: onnx.ModelProto, name: str, value: np.ndarray) -> None:
-    for tensor in proto.graph.initializer:
-        if tensor.name == name:
-            tensor.CopyFrom(numpy_helper.from_array(value, name))
 
 
 @pytest.mark.parametrize("backwards", [0, 1])

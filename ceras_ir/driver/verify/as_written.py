@@ -10,15 +10,14 @@ own. Sums of floats that agree are taken over too, since recurrent layers enlarg
 Nothing here knows how `quantize` works; names of nodes and types say which values belong together.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
@@ -75,8 +74,8 @@ class AsWritten:
         self.written, self.made = written, made
         self.pairs = _pairs(written, made)
         self.moved = _moved_before(written, made)
-        self.integers = _paired(_integers_of_floats(written), _integers_of_floats(made))
-        self.sums = _paired(_float_sums(written), _float_sums(made))
+        self.integers = _paired(written, made, _makes_integers)
+        self.sums = _paired(written, made, _sums_floats)
         self.found = Comparison()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
@@ -234,33 +233,33 @@ def _moved_before(
     return moved
 
 
-def _paired(written: Sequence[Operation], made: Sequence[Operation]) -> dict[Operation, SSAValue]:
-    """For operations, the value of the same node and type; where several are alike, none."""
-    ours, theirs = (
-        Counter((node_name(op), op.results[0].type) for op in ops) for ops in (written, made)
-    )
-    values = {(node_name(op), op.results[0].type): op.results[0] for op in made}
+def _paired(
+    written: ModuleOp, made: ModuleOp, is_wanted: Callable[[Operation], bool]
+) -> dict[Operation, SSAValue]:
+    """For those operations, the value of the same node and type; where several are alike, none."""
+    ours, theirs = _by_name(written, is_wanted), _by_name(made, is_wanted)
     return {
-        op: values[key]
-        for op in written
-        if ours[key := (node_name(op), op.results[0].type)] == theirs[key] == 1
+        ops[0]: theirs[key][0].results[0]
+        for key, ops in ours.items()
+        if len(ops) == len(theirs.get(key, ())) == 1
     }
 
 
-def _integers_of_floats(module: ModuleOp) -> list[Operation]:
-    return [
-        op
-        for op in main_function(module).body.block.ops
-        if isinstance(op, graph.CastOp) and graph.element_of(op.input) == f32
-    ]
+def _by_name(
+    module: ModuleOp, is_wanted: Callable[[Operation], bool]
+) -> dict[tuple[str, Attribute], list[Operation]]:
+    found: dict[tuple[str, Attribute], list[Operation]] = {}
+    for op in filter(is_wanted, main_function(module).body.block.ops):
+        found.setdefault((node_name(op), op.results[0].type), []).append(op)
+    return found
 
 
-def _float_sums(module: ModuleOp) -> list[Operation]:
-    return [
-        op
-        for op in main_function(module).body.block.ops
-        if isinstance(op, graph.LinearOperation) and graph.element_of(op.result) == f32
-    ]
+def _makes_integers(op: Operation) -> bool:
+    return isinstance(op, graph.CastOp) and graph.element_of(op.input) == f32
+
+
+def _sums_floats(op: Operation) -> bool:
+    return isinstance(op, graph.LinearOperation) and graph.element_of(op.result) == f32
 
 
 def _may_be_turned(value: SSAValue) -> bool:

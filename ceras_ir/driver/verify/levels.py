@@ -24,6 +24,7 @@ from ceras_ir.driver.differences import (
     compare_outputs,
     describe_noise,
     first_difference,
+    flat,
     relative_difference,
 )
 from ceras_ir.driver.verify.as_written import AsWritten
@@ -82,7 +83,7 @@ class Verification:
         self.options = options
         self.module = module
         self.expected = self.interpret(module)
-        self.elements = sum(array.size for array in _flat(self.expected))
+        self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
         """All samples through the interpreter of whatever level `module` is at."""
@@ -338,10 +339,6 @@ def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
             steps.step(sample)
     steps.step(samples[-1], record)
     return results
-
-
-def _flat(outputs: Sequence[Outputs]) -> list[Array]:
-    return [array for output in outputs for array in output.values()]
 
 
 def _refusal(level: str, error: UnsupportedError) -> Verdict:

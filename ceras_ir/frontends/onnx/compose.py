@@ -25,6 +25,7 @@ from ceras_ir.dialects.graph import (
     ReduceOp,
     SelectOp,
     SliceOp,
+    TakeOp,
     element_of,
 )
 from ceras_ir.dialects.graph.operation import broadcast_shape
@@ -182,6 +183,26 @@ class Composer:
             return x
         self.check_indices(len(indices))
         return self.emitter.emit(GatherOp(self.emitter.materialize(x), axis, indices))
+
+    def taken(self, rows: Value, indices: Value) -> Value:
+        """The `rows` at computed indices, one after the other in their order."""
+        emitter = self.emitter
+        flat = emitter.reshaped(indices, (prod(shape_of_value(indices)),))
+        return emitter.emit(TakeOp(emitter.materialize(rows), emitter.materialize(flat)))
+
+    def rows_of_steps(self, step: Value) -> Value:
+        """The rows of computed steps [n, batch], i64, in a table of all [steps * batch]."""
+        _, batch = shape_of_value(step)
+        along = self.mul(step, self.emitter.constant(np.array([batch], np.int64), "stride"))
+        sequences = np.arange(batch, dtype=np.int64).reshape(1, batch)
+        return self.add(along, self.emitter.constant(sequences, "sequences"))
+
+    def at_steps(self, x: Value, step: Value) -> Value:
+        """Of `x` [steps, batch, ...] the elements at computed steps [n, batch] of each sequence."""
+        steps, batch, *rest = shape_of_value(x)
+        rows = self.emitter.reshaped(x, (steps * batch, prod(rest)))
+        found = self.taken(rows, self.rows_of_steps(step))
+        return self.emitter.reshaped(found, (*shape_of_value(step), *rest))
 
     def check_indices(self, count: int) -> None:
         """Refuse a list of indices that is too long, before it is made."""

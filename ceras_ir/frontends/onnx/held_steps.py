@@ -17,12 +17,10 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import (
     Binary,
-    BinaryOp,
     CastOp,
     GatherOp,
     PutOp,
     SelectOp,
-    TakeOp,
     constant_array,
     element_of,
     shape_of,
@@ -78,12 +76,10 @@ def _of_rows(mask: SSAValue) -> SSAValue | None:
 
 def _denied(condition: SSAValue) -> Iterator[SSAValue]:
     """What is true where `condition` is false, if it is written so."""
-    op = condition.owner
-    if isinstance(op, BinaryOp) and op.function is Binary.XOR:
-        for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            rows = _of_rows(value)
-            if (array := constant_array(other)) is not None and array.all() and rows is not None:
-                yield rows
+    for value, other in orders(condition, Binary.XOR):
+        rows = _of_rows(value)
+        if (array := constant_array(other)) is not None and array.all() and rows is not None:
+            yield rows
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class CountedSteps:
         emitter, compose, shape = self.emitter, Composer(self.emitter), shape_of_value(self.counts)
         size = prod(shape)
         # The last that counts so far is the one before the next; the others leave the table.
-        place = self._places(compose.sub(self.counts, compose.number(1, self.counts)))
+        place = compose.rows_of_steps(compose.sub(self.counts, compose.number(1, self.counts)))
         place = compose.select(self.flags, place, compose.number(size, self.counts))
         own = emitter.constant(np.arange(size).reshape(size, 1), "rows")
         table = PutOp(
@@ -114,28 +110,13 @@ class CountedSteps:
             emitter.materialize(emitter.reshaped(place, (size,))),
             emitter.materialize(own),
         )
-        return self._taken(rows, emitter.emit(table))
+        return compose.taken(rows, emitter.emit(table))
 
     def behind(self, start: Value, states: Value) -> Value:
         """
         The state [steps, batch, size] behind every step, of the first and those that the layer
         computed.
         """
-        _, batch, size = shape = shape_of_value(states)
-        emitter = self.emitter
-        first = emitter.reshaped(start, (1, batch, size))
-        every = Composer(emitter).joined([first, states], 0)
-        rows = emitter.reshaped(every, (prod(shape_of_value(every)[:2]), size))
-        return emitter.reshaped(self._taken(rows, self._places(self.counts)), shape)
-
-    def _places(self, step: Value) -> Value:
-        """The rows of steps [steps, batch]."""
-        compose, (_, batch) = Composer(self.emitter), shape_of_value(step)
-        along = compose.mul(step, compose.number(batch, step))
-        sequences = np.arange(batch, dtype=np.int64).reshape(1, batch)
-        return compose.add(along, self.emitter.constant(sequences, "sequences"))
-
-    def _taken(self, rows: Value, places: Value) -> Value:
-        emitter = self.emitter
-        flat = emitter.reshaped(places, (prod(shape_of_value(places)),))
-        return emitter.emit(TakeOp(emitter.materialize(rows), emitter.materialize(flat)))
+        compose, (_, *rest) = Composer(self.emitter), shape_of_value(states)
+        first = self.emitter.reshaped(start, (1, *rest))
+        return compose.at_steps(compose.joined([first, states], 0), self.counts)

@@ -116,8 +116,8 @@ class RecurrentLoop:
     def _replaced(self, step: "_Step", counters: Counters) -> Sequence[Value] | None:
         """The results of the loop, made of those of the layer."""
         state = self._inside[step.chosen[0]]
-        forms = step.cell.gates
-        inputs = dict.fromkeys(v for form in forms for v in form.parts if v is not state)
+        parts = (v for form in step.cell.gates for v in form.parts)
+        inputs = dict.fromkeys(v for v in parts if v is not state)
         sources = {v: source for v in inputs if (source := self._source(v, counters))}
         mask = None if step.mask is None else self._source(step.mask, counters)
         results = [r for i in range(len(self._after)) if (r := self._result(i, step, counters))]
@@ -160,11 +160,12 @@ class RecurrentLoop:
         if not is_stacked and index in self.unread:
             return lambda _: self.carried[index]
         state, *cell = (origin(self._after[i]) for i in step.chosen)
-        if origin(value) is state or self._is_shown(held(value), value, step):
+        masked = held(value)
+        if origin(value) is state or self._is_shown(masked, value, step):
             return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
         if step.mask is None and not is_stacked and origin(value) in cell:
             return lambda ends: emitter.reshaped(ends.cell, shape)
-        if (other := self._instead(held(value), step)) is not None:
+        if (other := self._instead(masked, step)) is not None:
             return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
         if (numbers := counters.of(value)) is None:
             return None

@@ -1,6 +1,5 @@
 """Keep in float what has a number as large as no other where nothing else was put."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,25 +37,26 @@ class KeepFillsInFloatPass(FloatNetworkPass):
         for op in main.body.block.ops:
             if not op.results or isinstance(op, graph.LinearOperation | graph.ConstantOp):
                 continue
-            if makes := _makes_fill(op, filled):
+            reads = not filled.isdisjoint(op.operands)
+            if makes := _makes_fill(op, reads=reads):
                 filled.update(op.results)
-            if makes or not filled.isdisjoint(op.operands):
+            if reads or makes:
                 keep_in_float(op, REASON)
 
 
-def _makes_fill(op: Operation, filled: Collection[SSAValue]) -> bool:
-    """Whether a result may have a fill, as values `filled` have."""
+def _makes_fill(op: Operation, *, reads: bool) -> bool:
+    """Whether a result may have a fill, as an operand has if it `reads` one."""
     if graph.element_of(op.results[0]) != f32:
         return False
     match op:
         case graph.PutOp() | graph.SelectOp() | graph.ConcatOp():
-            return any(value in filled or _is_fill(value) for value in op.operands)
+            return reads or any(map(_is_fill, op.operands))
         case graph.BinaryOp(function=graph.Binary.ADD | graph.Binary.MAX | graph.Binary.MIN):
-            return any(value in filled for value in op.operands)
+            return reads
         case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.LEAKY_RELU)):
-            return op.input in filled  # Of slope -1 a magnitude.
+            return reads  # Of slope -1 a magnitude.
         case _:
-            return keeps_scale(op) and any(value in filled for value in op.operands)
+            return reads and keeps_scale(op)
 
 
 def _is_fill(value: SSAValue) -> bool:

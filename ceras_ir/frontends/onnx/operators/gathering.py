@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Compare, TakeOp
+from ceras_ir.dialects.graph import Compare
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
@@ -56,7 +56,7 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
     at = elements_at(compose, given, shape, axis)
     column = emitter.reshaped(emitter.value(0), (prod(shape), 1))
-    return emitter.reshaped(_taken(emitter, column, at), target)
+    return emitter.reshaped(compose.taken(column, at), target)
 
 
 @operator("GatherND")
@@ -81,7 +81,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
         base = np.asarray(base).reshape((*shape[:batch], *(1,) * (len(target) - batch)))
         at = compose.add(at, emitter.constant(base.astype(np.int64), "places"))
     rows = emitter.reshaped(emitter.value(0), (prod(shape[:end]), prod(shape[end:])))
-    return emitter.reshaped(_taken(emitter, rows, at), (*target[:-1], *shape[end:]))
+    return emitter.reshaped(compose.taken(rows, at), (*target[:-1], *shape[end:]))
 
 
 @operator("ReverseSequence")
@@ -103,18 +103,12 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
 
 def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value) -> Value:
     """`x` [steps, batch, ...] with the first `lengths` [batch] elements of each in other order."""
-    compose, (steps, count, *rest) = Composer(emitter), shape_of_value(x)
+    compose, (steps, count) = Composer(emitter), shape_of_value(x)[:2]
     lengths = compose.cast(emitter.reshaped(lengths, (1, count)), i64)
     now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
     there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)
     outside = compose.compare(Compare.LESS, there, whole(emitter, 0))
-    chosen = compose.select(outside, now, there)
-    at = compose.add(
-        compose.mul(chosen, whole(emitter, count)),
-        emitter.constant(np.arange(count, dtype=np.int64).reshape(1, count), "sequences"),
-    )
-    rows = emitter.reshaped(x, (steps * count, prod(rest)))
-    return emitter.reshaped(_taken(emitter, rows, at), (steps, count, *rest))
+    return compose.at_steps(x, compose.select(outside, now, there))
 
 
 constant_operands(
@@ -167,16 +161,12 @@ def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
     rest = [i for i in range(len(shape)) if i != axis]
     first = emitter.transposed(x, (axis, *rest))
     flat = emitter.reshaped(first, (shape[axis], prod(shape[i] for i in rest)))
-    rows = emitter.reshaped(_taken(emitter, flat, indices), (count, *(shape[i] for i in rest)))
+    rows = emitter.reshaped(
+        Composer(emitter).taken(flat, indices), (count, *(shape[i] for i in rest))
+    )
     # Back to where the axis was.
     order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
     return emitter.transposed(rows, order)
-
-
-def _taken(emitter: Emitter, rows: Value, indices: Value) -> Value:
-    count = prod(shape_of_value(indices))
-    flat = emitter.materialize(emitter.reshaped(indices, (count,)))
-    return emitter.emit(TakeOp(emitter.materialize(rows), flat))
 
 
 def whole(emitter: Emitter, number: int) -> Value:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ceras_ir.dialects.graph import Reduce, TakeOp, TopKOp
+from ceras_ir.dialects.graph import Reduce, TopKOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
@@ -43,7 +43,7 @@ def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
     """The elements of rows [R, N] at indices [R, K]."""
     (count, n), (_, k) = shape_of_value(rows), shape_of_value(index)
     starts = n * np.arange(count, dtype=np.int64).reshape(count, 1)
-    at = Composer(emitter).add(index, emitter.constant(starts, "starts"))
-    at = emitter.materialize(emitter.reshaped(at, (count * k,)))
-    column = emitter.materialize(emitter.reshaped(rows, (count * n, 1)))
-    return emitter.reshaped(emitter.emit(TakeOp(column, at)), (count, k))
+    compose = Composer(emitter)
+    at = compose.add(index, emitter.constant(starts, "starts"))
+    column = emitter.reshaped(rows, (count * n, 1))
+    return emitter.reshaped(compose.taken(column, at), (count, k))
