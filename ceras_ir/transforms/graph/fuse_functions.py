@@ -24,21 +24,22 @@ from ceras_ir.transforms.graph.formulas import (
     elementwise,
     evaluated,
 )
+from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
 Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 """What something is a function of, and which."""
 
-NEAR = 2.0**-20
-"""How far values may be off, times one more than the magnitude of `x`."""
+CANDIDATE = 2.0**-20
+"""Difference from a candidate, as a multiple of `1 + abs(x)`; `computes` decides."""
 MOST_TERMS = 16
 """Operations that one function is looked for in."""
 SIXTH = 1 / 6
 
 _FAR = [2.0**i for i in range(4, 9)]
-POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 1537), *_FAR])
-"""Where values are compared; beyond them these functions are lines to 2^-80."""
+POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 97), *_FAR])
+"""Arguments at which candidates are selected."""
 
 WHOLE = (
     Function.RELU,
@@ -64,19 +65,22 @@ LINES = (
 @dataclass(frozen=True)
 class FuseFunctionsPass(NetworkPass):
     """
-    Replace elementwise operations on one value by one function of it, where that is an activation.
+    Replace elementwise operations on a value by an activation function that computes the same.
 
-    These are relu, leaky_relu, sigmoid, tanh, swish, hard_sigmoid and hard_swish, gelu and
-    gelu_tanh, elu, mish, softplus and softsign. Exporters spell them in dozens of ways:
+    The functions are relu, leaky_relu, sigmoid, tanh, swish, hard_sigmoid, hard_swish, gelu,
+    gelu_tanh, elu, mish, softplus and softsign. Exporters write them in many ways:
     `1 / (1 + exp(-x))`, `max(x, 0.1 * x)`, `where(x > 0, x, exp(x) - 1)`,
-    `x * (erf(x / sqrt 2) + 1) * 0.5`, `x * clip(x + 3, 0, 6) / 6`. So operations are not compared
-    but what they compute, in double precision: at 1547 points up to 256 in magnitude it may be off
-    by 2^-20 times 1 + abs(x). An exponential on the way, which exceeds float32 there, has a range
-    that int8 has no steps for.
+    `x * (erf(x / sqrt 2) + 1) * 0.5`, `x * clip(x + 3, 0, 6) / 6`. The pass therefore compares the
+    results, not the operations.
 
-    A function that something else reads, such as the sigmoid of a swish, is not computed twice, if
-    it is more than a clip. Clips of a multiple and a sum stay, which a layer before them takes in.
-    Off by what is compared and by the rounding of the parts; `x * sigmoid(x)` is swish exactly.
+    If another operation uses an inner function that costs more than a clip, such as the sigmoid of
+    a swish, the operations remain: the function would be computed twice. A clip of a scaled and
+    shifted value also remains, because the preceding layer can absorb the scale.
+
+    The replacement equals the operations for each consumer: over the reals to a relative 2^-40 in
+    each binade, with equal infinities, NaN and, before a quotient, signs of zeros. Hence
+    `max(x, 1e-7)` and `relu(x) + 1e-12` remain, which keep a logarithm or a quotient finite.
+    Float32 results differ by the rounding of the parts; `x * sigmoid(x)` is exact.
     """
 
     name = "fuse-functions"
@@ -84,7 +88,8 @@ class FuseFunctionsPass(NetworkPass):
     def change(self, main: FuncOp) -> None:
         block = main.body.block
         ops = list(block.ops)
-        found = {op: spelled for op in ops if (spelled := _spelled(op)) is not None}
+        equality = FunctionEquality(main)
+        found = {op: spelled for op in ops if (spelled := _spelled(op, equality)) is not None}
         while computed_twice := _computed_twice(ops, found):
             for op in computed_twice:
                 del found[op]
@@ -94,18 +99,20 @@ class FuseFunctionsPass(NetworkPass):
         erase_dead(block)
 
 
-def _spelled(op: Operation) -> Spelled | None:
-    """What the result of an operation is an activation of, and which."""
+def _spelled(op: Operation, equality: FunctionEquality) -> Spelled | None:
+    """Return the activation function that the result of an operation is, and the argument."""
     if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp) or not _is_part(op):
         return None
     kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
     for argument in _arguments(op):
         values = _evaluated(op.output, argument) if argument.type == op.output.type else None
-        function = None if values is None else _recognized(values)
-        if function is None or (kind is Function.CLIP and function.kind is Function.HARD_SIGMOID):
-            continue
-        if op.operands[0] is not argument or kind is not function.kind:
-            return argument, function
+        for function in () if values is None else _candidates(values):
+            if op.operands[0] is argument and kind is function.kind:
+                continue
+            if kind is Function.CLIP and function.kind is Function.HARD_SIGMOID:
+                continue
+            if equality.computes(Formula(op.output, argument), function):
+                return argument, function
     return None
 
 
@@ -167,7 +174,7 @@ def _is_part(op: Operation) -> bool:
         case graph.CastOp():
             return _is_float(op.result) and isinstance(op.input.owner, graph.CompareOp)
         case graph.CompareOp():
-            return _is_float(op.lhs)
+            return _is_float(op.lhs) and op.function is not graph.Compare.EQUAL
         case _:
             return False
 
@@ -207,20 +214,19 @@ def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
     return elementwise(op, operands) if _is_part(op) else None
 
 
-def _recognized(values: Reals) -> graph.FunctionAttr | None:
-    """The activation that has these values."""
+def _candidates(values: Reals) -> Iterator[graph.FunctionAttr]:
+    """Yield the activation functions that are near these values at `POINTS`."""
     if not np.isfinite(values).all():
-        return None
+        return
     first = float(values[0])
     candidates: list[tuple[Function, tuple[float, ...]]] = [(kind, ()) for kind in WHOLE]
     candidates.append((Function.HARD_SIGMOID, (SIXTH, 0.5)))
-    if first < -NEAR:
+    if first < 0.0:
         candidates.append((Function.ELU, (-first,)))
-    # A slope of one is no function at all.
-    if abs((slope := first / float(POINTS[0])) - 1.0) > NEAR:
+    # A slope of 1 is the identity.
+    if (slope := first / float(POINTS[0])) > 0.0 and abs(slope - 1.0) > CANDIDATE:
         candidates.append((Function.LEAKY_RELU, (slope,)))
     for kind, parameters in candidates:
         expected = FORMULAS[kind](POINTS, parameters)
-        if (np.abs(values - expected) <= NEAR * (1.0 + np.abs(POINTS))).all():
-            return graph.FunctionAttr(kind, parameters)
-    return None
+        if (np.abs(values - expected) <= CANDIDATE * (1.0 + np.abs(POINTS))).all():
+            yield graph.FunctionAttr(kind, parameters)

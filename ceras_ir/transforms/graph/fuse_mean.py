@@ -17,8 +17,8 @@ from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
-NEAR = 2.0**-20
-"""Relative; how far a reciprocal may be off that exporters write."""
+NEAR = 2.0**-23
+"""Relative difference of a float32 reciprocal from the exact reciprocal: at most an ulp."""
 
 
 class FuseMean(RewritePattern):
@@ -49,7 +49,7 @@ class FuseMean(RewritePattern):
 
 
 def _quotients(op: graph.BinaryOp) -> list[tuple[SSAValue, float]]:
-    """What `op` may divide, and by which number."""
+    """Return the operands that `op` may divide, each with the constant divisor."""
     pairs = [(op.lhs, op.rhs)]
     if op.function is graph.Binary.MUL:
         pairs.append((op.rhs, op.lhs))

@@ -14,11 +14,12 @@ from ceras_ir.transforms.graph.formulas import Reals
 from ceras_ir.transforms.graph.row_functions import replace_row_functions
 
 NEAR = 2.0**-20
-"""How far values may be off, of the largest factor and addend."""
+"""Difference of equal values, as a multiple of the product with the scale and of the bias."""
 LARGE, TINY = 1e6, 1e-7
 """Magnitudes of rows beside which epsilon is nothing, and that are nothing beside epsilon."""
 ZERO_ROW, LARGE_ROW, TINY_ROW = range(3)
-LEAST_EPSILON = 1e-20
+MIN_EPSILON = 1e-20
+"""A smaller epsilon is not distinct from 0 next to the variance of the tiny row."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,26 @@ class Normalizations:
             found = _parameters(rows, values, centred=True)
             return found or _parameters(rows, values, centred=False)
 
+    def other_rows(self, length: int) -> Reals:
+        """
+        Return rows of sizes 2^-66 to 2^22, with variances far below and above any epsilon. Powers
+        of elements give rows that have few large elements, as far from the mean as possible.
+        """
+        random = np.random.default_rng(1)
+        sizes = 2.0 ** np.arange(-66, 24, 2)[:, None]
+        return np.concatenate(
+            [
+                random.normal(size=(len(sizes), length)) * sizes,
+                random.normal(size=(16, length)) ** 9,
+                np.eye(1, length),
+                -np.eye(1, length),
+            ]
+        )
+
+    def agrees(self, found: Normalization, rows: Reals, values: Reals) -> bool:
+        """Return whether a normalization maps `rows` to `values`."""
+        return values.shape == rows.shape and _agrees(found, rows, values)
+
     def built(self, argument: SSAValue, found: Normalization) -> Sequence[Operation]:
         """The operation, behind its constants."""
         scale = graph.ConstantOp.from_array(found.scale)
@@ -98,11 +119,20 @@ def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization |
     if rooted == 0.0:
         return None
     epsilon = float((top[channel] / rooted) ** 2 - variances[TINY_ROW, 0])
-    if not LEAST_EPSILON < epsilon < LARGE:
+    if not MIN_EPSILON < epsilon < LARGE:
         return None
     epsilon = float(np.float32(epsilon))
-    expected = scale * parts / np.sqrt(variances + epsilon) + bias
-    if (np.abs(values - expected) > NEAR * (np.abs(scale).max() + np.abs(bias).max())).any():
-        return None
     addend = bias.astype(np.float32) if bias.any() else None
-    return Normalization(scale.astype(np.float32), addend, epsilon, centred)
+    found = Normalization(scale.astype(np.float32), addend, epsilon, centred)
+    return found if _agrees(found, rows, values) else None
+
+
+def _agrees(found: Normalization, rows: Reals, values: Reals) -> bool:
+    """Return whether elements differ by rounding only, relative to the element of the same row."""
+    parts = rows - rows.mean(axis=1, keepdims=True) if found.centred else rows
+    variances = np.square(parts).mean(axis=1, keepdims=True)
+    products = found.scale * parts / np.sqrt(variances + found.epsilon)
+    bias = np.zeros(1) if found.bias is None else found.bias.astype(np.float64)
+    # An element near the mean is rounded as the largest element of the row is.
+    sizes = np.abs(products) + NEAR * np.abs(products).max(axis=1, keepdims=True) + np.abs(bias)
+    return bool((np.abs(values - (products + bias)) <= NEAR * sizes).all())

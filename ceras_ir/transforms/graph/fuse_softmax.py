@@ -13,8 +13,8 @@ from ceras_ir.transforms.graph.formulas import Reals
 from ceras_ir.transforms.graph.row_functions import replace_row_functions
 from ceras_ir.transforms.network_pass import NetworkPass
 
-NEAR = 2.0**-20
-"""How far values may be off, relative."""
+NEAR = 2.0**-23
+"""Relative difference of equal values: an ulp of float32."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,23 @@ class Softmax:
         offsets = np.array([0.0, -3.0, 0.5, 8.0, 0.0, 2.0])[:, None]
         return random.uniform(-1, 1, (len(sizes), length)) * sizes + offsets
 
+    def other_rows(self, length: int) -> Reals:
+        """Return rows with results from 1e-220 to 1, and with tiny, equal and large arguments."""
+        random = np.random.default_rng(1)
+        offsets = np.array([0.0, -300.0, -40.0, 40.0, 300.0])[:, None, None]
+        sizes = 2.0 ** np.arange(-3, 9)[:, None]
+        return (random.uniform(-1, 1, (5, 12, length)) * sizes + offsets).reshape(-1, length)
+
     def recognized(self, rows: Reals, values: Reals) -> Literal[True] | None:
-        """Whether `values` are the softmax of `rows`."""
+        """Return whether `values` are the softmax of `rows`."""
         powers = np.exp(rows - rows.max(axis=1, keepdims=True))
         expected = powers / powers.sum(axis=1, keepdims=True)
         alike = values.shape == rows.shape and (np.abs(values - expected) <= NEAR * expected).all()
         return True if alike else None
+
+    def agrees(self, found: Literal[True], rows: Reals, values: Reals) -> bool:
+        """Return whether `values` are the softmax of `rows`."""
+        return self.recognized(rows, values) is found
 
     def built(self, argument: SSAValue, found: Literal[True]) -> Sequence[Operation]:
         """The operation."""

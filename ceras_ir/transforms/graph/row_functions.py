@@ -1,8 +1,9 @@
 """
 Functions of rows: what operations make of the last dimension of one value, in double precision.
 
-Exporters spell softmax and normalizations in many ways. Passes recognize them by what comes out for
-some rows, not by the operations.
+Exporters write softmax and normalizations in many ways. Passes recognize them by their results for
+some rows, not by the operations. They confirm a function at rows of each magnitude, relative to
+each element, because a consumer can depend on a lower bound or an addend such as 1e-12.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -54,19 +55,27 @@ class RowFunctions(Protocol[Found]):
 
     @property
     def functions(self) -> Container[graph.Function]:
-        """One of these is computed on the way."""
+        """At least one of these is computed between argument and result."""
         ...
 
     def rows(self, length: int) -> Reals:
-        """Rows that tell the functions apart."""
+        """Return a few rows from which `recognized` derives the function: [rows, length]."""
         ...
 
     def recognized(self, rows: Reals, values: Reals) -> Found | None:
-        """The function that makes `values` of `rows`."""
+        """Return the function that maps `rows` to `values`."""
+        ...
+
+    def other_rows(self, length: int) -> Reals:
+        """Return rows of each magnitude, at which another function of the family differs."""
+        ...
+
+    def agrees(self, found: Found, rows: Reals, values: Reals) -> bool:
+        """Return whether a function maps `rows` to `values`, each element relative to itself."""
         ...
 
     def built(self, argument: SSAValue, found: Found) -> Sequence[Operation]:
-        """Operations, of which the last computes a function."""
+        """Return operations, of which the last computes a function."""
         ...
 
 
@@ -121,7 +130,11 @@ def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] 
     for argument in _arguments(inside, shape):
         values = _results(op.result, argument, points)
         kind = None if values is None else family.recognized(points, values)
-        if kind is not None:
+        if kind is None:
+            continue
+        others = family.other_rows(shape[-1])
+        values = _results(op.result, argument, others)
+        if values is not None and family.agrees(kind, others, values):
             return RowFunction(argument, _inside(op, argument), kind)
     return None
 

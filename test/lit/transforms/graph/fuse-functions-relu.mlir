@@ -1,19 +1,20 @@
 // RUN: ceras-opt %s --fuse-functions --split-input-file | filecheck %s
 
-// Selections by the sign of x, whichever way it is asked for.
+// Maxima with 0, and a selection by the sign of x.
 // CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %{{.*}} = graph.unary <relu> %{{.*}} : tensor<4xf32>
 // CHECK-NEXT:    %{{.*}} = graph.unary <relu> %{{.*}} : tensor<4xf32>
 // CHECK-NEXT:    %{{.*}} = graph.unary <leaky_relu, 0.25> %{{.*}} : tensor<4xf32>
 // CHECK-NEXT:    func.return
-func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %z = graph.constant dense<0.0> : tensor<f32> : tensor<f32>
   %a = graph.constant dense<0.25> : tensor<f32> : tensor<f32>
-  %p = graph.compare less %z, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xi1>
-  %r = graph.select %p, %x, %z : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  %n = graph.compare less_or_equal %x, %z : (tensor<4xf32>, tensor<f32>) -> tensor<4xi1>
+  %r = graph.binary max %x, %z : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %p = graph.compare less_or_equal %x, %z : (tensor<4xf32>, tensor<f32>) -> tensor<4xi1>
+  %q = graph.select %p, %z, %x : (tensor<4xi1>, tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
   %m = graph.binary mul %x, %a : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  %l = graph.select %n, %m, %x : (tensor<4xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  func.return %r, %l : tensor<4xf32>, tensor<4xf32>
+  %l = graph.select %p, %m, %x : (tensor<4xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %r, %q, %l : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // -----
@@ -56,23 +57,24 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 
 // -----
 
-// A mask, half of x and its magnitude, and a slope of 0.
+// A selection of 0 for NaN, and formulas that are NaN at an infinity, are no ReLU.
 // CHECK-LABEL: func.func @main(
-// CHECK-NEXT:    %{{.*}} = graph.unary <relu> %{{.*}} : tensor<4xf32>
-// CHECK-NEXT:    %{{.*}} = graph.unary <relu> %{{.*}} : tensor<4xf32>
-// CHECK-NEXT:    %{{.*}} = graph.unary <relu> %{{.*}} : tensor<4xf32>
-// CHECK-NEXT:    func.return
-func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+// CHECK-NOT:     <relu>
+// CHECK:         %{{.*}} = graph.select
+// CHECK-NOT:     <relu>
+// CHECK:         func.return
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %z = graph.constant dense<0.0> : tensor<f32> : tensor<f32>
   %h = graph.constant dense<0.5> : tensor<f32> : tensor<f32>
   %p = graph.compare less %z, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xi1>
+  %n = graph.select %p, %x, %z : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   %m = graph.cast %p : (tensor<4xi1>) -> tensor<4xf32>
   %r = graph.binary mul %x, %m : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %b = graph.unary <abs> %x : tensor<4xf32>
   %s = graph.binary add %x, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %l = graph.binary mul %s, %h : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   %k = graph.unary <leaky_relu, 0.0> %x : tensor<4xf32>
-  func.return %r, %l, %k : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  func.return %n, %r, %l, %k : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // -----

@@ -1,0 +1,294 @@
+"""
+Decide whether elementwise operations compute a given function, for each consumer of the result.
+
+A consumer can be a logarithm, a reciprocal or a sign. A small absolute error is therefore no
+equality: `max(x, 1e-7)` is not a ReLU. Two conditions are tested at float32 numbers of each binade
+and sign, at infinities and NaN, and on both sides of each boundary between branches.
+
+1. *The functions are equal over the reals*, to a relative 2^-40. Constants of activations that have
+   no float32 form, such as the root of 1/2, are unrounded first.
+2. *Their float32 results differ by rounding only.* Infinities and NaN agree, and so do the signs of
+   zeros if a quotient or a power can depend on them.
+
+The first condition detects each epsilon. The second detects a rounding that is intended, such as
+`(x + 2^23) - 2^23`. Between two tested points both functions are compositions of a few analytic
+functions without a boundary.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal, localcontext
+from functools import cached_property
+from math import inf, nan
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+from xdsl.interpreter import Interpreter
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
+from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network.function import module_of
+from ceras_ir.transforms.graph import formulas, real_formulas
+from ceras_ir.transforms.graph.formulas import Reals
+from ceras_ir.transforms.graph.real_formulas import REALS, unrounded
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+T = TypeVar("T")
+
+EQUAL = Decimal(2) ** -40
+"""Relative difference of equal real functions; parameters are computed in float64."""
+CONSTANT_ROUNDING = Decimal(2) ** -22
+"""Relative difference of a float32 constant from the constant that it stands for: two ulp."""
+SMALLEST = Decimal(2) ** -149
+"""The smallest positive float32 number; results below half of it are 0."""
+FLOAT32_ROUNDING = 2.0**-20
+"""Difference of float32 results by rounding, as a multiple of `1 + abs(x)`: eight ulp."""
+MAX_EXPONENT = 64
+"""Arguments up to 2^64 are tested, which inputs of layers are assumed not to exceed."""
+
+_BINADES = [2.0**e * (1.0 + 0.37 * (e & 1)) for e in range(-149, MAX_EXPONENT)]
+GRID: Floats = np.unique(
+    np.array([*_BINADES, *(-x for x in _BINADES), *np.linspace(-16, 16, 129)], np.float32)
+)
+"""A number of each binade, and of each quarter up to 16, in ascending order."""
+SPECIAL: Floats = np.array([0.0, -0.0, inf, -inf, nan], np.float32)
+
+BRANCHES: Mapping[Function, Callable[[Sequence[float]], Sequence[float]]] = {
+    Function.CLIP: lambda p: p,
+    Function.HARD_SIGMOID: lambda p: (-p[1] / p[0], (1.0 - p[1]) / p[0]) if p[0] else (),
+    Function.HARD_SWISH: lambda _: (-3.0, 3.0),
+}
+"""Arguments at which a function changes its formula, other than 0."""
+
+UNSIGNED = (Function.ABS, Function.EXP, Function.SIGMOID, Function.SOFTPLUS, Function.COS)
+"""Functions that are equal for both zeros."""
+
+
+class Formula:
+    """Elementwise operations that compute `result` from `argument` and from scalar constants."""
+
+    def __init__(self, result: SSAValue, argument: SSAValue):
+        self.result, self.argument = result, argument
+        self.ops = list(_in_order(result, argument))
+
+    @property
+    def key(self) -> str:
+        """Text that is equal for formulas that are equal."""
+        numbers = {self.argument: "x"} | {op.results[0]: str(i) for i, op in enumerate(self.ops)}
+
+        def operand(value: SSAValue) -> str:
+            return numbers.get(value) or repr(graph.constant_number(value))
+
+        lines = [
+            f"{op.name} {op.properties} {' '.join(map(operand, op.operands))}" for op in self.ops
+        ]
+        return "\n".join(lines)
+
+    def evaluate(
+        self,
+        argument: T,
+        constant: Callable[[SSAValue], T],
+        compute: Callable[[Operation, Sequence[T]], T],
+    ) -> dict[SSAValue, T]:
+        """Return the value of each operation at `argument`."""
+        values = {self.argument: argument}
+        for op in self.ops:
+            operands = [values[v] if v in values else constant(v) for v in op.operands]
+            values[op.results[0]] = compute(op, operands)
+        return values
+
+
+class FunctionEquality:
+    """Comparisons of formulas of a network with functions; equal comparisons are made once."""
+
+    def __init__(self, main: FuncOp):
+        self._module = module_of(main)
+        self._known: dict[tuple[str, FunctionAttr, bool], bool] = {}
+        self._signed = _divisors(main)
+
+    def computes(self, formula: Formula, function: FunctionAttr) -> bool:
+        """Return whether a formula computes `function`."""
+        has_sign = formula.result in self._signed
+        key = formula.key, function, has_sign
+        if key not in self._known:
+            self._known[key] = self._computes(formula, function, has_sign)
+        return self._known[key]
+
+    def _computes(self, formula: Formula, function: FunctionAttr, has_sign: bool) -> bool:
+        with np.errstate(all="ignore"):
+            points = np.concatenate([SPECIAL, GRID, _beside_boundaries(formula)])
+            found, expected = self._results(formula, points), apply_function(function, points)
+            near = np.abs(found - expected) <= FLOAT32_ROUNDING * (1.0 + np.abs(points))
+        agrees = near | (found == expected) | (np.isnan(found) & np.isnan(expected))
+        if has_sign:
+            is_zero = (found == 0) & (expected == 0)
+            agrees &= ~is_zero | (np.signbit(found) == np.signbit(expected))
+        if not agrees.all():
+            return False
+        with localcontext(REALS):
+            return all(_equals(formula, function, float(x)) for x in points[np.isfinite(points)])
+
+    def _results(self, formula: Formula, points: Floats) -> Floats:
+        """Return the float32 results of a formula."""
+
+        def run(op: Operation, operands: Sequence[Array]) -> Array:
+            (value,) = self._interpreter.run_op(op, tuple(operands))
+            return value
+
+        return formula.evaluate(points, _scalar, run)[formula.result].astype(np.float32)
+
+    @cached_property
+    def _interpreter(self) -> Interpreter:
+        return interpreter_of(self._module)
+
+
+def _divisors(main: FuncOp) -> set[SSAValue]:
+    """Return the values whose sign of zero can decide between infinities of a quotient."""
+    found = set[SSAValue]()
+    for op in reversed(list(main.body.block.ops)):
+        if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.CallingOperation):
+            found.update(op.operands if op.results else ())
+        elif not found.isdisjoint(op.results) and not _forgets_sign(op):
+            found.update(op.operands)
+        if isinstance(op, graph.BinaryOp) and op.function in (Binary.DIV, Binary.POW):
+            exponent = graph.constant_number(op.rhs)
+            if op.function is Binary.DIV:
+                found.add(op.rhs)
+            elif exponent is None or exponent < 0:
+                found.update(op.operands)
+    return found
+
+
+def _forgets_sign(op: Operation) -> bool:
+    """Return whether the result is equal for both zeros."""
+    match op:
+        case graph.UnaryOp():
+            return op.function.kind in UNSIGNED
+        case graph.BinaryOp() if op.function in (Binary.ADD, Binary.SUB):
+            return any(graph.constant_number(v) not in (None, 0.0) for v in op.operands)
+        case _:
+            return False
+
+
+def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
+    """Yield the operations between two values, each after its operands."""
+    done = {argument}
+
+    def visit(value: SSAValue) -> Iterator[Operation]:
+        op = value.owner
+        if value in done or not isinstance(op, Operation) or isinstance(op, graph.ConstantOp):
+            return
+        done.add(value)
+        for operand in op.operands:
+            yield from visit(operand)
+        yield op
+
+    return visit(result)
+
+
+def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
+    """Return whether both functions are equal over the reals at `x`."""
+    values = formula.evaluate(Decimal(x), _real_constant, _real)
+    expected = real_formulas.FORMULAS[function.kind](Decimal(x), _parameters(function))
+    difference = abs(values[formula.result] - expected)
+    return difference <= max(abs(expected) * EQUAL, SMALLEST / 2)
+
+
+def _real_constant(value: SSAValue) -> Decimal:
+    number = graph.constant_number(value)
+    assert number is not None
+    return unrounded(number, CONSTANT_ROUNDING)
+
+
+def _parameters(function: FunctionAttr) -> list[Decimal]:
+    return [unrounded(p, CONSTANT_ROUNDING) for p in function.values]
+
+
+def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
+    """Compute an operation over the reals; a comparison gives 1 or 0."""
+    match op:
+        case graph.BinaryOp():
+            return real_formulas.COMBINED[op.function](*operands)
+        case graph.UnaryOp():
+            return real_formulas.FORMULAS[op.function.kind](operands[0], _parameters(op.function))
+        case graph.CompareOp():
+            return Decimal(real_formulas.COMPARED[op.function](*operands))
+        case graph.SelectOp():
+            return operands[1] if operands[0] else operands[2]
+        case _:
+            assert isinstance(op, graph.CastOp)
+            return operands[0]
+
+
+def _scalar(value: SSAValue) -> Array:
+    return graph.known_array(value).reshape(-1)
+
+
+def _beside_boundaries(formula: Formula) -> Floats:
+    """
+    Return the float32 numbers on both sides of each change of branch, and of each sign change.
+
+    Between two grid points of different sign, a difference is bisected.
+    """
+
+    def differences(points: Floats) -> Reals:
+        values = formula.evaluate(points.astype(np.float64), _constant, _float64)
+        found = [d for op in formula.ops for d in _differences(op, values)]
+        return np.array([np.broadcast_to(d, points.shape) for d in found])
+
+    found = differences(GRID)
+    signs = np.sign(found)
+    rows, at = np.nonzero((signs[:, :-1] != signs[:, 1:]) & np.isfinite(found[:, :-1]))
+    low, high = _ordinals(GRID)[at], _ordinals(GRID)[at + 1]
+    for _ in range(32):
+        middle = (low + high) // 2
+        found = differences(_numbers(middle))[rows, np.arange(len(rows))]
+        is_low = np.sign(found) == signs[rows, at]
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    ends = np.concatenate([low, high])
+    return _numbers(np.unique(ends[:, None] + np.arange(-2, 3)))
+
+
+def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Reals]:
+    """Yield the values whose signs decide which branch an operation computes."""
+    operands = [values[v] if v in values else _constant(v) for v in op.operands]
+    yield from (values[v] for v in op.operands if v in values)
+    match op:
+        case graph.CompareOp():
+            yield operands[0] - operands[1]
+        case graph.BinaryOp() if op.function in (Binary.MAX, Binary.MIN):
+            yield operands[0] - operands[1]
+        case graph.UnaryOp() if op.function.kind in BRANCHES:
+            for branch in BRANCHES[op.function.kind](op.function.values):
+                yield operands[0] - branch
+        case _:
+            pass
+
+
+def _constant(value: SSAValue) -> Reals:
+    number = graph.constant_number(value)
+    assert number is not None
+    return np.array(number)
+
+
+def _float64(op: Operation, operands: Sequence[Reals]) -> Reals:
+    value = formulas.elementwise(op, operands)
+    assert value is not None
+    return value
+
+
+def _ordinals(numbers: Floats) -> NDArray[np.int64]:
+    """Number float32 values in ascending order; both zeros have number 0."""
+    bits = numbers.view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def _numbers(ordinals: NDArray[np.int64]) -> Floats:
+    """Return the float32 values with these numbers."""
+    bits = np.where(ordinals < 0, -ordinals + 0x80000000, ordinals)
+    return bits.astype(np.uint32).view(np.float32)
