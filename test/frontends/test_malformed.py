@@ -137,7 +137,7 @@ def initializer(changed: onnx.TensorProto) -> onnx.ModelProto:
 
 
 def external(**entries: str) -> onnx.ModelProto:
-    """A model whose initializer of 8 bytes lies in another file."""
+    """A model with an initializer of 8 bytes in another file."""
     proto = initializer(onnx.TensorProto(data_location=TensorProto.EXTERNAL))
     tensor = proto.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -392,12 +392,3 @@ def test_an_open_batch_that_an_output_forgets() -> None:
     proto = changed(declare(TensorProto.FLOAT, 1))
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     assert "tensor<4xf32>" in str(import_model(proto, batch=4))
-
-
-def test_a_function_of_an_operators_own_name_that_calls_itself() -> None:
-    proto = changed(lambda proto: None)
-    function = proto.functions.add(domain="", name="Add")
-    function.node.append(proto.graph.node[0])
-    proto.graph.node[0].domain = "ai.onnx"
-    with pytest.raises(InputError, match="local functions cannot be inlined: "):
-        import_model(proto)

@@ -1,47 +1,290 @@
-"""Functions that a model defines for itself: their calls become the nodes of their bodies."""
+"""
+Inline the functions that a model defines: a call becomes the nodes of the body of the function.
+
+Each value of a body gets a name that no other value of the model has. An attribute that the caller
+omits has the default of the function. If there is no default, the attribute is absent in the body.
+A function may import other versions of operator sets than the model, if both versions define the
+operators of the body equally.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import TypeAlias
 
 import onnx
 
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.opsets import (
+    has_one_definition,
+    imported_versions,
+    operator_name,
+)
+from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.support.diagnostics import InputError
 
 MAX_INLINED_NODES = 1 << 20
-"""Nodes that calls may expand to; functions that call each other could multiply without end."""
+"""Maximum number of nodes after inlining. Calls in functions can multiply without bound."""
+
+MAX_CALL_DEPTH = 64
+"""Maximum number of functions that call each other in a chain."""
+
+Attributes: TypeAlias = Mapping[str, onnx.AttributeProto]
+
+_Key: TypeAlias = tuple[str, str]
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` without functions of its own; the model itself where it has none."""
+    """
+    Return `model` with all calls inlined, or `model` itself if it defines no functions.
+
+    A standard operator has precedence over a function with the same domain and name, as in ONNX
+    Runtime. Raises `InputError` for recursion, for two functions with equal identifiers, and for
+    calls that do not match their function.
+    """
+    for node in _all_nodes(model.graph.node):
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                raise Node(node, 0).wrong(
+                    f"attribute '{text(attribute.name)}' refers to attribute "
+                    f"'{text(attribute.ref_attr_name)}' of a function, but the node is in the graph"
+                )
     if not model.functions:
         return model
-    _check_expansion(model)
-    from onnx import inliner
+    functions: dict[_Key, onnx.FunctionProto] = {}
+    for function in model.functions:
+        key = (operator_name(function.domain, function.name), text(function.overload))
+        if key in functions:
+            raise InputError(f"the model defines function '{key[0]}' twice; rename the second")
+        functions[key] = function
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    result.ClearField("functions")
+    versions = imported_versions(model.opset_import)
+    _Inliner(functions, result.graph, versions).inline(result.graph)
+    return result
 
-    try:
-        return inliner.inline_local_functions(model)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
-        reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise InputError(f"local functions cannot be inlined: {reason}") from None
+
+def bind_attributes(node: onnx.NodeProto, given: Attributes) -> None:
+    """Replace references to attributes of a function, in subgraphs too, by the `given` values."""
+    attributes = list(node.attribute)
+    del node.attribute[:]
+    for attribute in attributes:
+        if reference := text(attribute.ref_attr_name):
+            if (value := given.get(reference)) is None:
+                continue
+            if attribute.type not in (value.type, onnx.AttributeProto.UNDEFINED):
+                kinds = onnx.AttributeProto.AttributeType
+                raise Node(node, 0).wrong(
+                    f"attribute '{text(attribute.name)}' is of type {kinds.Name(attribute.type)}, "
+                    f"but '{reference}' of the function is {kinds.Name(value.type)}"
+                )
+            name = attribute.name
+            attribute.CopyFrom(value)
+            attribute.name = name
+        else:
+            for graph in _graphs(attribute):
+                for inner in graph.node:
+                    bind_attributes(inner, given)
+        node.attribute.append(attribute)
 
 
-def _check_expansion(model: onnx.ModelProto) -> None:
-    """Refuse recursion, and more nodes than any network has."""
-    bodies = {(f.domain, f.name): f for f in model.functions}
-    sizes: dict[tuple[str, str], int] = {}
-    active: set[tuple[str, str]] = set()
+class _Inliner:
+    """Expands all calls of a model."""
 
-    def size(key: tuple[str, str]) -> int:
-        if key in active or len(active) > 64:
-            raise InputError(f"function '{key[1]}' calls itself, or calls are nested too deeply")
-        if key not in sizes:
-            active.add(key)
-            sizes[key] = sum(
-                size(called) if (called := (n.domain, n.op_type)) in bodies else 1
-                for n in bodies[key].node
+    def __init__(
+        self,
+        functions: Mapping[_Key, onnx.FunctionProto],
+        graph: onnx.GraphProto,
+        versions: Mapping[str, int],
+    ):
+        self.functions = functions
+        self.versions = versions
+        self.taken = set(_names(graph))
+        """All names of values in the result."""
+        self.sizes: dict[_Key, int] = {}
+        """The number of nodes that each function expands to."""
+        if (total := sum(map(self._size, _all_nodes(graph.node)))) > MAX_INLINED_NODES:
+            raise InputError(
+                f"functions of the model expand to {total} nodes, at most {MAX_INLINED_NODES}"
             )
-            active.remove(key)
-        return sizes[key]
 
-    total = sum(
-        size(called) for n in model.graph.node if (called := (n.domain, n.op_type)) in bodies
-    )
-    if total > MAX_INLINED_NODES:
-        raise InputError(f"local functions expand to {total} nodes, at most {MAX_INLINED_NODES}")
+    def inline(self, graph: onnx.GraphProto) -> None:
+        """Expand all calls in `graph` and in subgraphs, in place."""
+        nodes = [node for given in graph.node for node in self._expanded(given)]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+    def _key(self, node: onnx.NodeProto) -> _Key | None:
+        """The function that `node` calls, or None if it is an operator."""
+        name = operator_name(node.domain, node.op_type)
+        domain, _, kind = name.rpartition("::")
+        if onnx.defs.has(kind, self.versions.get(domain, 0), domain):
+            return None
+        if (key := (name, text(node.overload))) in self.functions:
+            return key
+        if others := [overload for known, overload in self.functions if known == name]:
+            raise Node(node, 0).wrong(
+                f"calls overload '{key[1]}' of the function, but the model defines only "
+                + ", ".join(f"'{overload}'" for overload in others)
+            )
+        return None
+
+    def _size(self, node: onnx.NodeProto, active: tuple[_Key, ...] = ()) -> int:
+        """The number of nodes that `node` expands to, without subgraphs."""
+        if (key := self._key(node)) is None:
+            return 1
+        if key in active or len(active) >= MAX_CALL_DEPTH:
+            raise Node(node, 0).wrong(
+                f"the function calls itself, or calls are nested more than {MAX_CALL_DEPTH} deep"
+            )
+        if key not in self.sizes:
+            body = _all_nodes(self.functions[key].node)
+            self.sizes[key] = sum(self._size(inner, (*active, key)) for inner in body)
+        return self.sizes[key]
+
+    def _expanded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                self.inline(graph)
+        if (key := self._key(node)) is None:
+            yield node
+            return
+        for inner in self._body(node, self.functions[key]):
+            yield from self._expanded(inner)
+
+    def _body(self, call: onnx.NodeProto, function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
+        """The nodes of `function` with the names and attributes of `call`."""
+        node = Node(call, 0)
+        if len(call.input) > len(function.input) or len(call.output) > len(function.output):
+            raise node.wrong(
+                f"has {len(call.input)} operands and {len(call.output)} results, the function has "
+                f"{len(function.input)} and {len(function.output)}"
+            )
+        if len(set(function.input)) != len(function.input):
+            raise node.wrong("two inputs of the function have the same name")
+        self._check_versions(node, function)
+        names = dict(zip_longest(function.input, call.input, fillvalue=""))
+        copies: list[tuple[str, str]] = []
+        for inside, outside in zip(function.output, call.output, strict=False):
+            if inside in names and outside:
+                copies.append((inside, outside))
+            elif outside:
+                names[inside] = outside
+        scope = _Scope(self, node.name, names)
+        # Names in graphs of the caller are known there. Names in default graphs are of the body.
+        given = {text(a.name): scope.renamed(a) for a in function.attribute_proto}
+        given.update({text(a.name): a for a in call.attribute})
+        for inner in function.node:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(inner)
+            scope.rename(copy)
+            bind_attributes(copy, given)
+            yield copy
+        for inside, outside in copies:
+            yield onnx.NodeProto(
+                op_type="Identity", name=node.name, input=[names[inside]], output=[outside]
+            )
+
+    def _check_versions(self, call: Node, function: onnx.FunctionProto) -> None:
+        """Refuse a body with operators that the operator sets of the model define differently."""
+        versions = imported_versions(function.opset_import)
+        for inner in _all_nodes(function.node):
+            operator = operator_name(inner.domain, inner.op_type)
+            domain = operator.rpartition("::")[0]
+            if not domain and not versions.get(domain):
+                raise call.wrong(
+                    "the function imports no version of the operator set ai.onnx, which nodes of "
+                    "the body belong to"
+                )
+            own, outer = versions.get(domain), self.versions.get(domain)
+            if own and outer and not has_one_definition(operator, own, outer):
+                raise call.unsupported(
+                    f"the function imports version {own} of the operator set "
+                    f"{domain or 'ai.onnx'}, the model version {outer}, and {operator} differs "
+                    f"between them; export the function with version {outer}"
+                )
+
+
+class _Scope:
+    """The names of a call, or of a subgraph in the body of a function."""
+
+    def __init__(self, inliner: _Inliner, prefix: str, names: dict[str, str]):
+        self.inliner, self.prefix, self.names = inliner, prefix, names
+
+    def rename(self, node: onnx.NodeProto) -> None:
+        """Replace names of the function by names of the model."""
+        node.name = f"{self.prefix}/{text(node.name) or ''.join(node.output[:1])}"
+        for names in (node.input, node.output):
+            renamed = [self._name(text(name)) for name in names]
+            del names[:]
+            names.extend(renamed)
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                self._rename_graph(graph)
+
+    def renamed(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+        """A copy of an attribute of the function, with names of the model in the graphs."""
+        copy = onnx.AttributeProto()
+        copy.CopyFrom(attribute)
+        for graph in _graphs(copy):
+            self._rename_graph(graph)
+        return copy
+
+    def _rename_graph(self, graph: onnx.GraphProto) -> None:
+        names = dict(self.names)
+        inner = _Scope(self.inliner, self.prefix, names)
+        for name in _defined(graph):
+            names[name] = inner._fresh(name)
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            value.name = inner._name(text(value.name))
+        for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
+            tensor.name = inner._name(text(tensor.name))
+        for node in graph.node:
+            inner.rename(node)
+
+    def _name(self, name: str) -> str:
+        """The name of the model for `name`. A new name is entered; an omitted operand has none."""
+        if name and name not in self.names:
+            self.names[name] = self._fresh(name)
+        return self.names.get(name, "")
+
+    def _fresh(self, name: str) -> str:
+        given = wanted = f"{self.prefix}/{name}"
+        count = 0
+        while wanted in self.inliner.taken:
+            count += 1
+            wanted = f"{given}_{count}"
+        self.inliner.taken.add(wanted)
+        return wanted
+
+
+def _graphs(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
+    """The graphs of an attribute."""
+    return [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """`nodes` and the nodes of all subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                yield from _all_nodes(graph.node)
+
+
+def _defined(graph: onnx.GraphProto) -> Iterator[str]:
+    """The values that `graph` defines, without subgraphs."""
+    yield from (text(value.name) for value in graph.input)
+    yield from (text(tensor.name) for tensor in graph.initializer)
+    yield from (text(tensor.values.name) for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (text(name) for name in node.output if name)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The values that `graph` and all subgraphs define."""
+    yield from _defined(graph)
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in _graphs(attribute):
+                yield from _names(inner)

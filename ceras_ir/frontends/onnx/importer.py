@@ -23,6 +23,7 @@ from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.opsets import imported_versions
 from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
@@ -170,12 +171,7 @@ class Importer:
                 f"unsupported IR version {version}: up to {NEWEST_IR} are read; save the model for "
                 "an older one"
             )
-        versions: dict[str, int] = {}
-        for entry in self.model.opset_import:
-            domain = "" if entry.domain == "ai.onnx" else text(entry.domain)
-            if versions.setdefault(domain, entry.version) != entry.version:
-                name = domain or "ai.onnx"
-                raise InputError(f"two versions of operator set '{name}' are imported")
+        versions = imported_versions(self.model.opset_import)
         opset = versions.get("")
         if opset is None:
             others = [Node(proto, 0) for proto in self.graph.node if proto.domain in versions]

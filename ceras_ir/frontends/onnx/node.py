@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from ceras_ir.frontends.onnx.opsets import operator_name
 from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
@@ -27,8 +28,7 @@ class Node:
         self.inputs: Sequence[str] = tuple(map(text, proto.input))
         self.outputs: Sequence[str] = tuple(map(text, proto.output))
         self.constants = constants
-        domain = text(proto.domain) if proto.domain != "ai.onnx" else ""
-        self.operator = f"{domain}::{text(proto.op_type)}" if domain else text(proto.op_type)
+        self.operator = operator_name(proto.domain, proto.op_type)
         named = [name for name in self.outputs if name]
         self.name: str = text(proto.name) or (named[0] if named else self.operator)
         self._attributes = {text(a.name): a for a in proto.attribute}

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import onnx
 
 from ceras_ir.frontends.onnx.emitter import dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.functions import bind_attributes
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
 
@@ -70,7 +71,8 @@ def body_of(
         copy = graph.node.add()
         copy.CopyFrom(inner)
         copy.name = f"{node.name}/{inner.name or ''.join(inner.output[:1])}"
-        _bind(copy, absent, given)
+        _omit(copy, absent)
+        bind_attributes(copy, given)
     asked = zip(function.output, node.outputs, strict=False)
     graph.output.extend(onnx.ValueInfoProto(name=inner) for inner, name in asked if name)
     opset = next((o.version for o in function.opset_import if not o.domain), node.opset)
@@ -82,27 +84,14 @@ def schema_defaults(schema: FunctionSchema) -> Sequence[onnx.AttributeProto]:
     return [a.default_value for a in schema.attributes.values() if a.default_value.name]
 
 
-def _bind(
-    proto: onnx.NodeProto, absent: set[str], given: Mapping[str, onnx.AttributeProto]
-) -> None:
-    """Put the caller's attributes for those referred to, and no name for what is absent."""
+def _omit(proto: onnx.NodeProto, absent: set[str]) -> None:
+    """Remove the names of omitted inputs of the function from the operands of a node."""
     names = ["" if name in absent else name for name in proto.input]
     del proto.input[:]
     proto.input.extend(names)
-    attributes = list(proto.attribute)
-    del proto.attribute[:]
-    for attribute in attributes:
-        if attribute.ref_attr_name:
-            if (value := given.get(attribute.ref_attr_name)) is None:
-                continue
-            copy = proto.attribute.add()
-            copy.CopyFrom(value)
-            copy.name = attribute.name
-            continue
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            for inner in attribute.g.node:
-                _bind(inner, absent, given)
-        proto.attribute.append(attribute)
+    for attribute in proto.attribute:
+        for inner in attribute.g.node:
+            _omit(inner, absent)
 
 
 def _schema(node: Node) -> FunctionSchema | None:
