@@ -17,14 +17,14 @@ from ceras_ir.frontends.onnx.schema_functions import has_body
 INTRODUCTION = """\
 # Supported operators
 
-What is read of ONNX, opsets OLDEST to NEWEST. A model with an operator that is not here, or with a
-node that breaks a rule of its operator, is refused as a whole with exit status 3: every such node
-is named, with the rule, what the node has instead, and what would work.
+The operators of ONNX that are imported, opsets OLDEST to NEWEST. A model with an operator that is
+not here, or with a node that breaks a rule of its operator, is refused as a whole with exit
+status 3: every such node is named, with the rule, what the node has instead, and what would work.
 
 Inputs and outputs are floats, integers of 8 to 64 bits or booleans. Labels that are text are
 numbers: [classical-models.md](classical-models.md). Open dimensions are bound by
-`--batch N` or `--shape NAME=1x3x224x224`. Functions that a model defines itself are inlined, and
-operators of `com.microsoft` are named with their domain.
+`--batch N` or `--shape NAME=1x3x224x224`. Local functions are inlined, and sparse tensors become
+dense. Operators of `com.microsoft` are named with their domain.
 
 float16, bfloat16 and double are computed in float32. Weights are converted when they are read, a
 Cast between floats changes nothing, and the compiled functions take float32. `.npz` files keep the

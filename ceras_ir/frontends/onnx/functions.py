@@ -19,7 +19,7 @@ from ceras_ir.frontends.onnx.opsets import (
     imported_versions,
     operator_name,
 )
-from ceras_ir.frontends.onnx.tensors import text
+from ceras_ir.frontends.onnx.tensors import initializer_names, text
 from ceras_ir.support.diagnostics import InputError
 
 MAX_INLINED_NODES = 1 << 20
@@ -275,8 +275,7 @@ def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def _defined(graph: onnx.GraphProto) -> Iterator[str]:
     """The values that `graph` defines, without subgraphs."""
     yield from (text(value.name) for value in graph.input)
-    yield from (text(tensor.name) for tensor in graph.initializer)
-    yield from (text(tensor.values.name) for tensor in graph.sparse_initializer)
+    yield from initializer_names(graph)
     for node in graph.node:
         yield from (text(name) for name in node.output if name)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-import numpy as np
 import onnx
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
@@ -21,8 +20,10 @@ from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
 from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
+from ceras_ir.frontends.onnx.initializers import constant_of, initializers
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.operators.identity import constant_tensor
 from ceras_ir.frontends.onnx.opsets import imported_versions
 from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
@@ -35,22 +36,12 @@ from ceras_ir.frontends.onnx.signature import (
     other_type,
     read_inputs,
 )
-from ceras_ir.frontends.onnx.tensors import (
-    Array,
-    element_type,
-    string_array,
-    tensor_array,
-    tensor_shape,
-    text,
-    type_name,
-)
+from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.frontends.onnx.values import NO_VALUE, Constant, TensorList, Value
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
-
-NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
 
 KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 """Operators whose result has the names of its operand's numbers."""
@@ -119,16 +110,16 @@ class Importer:
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have names of their own")
-        initializers = {**self._initializers(self.graph, (), refused), **fixed}
-        known = {*initializers, *(value.name for value in inputs)}
-        nodes = ordered_nodes(self.graph, opset, known, set(initializers), outputs)
+        constants = {**initializers(self.graph, self.folder, (), refused), **fixed}
+        known = {*constants, *(value.name for value in inputs)}
+        nodes = ordered_nodes(self.graph, opset, known, set(constants), outputs)
         refused += [f for node in nodes for f in _refused(node)]
         if refused:
             raise UnsupportedError(refused)
 
         block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
         emitter = Emitter(block, self._subgraph)
-        emitter.values.update(initializers)
+        emitter.values.update(constants)
         for value in (*self.graph.value_info, *self.graph.output):
             extents = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
             if extents and all(extent > 0 for extent in extents):
@@ -188,48 +179,6 @@ class Importer:
             )
         return opset
 
-    def _initializers(
-        self, graph: onnx.GraphProto, scope: Sequence[str], refused: list[Finding]
-    ) -> dict[str, Constant]:
-        """Those of a graph; equal names in different subgraphs are told apart by `scope`."""
-        values: dict[str, Constant] = {}
-        if graph.sparse_initializer:
-            message = "unsupported sparse initializers; store them as dense tensors"
-            refused.append(Finding(graph.name, "graph", message))
-        for tensor in graph.initializer:
-            if text(tensor.name) in values:
-                raise InputError(f"two initializers are called '{tensor.name}'")
-            try:
-                values[tensor.name] = self._constant(tensor, tensor.name, scope)
-            except UnsupportedError as error:
-                refused += error.findings
-                values[tensor.name] = Constant.of(tensor.name, np.zeros(1, np.float32))
-        return values
-
-    def _constant(self, tensor: onnx.TensorProto, name: str, scope: Sequence[str]) -> Constant:
-        def load() -> Array:
-            try:
-                return tensor_array(tensor, self.folder)
-            except ValueError as e:
-                raise InputError([Finding(name, "initializer", str(e))]) from None
-            except OSError as e:
-                message = f"cannot read external data: {e.strerror or e}"
-                raise InputError([Finding(name, "initializer", message)]) from None
-
-        is_text = tensor.data_type == onnx.TensorProto.STRING
-        dtype = np.dtype(np.str_) if is_text else element_type(tensor.data_type)
-        if dtype is None:
-            found = type_name(tensor.data_type)
-            message = f"unsupported element type {found}; {NUMBERS}: export with float32 or int8"
-            raise UnsupportedError([Finding(name, "initializer", message)])
-        try:
-            if is_text:
-                return Constant.of(name, string_array(tensor))
-            shape = tensor_shape(tensor)
-        except ValueError as e:
-            raise InputError([Finding(name, "initializer", str(e))]) from None
-        return Constant(name, shape, dtype, load, (*scope, name))
-
     def _emit(self, nodes: Sequence[Node], emitter: Emitter) -> None:
         refused: list[Finding] = []
         for node in nodes:
@@ -258,8 +207,8 @@ class Importer:
         folded = is_folded(node) and node.operator not in TAKE_SEQUENCES - VIEWS
         if folded and (node.operator in FOLDABLE or _reads_nothing(node, emitter)):
             return self._evaluated(node, emitter)
-        if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
-            return [self._constant(tensor, node.outputs[0], emitter.scope)]
+        if node.operator == "Constant" and (tensor := constant_tensor(node)) is not None:
+            return [constant_of(tensor, node.outputs[0], self.folder, emitter.scope)]
         if node.operator in OPERATORS:
             if found := refusals(node):
                 raise UnsupportedError(found)
@@ -342,7 +291,7 @@ class Importer:
         try:
             if len(scope) > 2 * MAX_DEPTH:
                 raise node.unsupported(f"nested more than {MAX_DEPTH} deep; export it flatter")
-            own = self._initializers(graph, emitter.scope, refused)
+            own = initializers(graph, self.folder, emitter.scope, refused)
             if refused:
                 raise UnsupportedError(refused)
             emitter.values = {**(outer if attribute else {}), **own, **bound}

@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from ceras_ir.frontends.onnx.opsets import operator_name
-from ceras_ir.frontends.onnx.tensors import text
+from ceras_ir.frontends.onnx.tensors import initializer_names, text
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 LIMIT = 1 << 31
@@ -61,7 +61,7 @@ class Node:
         return UnsupportedError([self.refusal(message)])
 
     def refusal(self, message: str) -> Finding:
-        """What an `unsupported` error says."""
+        """The finding of an `unsupported` error."""
         return Finding(self.name, self.operator, f"unsupported {self.operator}: {message}")
 
     def _attribute(
@@ -177,7 +177,8 @@ class Node:
         """What the subgraphs of the node make themselves."""
         names: set[str] = set()
         for graph in self._inner():
-            names.update(text(value.name) for value in (*graph.input, *graph.initializer))
+            names.update(text(value.name) for value in graph.input)
+            names.update(initializer_names(graph))
             for inner in graph.node:
                 names.update(map(text, inner.output))
         return names
@@ -186,6 +187,11 @@ class Node:
         """A tensor attribute, None where it is absent."""
         a = self._attribute(name, onnx.AttributeProto.TENSOR, "a tensor")
         return None if a is None else a.t
+
+    def sparse_tensor(self, name: str) -> onnx.SparseTensorProto | None:
+        """Return a sparse tensor attribute, if it is given."""
+        a = self._attribute(name, onnx.AttributeProto.SPARSE_TENSOR, "a sparse tensor")
+        return None if a is None else a.sparse_tensor
 
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
         """`value` as a dimension of a tensor of `rank`, counted from the end if negative."""

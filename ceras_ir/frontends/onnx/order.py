@@ -12,7 +12,7 @@ import onnx
 from ceras_ir.frontends.onnx.folding import NEVER_FOLDED
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import OPERATORS
-from ceras_ir.frontends.onnx.tensors import text
+from ceras_ir.frontends.onnx.tensors import initializer_names, text
 from ceras_ir.support.diagnostics import InputError
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
@@ -139,7 +139,7 @@ def inner_nodes(
     The nodes of a subgraph of a node, in order. Each knows what may be constant where it stands:
     what `node` sees as constants, and `constants`, which results of the nodes are added to.
     """
-    constants.update(text(tensor.name) for tensor in graph.initializer)
+    constants.update(initializer_names(graph))
     every = _Either(constants, node.constants)
     for proto in graph.node:
         inner = Node(proto, node.opset, every)

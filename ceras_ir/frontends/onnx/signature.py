@@ -9,7 +9,13 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
-from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
+from ceras_ir.frontends.onnx.tensors import (
+    DTYPES,
+    MAX_ELEMENTS,
+    initializer_names,
+    text,
+    type_name,
+)
 from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError
 
@@ -68,7 +74,7 @@ def read_inputs(
     names, and `batch` for the open first dimension of the others. What is not taken goes to
     `refused`.
     """
-    initializers = {text(tensor.name) for tensor in graph.initializer}
+    initializers = set(initializer_names(graph))
     given = [v for v in graph.input if v.name not in initializers and v.name not in fixed]
     names = [text(value.name) for value in given]
     if len(set(names)) != len(names):

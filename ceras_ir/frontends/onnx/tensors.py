@@ -4,6 +4,7 @@
 Raw data is viewed, not copied. The errors are `ValueError`s, to which the caller adds the node.
 """
 
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import TypeAlias
@@ -46,11 +47,11 @@ PACKED: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
     onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
 }
-"""Types of initializers alone, two to a byte: weights that `DequantizeLinear` makes real."""
+"""Types that only initializers have, with two elements per byte: weights of `DequantizeLinear`."""
 
 
 def text(value: object) -> str:
-    """A string of the model; protobuf hands out bytes where they are not UTF-8."""
+    """A string of the model. Protobuf returns bytes if they are not UTF-8."""
     if not isinstance(value, str):
         raise InputError("not an ONNX model, or a damaged one: a name is not UTF-8 text")
     return value
@@ -62,9 +63,20 @@ def type_name(data_type: int) -> str:
     return names.get(data_type, f"element type {data_type}").lower()
 
 
+def initializer_names(graph: onnx.GraphProto) -> list[str]:
+    """Return the names of the dense and the sparse initializers of `graph`."""
+    tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    return [text(tensor.name) for tensor in tensors]
+
+
 def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
     """The declared shape, known to be of bounded size."""
-    shape = tuple(tensor.dims)
+    return bounded_shape(tensor.dims)
+
+
+def bounded_shape(dims: Sequence[int]) -> tuple[int, ...]:
+    """Return `dims` as a shape; ValueError for a negative extent or too many elements."""
+    shape = tuple(dims)
     if any(extent < 0 for extent in shape):
         raise ValueError(f"shape {list(shape)} has a negative extent")
     if prod(shape) > MAX_ELEMENTS:

@@ -3,6 +3,7 @@
 from math import prod
 
 import numpy as np
+import onnx
 
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
@@ -28,12 +29,19 @@ def dropout(node: Node, emitter: Emitter) -> list[Value]:
 
 
 @rule("Constant")
-def dense_number(node: Node) -> str | None:
-    """value must be a dense tensor, a number or a list of numbers"""
-    for name in ("sparse_value", "value_string", "value_strings"):
+def is_number(node: Node) -> str | None:
+    """value must be a tensor, a number or a list of numbers"""
+    for name in ("value_string", "value_strings"):
         if node.has_attribute(name):
-            return f"got '{name}'; store it as a dense tensor of numbers"
+            return f"got '{name}'; store it as a tensor of numbers"
     return None
+
+
+def constant_tensor(node: Node) -> onnx.TensorProto | onnx.SparseTensorProto | None:
+    """Return the tensor of a `Constant`, unless the value is a number, a text or a list."""
+    if len(node.proto.attribute) != 1:
+        raise node.wrong(f"has {len(node.proto.attribute)} attributes, expected a single value")
+    return node.tensor("value") or node.sparse_tensor("sparse_value")
 
 
 @operator("Constant")
