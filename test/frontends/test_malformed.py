@@ -185,7 +185,11 @@ def test_external_data(tmp_path: Path) -> None:
         ({"location": "../secret"}, "expected a path below the model's folder"),
         ({"location": str(tmp_path / "secret")}, "expected a path below the model's folder"),
         ({"location": "C:\\data"}, "expected a path below the model's folder"),
-        ({"location": "link"}, "leads out by a link"),
+        (
+            {"location": "link"},
+            "external data 'link' leads out by a link, expected a path below the model's folder; "
+            f"replace links by files: cp -rL {folder} COPY",
+        ),
         ({"location": ""}, "expected a path below"),
         ({"location": "."}, "expected a path below"),
         ({"location": "none"}, "external data file 'none' is missing"),
@@ -198,6 +202,47 @@ def test_external_data(tmp_path: Path) -> None:
         assert text in str(info.value)
     with pytest.raises(InputError, match="not read from a file"):
         import_model(external(location="data"))
+
+
+def test_a_cache_that_links_files(tmp_path: Path) -> None:
+    """A snapshot in the cache of Hugging Face has links to files of digests in `blobs`."""
+    snapshot, blobs = tmp_path / "model" / "snapshots" / "1a2b" / "onnx", tmp_path / "model/blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    (blobs / "c6ed").write_bytes(external(location="m.data").SerializeToString())
+    (blobs / "b879").write_bytes(np.array([1, 2], np.float32).tobytes())
+    (snapshot / "m.onnx").symlink_to("../../../blobs/c6ed")
+    (snapshot / "m.data").symlink_to("../../../blobs/b879")
+    assert "dense<[1.000000e+00, 2.000000e+00]>" in str(import_file(snapshot / "m.onnx"))
+    (snapshot / "copy.onnx").write_bytes((blobs / "c6ed").read_bytes())
+    assert "dense<[1.000000e+00, 2.000000e+00]>" in str(import_file(snapshot / "copy.onnx"))
+    (tmp_path / "secret").write_bytes(bytes(8))
+    (snapshot / "m.data").unlink()
+    (snapshot / "m.data").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match="leads out by a link"):
+        import_file(snapshot / "m.onnx")
+    # The folder of the blobs is a link too.
+    blobs.rename(tmp_path / "blobs")
+    blobs.symlink_to(tmp_path)
+    (snapshot / "m.data").unlink()
+    (snapshot / "m.data").symlink_to("../../../blobs/secret")
+    with pytest.raises(InputError, match="leads out by a link"):
+        import_file(snapshot / "copy.onnx")
+
+
+def test_links_to_a_model_and_its_data(tmp_path: Path) -> None:
+    """Both links lead to the same folder; a link to the data without one to the model does not."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "work").mkdir()
+    data = external(location="data").SerializeToString()
+    (tmp_path / "model" / "m.onnx").write_bytes(data)
+    (tmp_path / "model" / "data").write_bytes(np.array([1, 2], np.float32).tobytes())
+    for name in ("m.onnx", "data"):
+        (tmp_path / "work" / name).symlink_to(tmp_path / "model" / name)
+    assert "dense<[1.000000e+00, 2.000000e+00]>" in str(import_file(tmp_path / "work" / "m.onnx"))
+    (tmp_path / "work" / "copy.onnx").write_bytes(data)
+    with pytest.raises(InputError, match="leads out by a link"):
+        import_file(tmp_path / "work" / "copy.onnx")
 
 
 def test_files(tmp_path: Path) -> None:

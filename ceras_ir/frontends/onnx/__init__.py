@@ -30,12 +30,14 @@ def import_file(
     `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
     is not taken.
     """
-    from ceras_ir.frontends.onnx.model_file import read_model
+    from ceras_ir.frontends.onnx.importer import Importer
+    from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
 
-    model = read_model(path)
-    return import_model(
-        model, batch=batch, shapes=shapes, values=values, name=str(path), folder=Path(path).parent
-    )
+    model, folder = read_model(path), DataFolder.of_model(Path(path))
+    shapes, values = shapes or {}, values or {}
+    return Importer(
+        model, batch=batch, shapes=shapes, values=values, name=str(path), folder=folder
+    ).run()
 
 
 def import_model(
@@ -52,7 +54,8 @@ def import_model(
     where its external data lies, if it has any.
     """
     from ceras_ir.frontends.onnx.importer import Importer
+    from ceras_ir.frontends.onnx.model_file import DataFolder
 
-    return Importer(
-        model, batch=batch, shapes=shapes or {}, values=values or {}, name=name, folder=folder
-    ).run()
+    shapes, values = shapes or {}, values or {}
+    data = DataFolder(folder) if folder else None
+    return Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=data).run()

@@ -8,7 +8,6 @@ it collects as well, leaving out what depends on it. A node of constants alone i
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from pathlib import Path
 
 import onnx
 from xdsl.context import Context
@@ -21,6 +20,7 @@ from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.initializers import constant_of, initializers
+from ceras_ir.frontends.onnx.model_file import DataFolder
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.operators.identity import constant_tensor
@@ -78,7 +78,7 @@ class Importer:
         shapes: Mapping[str, Sequence[int]],
         values: Mapping[str, Sequence[float]],
         name: str | None,
-        folder: Path | None,
+        folder: DataFolder | None,
     ):
         self.model = inlined(model)
         self.graph = self.model.graph

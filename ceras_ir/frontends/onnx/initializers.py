@@ -5,11 +5,11 @@ Shapes and element types are checked at once, so that wrong models are refused b
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
 
+from ceras_ir.frontends.onnx.model_file import DataFolder
 from ceras_ir.frontends.onnx.sparse_tensors import sparse_array, sparse_shape
 from ceras_ir.frontends.onnx.tensors import (
     Array,
@@ -27,7 +27,7 @@ NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are re
 
 
 def initializers(
-    graph: onnx.GraphProto, folder: Path | None, scope: Sequence[str], refused: list[Finding]
+    graph: onnx.GraphProto, folder: DataFolder | None, scope: Sequence[str], refused: list[Finding]
 ) -> dict[str, Constant]:
     """
     Return the initializers of `graph` by name; unsupported element types are added to `refused`.
@@ -50,7 +50,7 @@ def initializers(
 def constant_of(
     tensor: onnx.TensorProto | onnx.SparseTensorProto,
     name: str,
-    folder: Path | None,
+    folder: DataFolder | None,
     scope: Sequence[str],
 ) -> Constant:
     """Return `tensor` as a constant; InputError if the declaration or the data is wrong."""

@@ -1,11 +1,17 @@
 """
 Bytes of a model: the `.onnx` file itself and the external data that it names.
 
-External data is read only from regular files below the model's folder, and only as many bytes
-as the tensor's declared shape needs, so that a model cannot make us read anything else.
+External data is read only from regular files below the folder of the model, after all links are
+followed, and only as many bytes as the declared shape of the tensor needs. So a model cannot cause
+other files to be read. Two more folders are allowed, because caches and users link models:
+the folder of the file that the model is a link to, and the cache of Hugging Face around the model.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from shlex import quote
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -46,12 +52,53 @@ def read_model(path: str | Path) -> onnx.ModelProto:
         ) from None
 
 
-def read_external(tensor: onnx.TensorProto, folder: Path | None, size: int) -> bytes:
+@dataclass(frozen=True)
+class DataFolder:
+    """The folder to which locations of external data are relative."""
+
+    path: Path
+    linked: Path | None = None
+    """The folder of the model itself, if the user gave a link to the model."""
+
+    @classmethod
+    def of_model(cls, model: Path) -> DataFolder:
+        """Return the folder of the model in the file `model`, which may be a link."""
+        return cls(model.parent, model.resolve().parent)
+
+    def file(self, location: str) -> Path:
+        """Return the file at `location`; ValueError if it is not in an allowed folder."""
+        inside = "a path below the model's folder"
+        parts = PurePosixPath(location).parts
+        if not parts or ".." in parts or "\0" in location:
+            raise ValueError(f"external data at '{location}', expected {inside}")
+        if location.startswith("/") or PureWindowsPath(location).anchor or "\\" in location:
+            raise ValueError(f"external data at '{location}', expected {inside}")
+        path = (self.path / location).resolve()
+        if not any(path.is_relative_to(folder) for folder in self._allowed()):
+            raise ValueError(
+                f"external data '{location}' leads out by a link, expected {inside}; replace links "
+                f"by files: cp -rL {quote(str(self.path))} COPY"
+            )
+        if not path.is_file():
+            raise ValueError(f"external data file '{location}' is missing")
+        return path
+
+    def _allowed(self) -> list[Path]:
+        folder = self.path.resolve()
+        allowed = [folder, *([self.linked] if self.linked else [])]
+        for parent in folder.parents:
+            # Files of a snapshot of Hugging Face are links to files in blobs.
+            if parent.name == "snapshots" and (blobs := parent.parent / "blobs").resolve() == blobs:
+                allowed += [parent, blobs]
+        return allowed
+
+
+def read_external(tensor: onnx.TensorProto, folder: DataFolder | None, size: int) -> bytes:
     """The `size` bytes of a tensor whose data is in a file of its own; ValueError if it is not."""
     entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     if folder is None:
         raise ValueError("external data, but the model was not read from a file")
-    path = _below(folder, entries.get("location", ""))
+    path = folder.file(entries.get("location", ""))
     offset = _count(entries, "offset", 0)
     if (length := _count(entries, "length", size)) != size:
         raise ValueError(f"external data of {length} bytes, expected {size} for its shape")
@@ -63,22 +110,6 @@ def read_external(tensor: onnx.TensorProto, folder: Path | None, size: int) -> b
             f"'{path.name}' ends after {offset + len(data)} bytes, expected {offset + size}"
         )
     return data
-
-
-def _below(folder: Path, location: str) -> Path:
-    """The file at `location`, which must be inside `folder` after all links are followed."""
-    inside = "a path below the model's folder"
-    parts = PurePosixPath(location).parts
-    if not parts or ".." in parts or "\0" in location:
-        raise ValueError(f"external data at '{location}', expected {inside}")
-    if location.startswith("/") or PureWindowsPath(location).anchor or "\\" in location:
-        raise ValueError(f"external data at '{location}', expected {inside}")
-    path = (folder / location).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise ValueError(f"external data '{location}' leads out by a link, expected {inside}")
-    if not path.is_file():
-        raise ValueError(f"external data file '{location}' is missing")
-    return path
 
 
 def _count(entries: dict[str, str], key: str, default: int) -> int:

@@ -5,12 +5,11 @@ All elements without an index are 0. The C target finds the zeros again and choo
 each layer. Errors are `ValueError`s, to which the caller adds the node.
 """
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from ceras_ir.frontends.onnx.model_file import DataFolder
 from ceras_ir.frontends.onnx.tensors import (
     Array,
     bounded_shape,
@@ -28,7 +27,7 @@ def sparse_shape(sparse: onnx.SparseTensorProto) -> tuple[int, ...]:
     return bounded_shape(sparse.dims)
 
 
-def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:
+def sparse_array(sparse: onnx.SparseTensorProto, folder: DataFolder | None) -> Array:
     """
     Return the dense tensor in the type of the stored values.
 
@@ -48,7 +47,7 @@ def sparse_array(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:
 
 
 def _linear_indices(
-    indices: onnx.TensorProto, shape: tuple[int, ...], count: int, folder: Path | None
+    indices: onnx.TensorProto, shape: tuple[int, ...], count: int, folder: DataFolder | None
 ) -> NDArray[np.int64]:
     if not count and not indices.data_type:
         return np.zeros(0, np.int64)

@@ -6,7 +6,6 @@ Raw data is viewed, not copied. The errors are `ValueError`s, to which the calle
 
 from collections.abc import Sequence
 from math import prod
-from pathlib import Path
 from typing import TypeAlias
 
 import ml_dtypes
@@ -15,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from ceras_ir.frontends.onnx.model_file import read_external
+from ceras_ir.frontends.onnx.model_file import DataFolder, read_external
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
@@ -93,7 +92,7 @@ def string_array(tensor: onnx.TensorProto) -> Array:
     return np.array(texts, np.str_).reshape(shape)
 
 
-def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
+def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     """The elements of one of the types in `DTYPES`, read-only."""
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
