@@ -168,6 +168,43 @@ def test_all_refusals_at_once() -> None:
     assert [f.node for f in info.value.findings] == ["first", "second"]
 
 
+QCDQ = "export the network from Brevitas with brevitas.export.export_onnx_qcdq"
+
+
+@pytest.mark.parametrize(
+    ("domain", "operator", "remedy"),
+    [
+        ("qonnx.custom_op.general", "Quant", f"{QCDQ}, or convert the file with qonnx-convert"),
+        ("qonnx.custom_op.general", "IntQuant", "MODEL.onnx --output-style=qcdq"),
+        ("onnx.brevitas", "Quant", QCDQ),
+        ("finn.custom_op.general", "BipolarQuant", f"of 2 to 8 bits, and {QCDQ}"),
+        ("qonnx.custom_op.general", "FloatQuant", f"of 2 to 8 bits, and {QCDQ}"),
+        ("qonnx.custom_op.general", "Trunc", f"imported; {QCDQ}"),
+        ("finn", "MultiThreshold", f"as it was before QONNX or FINN changed it: {QCDQ}"),
+        ("com.amd.quark", "ExtendedQuantizeLinear", "with quant_format=QuantFormat.QDQ"),
+        ("com.amd.quark", "ExtendedDequantizeLinear", "Int8Spec or UInt8Spec"),
+        ("com.amd.quark", "BFPQuantizeDequantize", "Int8Spec or UInt8Spec"),
+        ("com.vai.quantize", "VitisQuantizeLinear", "with quant_format=QuantFormat.QDQ"),
+        ("com.microsoft", "Fancy", "as it was before ONNX Runtime optimized it"),
+        ("com.microsoft", "Inverse", "solve the equations in the application"),
+        ("com.example", "Quant", "export the model without it"),
+    ],
+)
+def test_other_quantizers_have_another_export(domain: str, operator: str, remedy: str) -> None:
+    nodes = [
+        helper.make_node(operator, ["x", "s", "z", "b"], ["q"], "n", domain=domain),
+        node("Relu", "q", "y"),
+    ]
+    constants = {"s": np.float32(0.5), "z": np.float32(0), "b": np.float32(4)}
+    proto = model(nodes, {"x": (1, 4)}, ["y"], constants, infer=False, domains={domain: 1})
+    with pytest.raises(UnsupportedError) as info:
+        import_model(proto)
+    assert info.value.exit_status == 3 and len(info.value.findings) == 1
+    found = info.value.findings[0]
+    assert found.message.startswith(f"unsupported {domain}::{operator}: ")
+    assert remedy in found.message
+
+
 def test_unused_nodes_are_not_looked_at() -> None:
     nodes = [node("Bernoulli", "x", "unused"), node("Relu", "x", "y")]
     import_model(model(nodes, {"x": (1, 2)}, ["y"], infer=False))

@@ -52,6 +52,34 @@ NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
 
 REMEDY = "export the model without it, or rewrite it with supported operators"
 
+QONNX_DOMAINS = ("qonnx.", "finn", "onnx.brevitas")
+"""How the domains of operators of QONNX, FINN and older versions of Brevitas begin."""
+
+QUARK_DOMAINS = ("com.amd.quark", "com.vai.quantize")
+"""How the domains of operators of AMD Quark begin; the second is the former name."""
+
+_QCDQ = "export the network from Brevitas with brevitas.export.export_onnx_qcdq"
+_FEW_BITS = f"train it with integers of 2 to 8 bits, and {_QCDQ}"
+_CONVERTED = (
+    f"{_QCDQ}, or convert the file with qonnx-convert MODEL.onnx --output-style=qcdq, so that it "
+    "has QuantizeLinear, Clip and DequantizeLinear instead"
+)
+_QONNX_REMEDIES = {
+    "Quant": _CONVERTED,
+    "IntQuant": _CONVERTED,
+    "BipolarQuant": f"1 bit has no form in QuantizeLinear; {_FEW_BITS}",
+    "FloatQuant": f"floats of few bits have no form in QuantizeLinear; {_FEW_BITS}",
+    "Trunc": _QCDQ,
+}
+"""Alternatives to operators of QONNX. qonnx-convert replaces only Quant and IntQuant."""
+
+_BEFORE_FINN = f"take the model as it was before QONNX or FINN changed it: {_QCDQ}"
+
+_QUARK_REMEDY = (
+    "quantize activations and weights to 8 bits in AMD Quark, with Int8Spec or UInt8Spec, or with "
+    "quant_format=QuantFormat.QDQ, so that the file has ONNX's QuantizeLinear and DequantizeLinear"
+)
+
 
 def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
     """Register the importer of the operators called `names`."""
@@ -108,11 +136,20 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 def refusals(node: Node) -> Sequence[Finding]:
     """Everything that can be known to be unsupported about a node without its operands' shapes."""
     if node.operator not in OPERATORS:
-        own = node.operator.startswith(("com.microsoft::", "com.microsoft.nchwc::"))
-        remedy = REMEDIES.get(node.operator, NOT_OPTIMIZED if own else REMEDY)
-        return [node.refusal(f"not an operator that is imported; {remedy}")]
+        return [node.refusal(f"not an operator that is imported; {_remedy(node.operator)}")]
     found: list[Finding] = []
     for check in RULES.get(node.operator, ()):
         if (got := check(node)) is not None:
             found.append(node.refusal(f"{check.__doc__}; {got}"))
     return found
+
+
+def _remedy(operator: str) -> str:
+    """Return what a user can do about an operator that has no importer."""
+    domain, _, name = operator.rpartition("::")
+    if domain.startswith(QONNX_DOMAINS):
+        return _QONNX_REMEDIES.get(name, _BEFORE_FINN)
+    if domain.startswith(QUARK_DOMAINS):
+        return _QUARK_REMEDY
+    is_optimized = domain in ("com.microsoft", "com.microsoft.nchwc")
+    return REMEDIES.get(operator, NOT_OPTIMIZED if is_optimized else REMEDY)
