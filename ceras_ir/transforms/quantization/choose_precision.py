@@ -23,6 +23,7 @@ from ceras_ir.network.quantizable import (
     uses_behind_moves,
 )
 from ceras_ir.network.ranges import exponent
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
         Sample,
         SensitivityMeter,
     )
+
+    Rounding = Callable[[Array], Array]
 
 MEASURED = 4
 """On how many samples values are measured at most; one of large networks."""
@@ -160,7 +163,7 @@ class ChoosePrecisionPass(CalibratedPass):
         if not (candidates := {c.value: c for c in self._candidates(main)}):
             return
         meter, weighed, others = self._meter(main)
-        _weigh(meter, weighed, candidates.values())
+        _weigh(meter, weighed, candidates.values(), _roundings(main))
         # A copy makes the noise of its value as long as both have 8 bits, as ends may have to.
         behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
         behind = {value: copy for value, copy in behind.items() if value in candidates}
@@ -204,7 +207,7 @@ class ChoosePrecisionPass(CalibratedPass):
                     insort(queue, behind[candidate.value], key=rank)
         kept = [*candidates.values(), *behind.values()]
         kept = [c for c in kept if width(c.value) == NARROW]
-        noises = total, left, _measured(meter, others, kept)
+        noises = total, left, _measured(meter, others, kept, _roundings(main))
         before, after, measured = (round(decibels(1.0, noise), 1) for noise in noises)
         note(main, NOISE, before=before, after=after, measured=measured)
         if chosen and (share := spent / work) > CHEAP:
@@ -284,14 +287,17 @@ class ChoosePrecisionPass(CalibratedPass):
 
 
 def _weigh(
-    meter: SensitivityMeter, samples: Sequence[Sample], candidates: Collection[_Candidate]
+    meter: SensitivityMeter,
+    samples: Sequence[Sample],
+    candidates: Collection[_Candidate],
+    rounding: Callable[[SSAValue], Rounding],
 ) -> None:
     """Estimate the noise that each candidate makes at the ends."""
     import numpy as np
 
     from ceras_ir.transforms.quantization.analysis.sensitivity import noise_at_ends
 
-    known = {c.value: (c, _rounded(c.value)) for c in candidates}
+    known = {c.value: (c, rounding(c.value)) for c in candidates}
     for sample in samples:
         for value, values, weights in meter.weigh(sample):
             if value in known:
@@ -303,10 +309,13 @@ def _weigh(
 
 
 def _measured(
-    meter: SensitivityMeter, samples: Sequence[Sample], candidates: Collection[_Candidate]
+    meter: SensitivityMeter,
+    samples: Sequence[Sample],
+    candidates: Collection[_Candidate],
+    rounding: Callable[[SSAValue], Rounding],
 ) -> float:
     """The noise that all of them together make at the ends."""
-    known = {c.value: _rounded(c.value) for c in candidates}
+    known = {c.value: rounding(c.value) for c in candidates}
 
     def stored(value: SSAValue, array: Array) -> Array:
         return known[value](array) if value in known else array
@@ -314,15 +323,24 @@ def _measured(
     return meter.measure(samples, stored)
 
 
-def _rounded(value: SSAValue) -> Callable[[Array], Array]:
-    """What rounds an array as a value is stored."""
+def _roundings(main: FuncOp) -> Callable[[SSAValue], Rounding]:
+    """
+    Return the function that rounds an array to the storage of a value. The storage is that of the
+    scale class. A maximum pooling has the scale of the result, which holds no padding.
+    """
     import numpy as np
 
     from ceras_ir.network.integer import dequantize, quantize
-    from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
+    from ceras_ir.transforms.quantization.analysis.scale_classes import ScaleClasses, value_storage
 
-    element = value_storage(value).element
-    return lambda array: dequantize(quantize(array.astype(np.float32), element), element)
+    classes = ScaleClasses(quantized_operations(main), states_of(main), joined=False)
+
+    def rounding(value: SSAValue) -> Rounding:
+        known = classes.storage(value) if value in classes.root else value_storage(value)
+        element = known.element
+        return lambda array: dequantize(quantize(array.astype(np.float32), element), element)
+
+    return rounding
 
 
 def _noisiest(candidates: list[_Candidate], total: float) -> str:

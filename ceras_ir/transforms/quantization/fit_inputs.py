@@ -45,9 +45,11 @@ MARGIN = 1 + 1e-5
 @dataclass(frozen=True)
 class FitInputsPass(CalibratedPass):
     """
-    Divide inputs by a step at which their observed values, and zero, fill all 256 numbers of int8.
-    The weights of the layers that read them are multiplied by it. Scales stay powers of two. Data
-    that came in 8 bits, such as images and spectra, are then stored as they were.
+    Divide inputs by a step at which the elements that reach a layer, and zero, fill all 256 numbers
+    of int8. The weights of the layers are multiplied by the step. Scales remain powers of two. Data
+    of 8 bits, such as images and spectra, are then stored unchanged.
+
+    Elements that reach no layer are ignored, such as padding that a maximum pooling never returns.
 
     This costs one float multiplication per input element. An input is left if its steps would not
     become shorter by at least a tenth, if it has 16 bits, or if anything reads it but convolutions
@@ -71,7 +73,11 @@ class FitInputsPass(CalibratedPass):
         pixels = self._fit_pixels(main)
         given = [value for value in names if value not in kept]
         steps = _head(main, given)
-        made = [op.output for op in steps if stays_float(op) and op.output not in pixels]
+        made = [
+            op.output
+            for op in steps
+            if stays_float(op) and not isinstance(op, SUMS) and op.output not in pixels
+        ]
         readers = {
             value: layers
             for value in (*given, *made)
@@ -80,12 +86,13 @@ class FitInputsPass(CalibratedPass):
         if not readers:
             return
         low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
-        steps = _leading_to(steps, readers)
+        steps = _leading_to(steps, [layer.input for found in readers.values() for layer in found])
         for sample in self.data(main):
             seen = _computed(steps, {value: sample[names[value]] for value in given})
-            for value in readers:
-                low[value] = min(low[value], float(seen[value].min()))
-                high[value] = max(high[value], float(seen[value].max()))
+            for value, layers in readers.items():
+                read = [seen[layer.input] for layer in layers]
+                low[value] = min(low[value], *(float(array.min()) for array in read))
+                high[value] = max(high[value], *(float(array.max()) for array in read))
         for value, layers in readers.items():
             step = fitting_step(low[value], high[value])
             if step is not None:
@@ -121,7 +128,8 @@ def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
         is_float = stays_float(op) or keeps_scale(op)
-        if is_float and computed and known.issuperset(computed) and not isinstance(op, SUMS):
+        is_sum = isinstance(op, SUMS) and not keeps_scale(op)
+        if is_float and computed and known.issuperset(computed) and not is_sum:
             known.update(op.results)
             steps.append(op)
     return steps
@@ -167,7 +175,10 @@ def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | N
     if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
         return None
     below = -low / extent * STEPS
-    step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in (floor(below), ceil(below)))
+    # A side that is not empty needs a step, even if it is a tiny share of the range.
+    least, most = int(low < 0), STEPS - int(high > 0)
+    counts = (min(max(n, least), most) for n in (floor(below), ceil(below)))
+    step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in counts)
     power = ldexp(1.0, ceil(log2(step * (1 - clipped))))
     return step * MARGIN if power > WORTHWHILE * step else None
 

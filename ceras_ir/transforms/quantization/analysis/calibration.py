@@ -17,7 +17,15 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ceras_ir.data.samples import is_finite
 from ceras_ir.data.shards import count_samples, samples_at
-from ceras_ir.dialects.graph import BinaryOp, ConstantOp, SoftmaxOp, is_plain, shape_of
+from ceras_ir.dialects.graph import (
+    BinaryOp,
+    ConstantOp,
+    Pool,
+    Pool2dOp,
+    SoftmaxOp,
+    is_plain,
+    shape_of,
+)
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.interpreters.statistics_mode import for_statistics
@@ -25,7 +33,7 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.network.precision import WIDE, stays_float, widen, width
-from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.quantizable import is_alias, keeps_scale
 from ceras_ir.network.ranges import set_affine, set_exponent, set_range
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
@@ -320,8 +328,10 @@ def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.fl
     """
     `array`, with 0 for infinities if it stays in float, as masks of scores do; for NaN too if only
     floats and conditions are made of it, as where a later choice leaves out what has no logarithm,
-    or what an input lacks.
+    or what an input lacks. If only maximum poolings use the value, -inf becomes 0 too.
     """
+    if _only_pooled(value):
+        array = np.where(np.isneginf(array), np.float32(0), array)
     if isinstance(value.owner, Operation) and not stays_float(value.owner):
         return array
     readers = [use.operation for use in value.uses]
@@ -330,6 +340,16 @@ def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.fl
     if isinstance(value.owner, Block):
         return array
     return np.where(np.isinf(array), np.float32(0), array)
+
+
+def _only_pooled(value: SSAValue) -> bool:
+    """Whether all users of a value are maximum poolings, directly or through moves."""
+    readers = [use.operation for use in value.uses]
+    return bool(readers) and all(
+        (isinstance(op, Pool2dOp) and op.function is Pool.MAX)
+        or (is_alias(op) and _only_pooled(op.results[0]))
+        for op in readers
+    )
 
 
 def not_finite(value: SSAValue | str) -> InputError:

@@ -72,9 +72,14 @@ def requantizations(ops: Iterable[Operation]) -> int:
 
 
 class ScaleClasses:
-    """A partition of the quantized values of a network; each class is stored in one way."""
+    """
+    A partition of the quantized values of a network; all values of a class have the same storage.
+    Without `joined`, a concatenation does not tie the operands to the result.
+    """
 
-    def __init__(self, ops: dict[Operation, None], states: Iterable[State] = ()):
+    def __init__(
+        self, ops: dict[Operation, None], states: Iterable[State] = (), *, joined: bool = True
+    ):
         self.ops = ops
         values = [v for op in ops for v in (*data_operands(op), *op.results)]
         self.members: dict[SSAValue, list[SSAValue]] = {
@@ -89,7 +94,8 @@ class ScaleClasses:
             if state.argument in self.root and state.result in self.root:
                 self._join(state.argument, state.result)
         self.storages = {root: self._preferred(root) for root in self.members}
-        self._merge_concatenations()
+        if joined:
+            self._merge_concatenations()
         self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
