@@ -10,11 +10,12 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from ceras_ir.command.installed import PREFIX, commands
+from ceras_ir.support.docstrings import docstring
 
 
 def listing() -> str:
     """Every command with what it does."""
-    rows = [(name, (import_module(p.module).__doc__ or "")) for name, p in commands().items()]
+    rows = [(name, docstring(import_module(p.module))) for name, p in commands().items()]
     lines = [f"  {name:11}{text.partition(': ')[2].strip()}" for name, text in rows]
     return "\n".join(["usage: python -m ceras_ir COMMAND ...", "", "commands:", *lines])
 

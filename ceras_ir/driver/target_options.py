@@ -12,6 +12,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.docstrings import docstring
 from ceras_ir.targets.options import OptionHelp, flag_of, options_of
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target, unknown_target, with_board
@@ -58,7 +59,7 @@ def named_target(
 
 def described_targets(targets: Sequence[TargetClass]) -> str:
     """A line per target for the end of the help."""
-    lines = [f"{cls.name}: {(cls.__doc__ or '').strip().partition(chr(10))[0]}" for cls in targets]
+    lines = [f"{cls.name}: {docstring(cls).partition(chr(10))[0]}" for cls in targets]
     return "targets: " + " ".join(lines)
 
 

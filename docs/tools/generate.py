@@ -86,6 +86,8 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=", ".join(PAGES))
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     arguments = parser.parse_args()
+    if sys.flags.optimize > 1:
+        parser.error("run without -OO, which removes docstrings: the pages contain them")
     differences: list[str] = []
     failed = False
     for name in arguments.pages or PAGES:

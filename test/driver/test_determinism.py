@@ -1,4 +1,7 @@
-"""The same input gives the same bytes, whatever order Python hashes strings in."""
+"""
+The same input gives the same bytes, for each order in which Python hashes strings, and without
+`assert` statements and docstrings.
+"""
 
 import os
 import subprocess
@@ -11,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
 
 
-def compiled(target: str, folder: Path, seed: str) -> dict[str, bytes]:
-    """What `ceras-compile` writes, by file name."""
+def compiled(target: str, folder: Path, **environment: str) -> dict[str, bytes]:
+    """Compile in a process with these variables; map the names of the files to their contents."""
     subprocess.run(
         [
             Path(sys.executable).with_name("ceras-compile"),
@@ -20,7 +23,7 @@ def compiled(target: str, folder: Path, seed: str) -> dict[str, bytes]:
             *("-o", folder, "--target", target, "--save-temps"),
             *("--quantize", "int8", "--calibrate", DIGITS / "digits_calibration.npz"),
         ],
-        env={**os.environ, "PYTHONHASHSEED": seed},
+        env={**os.environ, **environment},
         capture_output=True,
         check=True,
     )
@@ -31,6 +34,19 @@ def compiled(target: str, folder: Path, seed: str) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "arduino", "nnet", "vta"])
 def test_compiled_twice_is_the_same(target: str, tmp_path: Path):
-    first, second = (compiled(target, tmp_path / seed, seed) for seed in ("1", "2"))
+    first, second = (compiled(target, tmp_path / seed, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert first.keys() == second.keys() and len(first) > 4
     assert [name for name in first if first[name] != second[name]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["c", "arduino", "nnet", "vta", "dataflow", "onnx"])
+def test_optimized_python_compiles_the_same(target: str, tmp_path: Path):
+    """Under `python -O` and `-OO`; an `assert` that does required work would be skipped."""
+    plain, *optimized = (
+        compiled(target, tmp_path / level, PYTHONOPTIMIZE=level) for level in ("0", "1", "2")
+    )
+    assert len(plain) > 4
+    for files in optimized:
+        assert files.keys() == plain.keys()
+        assert [name for name in plain if files[name] != plain[name]] == []

@@ -93,7 +93,8 @@ def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
     done = subprocess.run(
         command, cwd=work, capture_output=True, text=True, check=False, timeout=timeout
     )
-    assert done.returncode == 0, f"the program left with status {done.returncode}: {done.stderr}"
+    if done.returncode != 0:
+        raise AssertionError(f"the program left with status {done.returncode}: {done.stderr}")
     return done.stdout + done.stderr
 
 

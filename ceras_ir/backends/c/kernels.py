@@ -41,14 +41,16 @@ class Kernels:
         text = filled(template.body, holes)
         assert "@" not in text, text
         suffix = holes.get("NAME")
-        function = f"{name}_{suffix}" if suffix else name
-        assert self._texts.setdefault(function, text) == text, function
-        return function
+        return self._keep(f"{name}_{suffix}" if suffix else name, text)
 
     def add(self, function: str, text: str, condition: str) -> str:
         """Add a function made for this model under a condition; returns what it is called."""
-        text = f"#if {condition}\n{text}#endif\n"
-        assert self._texts.setdefault(function, text) == text, function
+        return self._keep(function, f"#if {condition}\n{text}#endif\n")
+
+    def _keep(self, function: str, text: str) -> str:
+        """Store the text of a function unless it is present; return the name."""
+        known = self._texts.setdefault(function, text)
+        assert known == text, function
         return function
 
     @property

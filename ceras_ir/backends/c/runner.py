@@ -222,7 +222,8 @@ class CModel:
         if hasattr(self._library, name):
             memory = (self.arena, *self._others)
             status = self._library[name](*(ctypes.c_void_p(a.ctypes.data) for a in memory))
-            assert status == 0, f"{name} returned {status}"
+            if status != 0:
+                raise AssertionError(f"{name} returned {status}")
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run once; arrays by name, each exactly of its tensor's shape and type."""
@@ -234,7 +235,8 @@ class CModel:
         status = self._run(*pointers)
         if self._error is not None:
             raise self._error
-        assert status == 0, f"model_run_in returned {status}"
+        if status != 0:
+            raise AssertionError(f"model_run_in returned {status}")
         return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
 
 

@@ -40,7 +40,8 @@ def emit(
     for index, launch in enumerate(image.launches):
         data = launch.program.instruction_bytes(board)
         found = check_stream(data, words, 0, board, image.size)
-        assert not found, f"launch {index} ({launch.name}): {found[0]}"
+        if found:
+            raise AssertionError(f"launch {index} ({launch.name}): {found[0]}")
 
     def write_dram(stream: BinaryIO) -> None:
         stream.write(image.dram().tobytes())

@@ -1,10 +1,11 @@
 """What an editor shows of a name: the docstring of an operation, an attribute, a type or a pass."""
 
 from collections.abc import Iterator
-from inspect import cleandoc
 
 from xdsl.context import Context
 from xdsl.universe import Universe
+
+from ceras_ir.support.docstrings import docstring
 
 
 def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
@@ -19,8 +20,7 @@ def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
         kind, found = "pass", universe.all_passes[text.removeprefix("--")]()
     if found is None:
         return None
-    said = cleandoc(found.__doc__ or "It has no description.")
-    return f"**{text}** ({kind})\n\n{said}"
+    return f"**{text}** ({kind})\n\n{docstring(found) or 'It has no description.'}"
 
 
 def operation_names(universe: Universe, prefix: str) -> Iterator[str]:

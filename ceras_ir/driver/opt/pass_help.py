@@ -1,7 +1,6 @@
 """Describe passes and their options, from the code."""
 
 import dataclasses
-import inspect
 from textwrap import fill
 from typing import get_type_hints
 
@@ -10,6 +9,7 @@ from xdsl.transforms import get_all_passes
 
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.pipeline_text import PassTable
+from ceras_ir.support.docstrings import docstring
 from ceras_ir.support.field_docs import field_docs
 
 INSIDE = " " * 6
@@ -17,7 +17,7 @@ INSIDE = " " * 6
 
 def summary(cls: type[ModulePass]) -> str:
     """Return the first sentence of the pass's docstring."""
-    first = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+    first = " ".join(docstring(cls).split("\n\n")[0].split())
     return first.partition(". ")[0].removesuffix(".")
 
 
@@ -33,7 +33,7 @@ def list_passes(passes: PassTable) -> str:
 def describe_pass(cls: type[ModulePass]) -> str:
     """The docstring of `cls` and its options with types, defaults and meaning."""
     lines = [f"--{cls.name}", ""]
-    lines += [f"  {line}".rstrip() for line in (inspect.getdoc(cls) or "").split("\n")]
+    lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
     types, meanings = get_type_hints(cls), field_docs(cls)
     options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if options:

@@ -14,6 +14,7 @@ from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.support.diagnostics import Finding
+from ceras_ir.support.docstrings import docstring
 
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
 """Emits what a node computes and returns its first result, or all where there are several."""
@@ -140,7 +141,7 @@ def refusals(node: Node) -> Sequence[Finding]:
     found: list[Finding] = []
     for check in RULES.get(node.operator, ()):
         if (got := check(node)) is not None:
-            found.append(node.refusal(f"{check.__doc__}; {got}"))
+            found.append(node.refusal(f"{docstring(check)}; {got}"))
     return found
 
 

@@ -20,6 +20,7 @@ from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.support.docstrings import docstring
 
 Labels: TypeAlias = Sequence[int] | Sequence[str]
 
@@ -64,7 +65,7 @@ def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
         case "SOFTMAX":
             return emitter.emit(SoftmaxOp(emitter.materialize(scores), 1))
         case _:
-            raise emitter.node.unsupported(f"{known_transform.__doc__}; got '{post}'")
+            raise emitter.node.unsupported(f"{docstring(known_transform)}; got '{post}'")
 
 
 def classified(

@@ -98,7 +98,8 @@ class AllocateBlocksPass(NetworkPass):
             _attach(main, value, block)
         main.attributes[ARENA] = ArenaAttr(size, alignment)
         findings = check_plan(main)
-        assert not findings, findings
+        if findings:
+            raise AssertionError(findings)
 
     def _offset_plan(self, main: FuncOp, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
         """With slices if they are wanted, and need no more memory than a plan without."""

@@ -82,7 +82,8 @@ def place_within(
     found = iter(numbers)
     offsets = tuple(int(next(found)) * unit if span.needs_memory else 0 for span in spans)
     wrong = misplaced(range(len(spans)), spans, offsets, capacity)
-    assert not wrong, wrong
+    if wrong:
+        raise AssertionError(wrong)
     return Answer(outcome, offsets)
 
 
