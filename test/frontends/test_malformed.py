@@ -352,7 +352,7 @@ def test_listed_numbers() -> None:
     proto.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [2], [1.5, 2.5]))
     assert "1.500000e+00, 2.500000e+00" in str(import_model(proto))
     proto.graph.initializer[0].dims[0] = 3
-    with pytest.raises(InputError, match="2 elements of data, expected 3"):
+    with pytest.raises(InputError, match="8 bytes of data, expected 12"):
         import_model(proto)
 
 

@@ -141,7 +141,10 @@ WRONG: dict[str, tuple[Callable[[onnx.SparseTensorProto], None], str]] = {
     ),
     "too few": (indexed((2,), 2, 4), "sparse indices of shape [2], expected [3] or [3, 2]"),
     "three coordinates": (indexed((3, 3), *range(9)), "sparse indices of shape [3, 3], expected"),
-    "no data": (lambda t: t.indices.ClearField("int64_data"), "0 elements of data, expected 3"),
+    "no data": (
+        lambda t: t.indices.ClearField("int64_data"),
+        "0 bytes of data, expected 24 for shape [3]",
+    ),
     "no indices": (
         lambda t: t.ClearField("indices"),
         "sparse indices are undefined, expected int64",
@@ -150,7 +153,7 @@ WRONG: dict[str, tuple[Callable[[onnx.SparseTensorProto], None], str]] = {
     "values": (as_matrix, "sparse values of shape [1, 3], expected a list"),
     "too few values": (
         lambda t: t.values.float_data.__delitem__(0),
-        "2 elements of data, expected 3",
+        "8 bytes of data, expected 12 for shape [3]",
     ),
     "negative extent": (dims(-3, 4), "shape [-3, 4] has a negative extent"),
     "huge shape": (

@@ -7,12 +7,13 @@ A function may import other versions of operator sets than the model, if both ve
 operators of the body equally.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import TypeAlias
 
 import onnx
 
+from ceras_ir.frontends.onnx.attributes import all_nodes, bind_attributes, graphs_of
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.opsets import (
     has_one_definition,
@@ -28,8 +29,6 @@ MAX_INLINED_NODES = 1 << 20
 MAX_CALL_DEPTH = 64
 """Maximum number of functions that call each other in a chain."""
 
-Attributes: TypeAlias = Mapping[str, onnx.AttributeProto]
-
 _Key: TypeAlias = tuple[str, str]
 
 
@@ -41,13 +40,6 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     Runtime. Raises `InputError` for recursion, for two functions with equal identifiers, and for
     calls that do not match their function.
     """
-    for node in _all_nodes(model.graph.node):
-        for attribute in node.attribute:
-            if attribute.ref_attr_name:
-                raise Node(node, 0).wrong(
-                    f"attribute '{text(attribute.name)}' refers to attribute "
-                    f"'{text(attribute.ref_attr_name)}' of a function, but the node is in the graph"
-                )
     if not model.functions:
         return model
     functions: dict[_Key, onnx.FunctionProto] = {}
@@ -62,30 +54,6 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     versions = imported_versions(model.opset_import)
     _Inliner(functions, result.graph, versions).inline(result.graph)
     return result
-
-
-def bind_attributes(node: onnx.NodeProto, given: Attributes) -> None:
-    """Replace references to attributes of a function, in subgraphs too, by the `given` values."""
-    attributes = list(node.attribute)
-    del node.attribute[:]
-    for attribute in attributes:
-        if reference := text(attribute.ref_attr_name):
-            if (value := given.get(reference)) is None:
-                continue
-            if attribute.type not in (value.type, onnx.AttributeProto.UNDEFINED):
-                kinds = onnx.AttributeProto.AttributeType
-                raise Node(node, 0).wrong(
-                    f"attribute '{text(attribute.name)}' is of type {kinds.Name(attribute.type)}, "
-                    f"but '{reference}' of the function is {kinds.Name(value.type)}"
-                )
-            name = attribute.name
-            attribute.CopyFrom(value)
-            attribute.name = name
-        else:
-            for graph in _graphs(attribute):
-                for inner in graph.node:
-                    bind_attributes(inner, given)
-        node.attribute.append(attribute)
 
 
 class _Inliner:
@@ -103,7 +71,7 @@ class _Inliner:
         """All names of values in the result."""
         self.sizes: dict[_Key, int] = {}
         """The number of nodes that each function expands to."""
-        if (total := sum(map(self._size, _all_nodes(graph.node)))) > MAX_INLINED_NODES:
+        if (total := sum(map(self._size, all_nodes(graph.node)))) > MAX_INLINED_NODES:
             raise InputError(
                 f"functions of the model expand to {total} nodes, at most {MAX_INLINED_NODES}"
             )
@@ -138,13 +106,13 @@ class _Inliner:
                 f"the function calls itself, or calls are nested more than {MAX_CALL_DEPTH} deep"
             )
         if key not in self.sizes:
-            body = _all_nodes(self.functions[key].node)
+            body = all_nodes(self.functions[key].node)
             self.sizes[key] = sum(self._size(inner, (*active, key)) for inner in body)
         return self.sizes[key]
 
     def _expanded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
-            for graph in _graphs(attribute):
+            for graph in graphs_of(attribute):
                 self.inline(graph)
         if (key := self._key(node)) is None:
             yield node
@@ -188,7 +156,7 @@ class _Inliner:
     def _check_versions(self, call: Node, function: onnx.FunctionProto) -> None:
         """Refuse a body with operators that the operator sets of the model define differently."""
         versions = imported_versions(function.opset_import)
-        for inner in _all_nodes(function.node):
+        for inner in all_nodes(function.node):
             operator = operator_name(inner.domain, inner.op_type)
             domain = operator.rpartition("::")[0]
             if not domain and not versions.get(domain):
@@ -219,14 +187,14 @@ class _Scope:
             del names[:]
             names.extend(renamed)
         for attribute in node.attribute:
-            for graph in _graphs(attribute):
+            for graph in graphs_of(attribute):
                 self._rename_graph(graph)
 
     def renamed(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto:
         """A copy of an attribute of the function, with names of the model in the graphs."""
         copy = onnx.AttributeProto()
         copy.CopyFrom(attribute)
-        for graph in _graphs(copy):
+        for graph in graphs_of(copy):
             self._rename_graph(graph)
         return copy
 
@@ -258,20 +226,6 @@ class _Scope:
         return wanted
 
 
-def _graphs(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
-    """The graphs of an attribute."""
-    return [attribute.g] if attribute.HasField("g") else attribute.graphs
-
-
-def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """`nodes` and the nodes of all subgraphs."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in _graphs(attribute):
-                yield from _all_nodes(graph.node)
-
-
 def _defined(graph: onnx.GraphProto) -> Iterator[str]:
     """The values that `graph` defines, without subgraphs."""
     yield from (text(value.name) for value in graph.input)
@@ -285,5 +239,5 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     yield from _defined(graph)
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in _graphs(attribute):
+            for inner in graphs_of(attribute):
                 yield from _names(inner)

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from ceras_ir.frontends.onnx.attributes import check_attributes
+from ceras_ir.frontends.onnx.declarations import check_declarations
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
 from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
@@ -80,6 +82,7 @@ class Importer:
         name: str | None,
         folder: DataFolder | None,
     ):
+        check_attributes(model)
         self.model = inlined(model)
         self.graph = self.model.graph
         self.batch = batch
@@ -102,6 +105,7 @@ class Importer:
         load_operators()
         opset = self._opset()
         refused: list[Finding] = []
+        check_declarations(self.graph)
         fixed = {
             **empty_inputs(self.graph, self.shapes),
             **fix_inputs(self.graph, self.values, self.shapes),

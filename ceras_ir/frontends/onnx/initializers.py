@@ -75,6 +75,14 @@ def constant_of(
             shape, data_type = tensor_shape(tensor), tensor.data_type
     except ValueError as e:
         raise InputError([Finding(name, "initializer", str(e))]) from None
+    values = tensor.values if isinstance(tensor, onnx.SparseTensorProto) else tensor
+    if values.HasField("segment"):
+        message = (
+            "unsupported segment of a tensor that is stored in parts; store it as a single tensor"
+        )
+        raise UnsupportedError([Finding(name, "initializer", message)])
+    if data_type == onnx.TensorProto.UNDEFINED:
+        raise InputError([Finding(name, "initializer", "the element type is missing")])
     if (dtype := element_type(data_type)) is None:
         message = (
             f"unsupported element type {type_name(data_type)}; {NUMBERS}: export with float32 or "

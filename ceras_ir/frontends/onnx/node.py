@@ -23,6 +23,10 @@ class Node:
     """A node, the opset it is written in, and which of its operands are constants."""
 
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
+        if proto.domain == "ai.onnx":  # The evaluator knows the default domain only as "".
+            copy = onnx.NodeProto()
+            copy.CopyFrom(proto)
+            copy.domain, proto = "", copy
         self.proto = proto
         self.opset = opset
         self.inputs: Sequence[str] = tuple(map(text, proto.input))

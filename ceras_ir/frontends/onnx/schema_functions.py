@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import onnx
 
+from ceras_ir.frontends.onnx.attributes import bind_attributes
 from ceras_ir.frontends.onnx.emitter import dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.functions import bind_attributes
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
 

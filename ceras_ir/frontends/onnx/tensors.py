@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from ceras_ir.frontends.onnx.model_file import DataFolder, read_external
 from ceras_ir.support.diagnostics import InputError
@@ -22,8 +21,17 @@ Array: TypeAlias = NDArray[np.generic]
 MAX_ELEMENTS = 1 << 28
 """Elements of the largest tensor that is taken."""
 
-LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data")
+LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 """Fields in which elements may be listed one by one."""
+
+FIELDS: dict[int, str] = {
+    onnx.TensorProto.FLOAT: "float_data",
+    onnx.TensorProto.DOUBLE: "double_data",
+    onnx.TensorProto.INT64: "int64_data",
+    onnx.TensorProto.UINT32: "uint64_data",
+    onnx.TensorProto.UINT64: "uint64_data",
+}
+"""The field that lists elements of a type; `int32_data` for all other types."""
 
 DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype("<f4"),
@@ -108,10 +116,12 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
         raw = read_external(tensor, folder, size)
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
-    elif is_packed:
-        raw = np.array(tensor.int32_data, np.int64).astype(np.uint8).tobytes()
     else:
-        return _listed_array(tensor, shape, dtype)
+        field = FIELDS.get(tensor.data_type, "int32_data")
+        if listed not in ([], [field]):
+            raise ValueError(f"its elements are in field {listed[0]}, expected {field}")
+        stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
+        raw = _listed_bytes(getattr(tensor, field), stored)
     if len(raw) != size:
         raise ValueError(
             f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
@@ -121,6 +131,8 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     if is_halved:  # The upper half of a float32.
         upper = np.frombuffer(raw, "<u2").astype(np.uint32)
         return (upper << np.uint32(16)).view(np.float32).reshape(shape)
+    if dtype.kind == "b" and (np.frombuffer(raw, np.uint8) > 1).any():
+        raise ValueError("a boolean is stored as a value other than 0 and 1")
     return np.frombuffer(raw, dtype).reshape(shape)
 
 
@@ -136,11 +148,14 @@ def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.u
     return parts.reshape(-1)[:count].astype(np.uint8)
 
 
-def _listed_array(
-    tensor: onnx.TensorProto, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> Array:
-    """Elements stored one by one in a field of their type."""
-    listed = max(len(getattr(tensor, name)) for name in LISTS)
-    if listed != prod(shape):
-        raise ValueError(f"{listed} elements of data, expected {prod(shape)} for {list(shape)}")
-    return np.asarray(numpy_helper.to_array(tensor), dtype).reshape(shape)
+def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> bytes:
+    """Elements of a list field as raw data; float16 and packed types are listed as bit patterns."""
+    if dtype.kind == "f" and dtype.itemsize > 2:
+        return np.array(elements, dtype).tobytes()
+    stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind in "fb" else dtype
+    is_unsigned = stored.kind == "u" and stored.itemsize >= 4
+    given = np.array(elements, np.uint64 if is_unsigned else np.int64)
+    bounds = np.iinfo(stored.str)
+    if (wrong := (given < bounds.min) | (given > bounds.max)).any():
+        raise ValueError(f"element {given[wrong][0]} is not in the range of {dtype}")
+    return given.astype(stored).tobytes()
