@@ -17,8 +17,9 @@ from typing import IO
 
 import numpy as np
 
+from ceras_ir.data.array_archive import UNREADABLE, Array, read_header
 from ceras_ir.data.image_folder import ImageFolder, is_folder
-from ceras_ir.data.samples import Array, Samples, load_samples
+from ceras_ir.data.samples import Samples, converted, is_accepted, load_samples
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
@@ -78,13 +79,6 @@ def stream_samples(
     return min(total, limit), samples()
 
 
-def array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    return np.lib.format.read_array_header_2_0(stream)
-
-
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
     How many samples can be streamed; None where the file must be read as a whole: one sample
@@ -96,15 +90,19 @@ def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
             if sorted(archive.namelist()) != sorted(f"{t.name}.npy" for t in inputs):
                 return None
             for tensor in inputs:
-                with archive.open(f"{tensor.name}.npy") as stream:
-                    shape, fortran, dtype = array_header(stream)
+                member = archive.getinfo(f"{tensor.name}.npy")
+                with archive.open(member) as stream:
+                    header = read_header(stream)
+                    is_complete = stream.tell() + header.byte_count == member.file_size
+                shape, dtype = header.shape, header.dtype
                 kept = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
-                same = np.can_cast(dtype, np.dtype(tensor.dtype), "same_kind")
                 whole = shape == tensor.shape or shape[1:] != kept or not shape
-                if fortran or whole or not same or dtype.hasobject:
+                if header.is_fortran or whole or not is_complete or dtype == np.bool_:
+                    return None
+                if not is_accepted(dtype, np.dtype(tensor.dtype)):
                     return None
                 counts.add(shape[0])
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, NotImplementedError):
+    except (OSError, *UNREADABLE):
         return None
     count = counts.pop() if len(counts) == 1 else 0
     return count or None
@@ -120,21 +118,20 @@ def _read(
     with ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path))
         streams = [stack.enter_context(archive.open(f"{t.name}.npy")) for t in inputs]
-        types = [array_header(stream)[2] for stream in streams]
+        types = [read_header(stream).dtype for stream in streams]
         for _ in range(count):
             sample: dict[str, Array] = {}
             for tensor, stream, dtype in zip(inputs, streams, types, strict=True):
                 data = _exactly(stream, prod(tensor.shape) * dtype.itemsize, path)
                 array = np.frombuffer(data, dtype).reshape(tensor.shape)
-                with np.errstate(over="ignore"):
-                    sample[tensor.name] = array.astype(tensor.dtype, copy=False)
+                sample[tensor.name] = converted(array, tensor, path)
             yield sample
 
 
 def _exactly(stream: IO[bytes], size: int, path: str) -> bytes:
     try:
         data = stream.read(size)
-    except (EOFError, zipfile.BadZipFile, OSError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise InputError(f"not a readable .npz file: {error}", path) from None
     if len(data) != size:
         raise InputError("not a readable .npz file: it ends within a sample", path)

@@ -2,41 +2,26 @@
 Data for a network from `.npz` files: one array per graph input, the first axis samples.
 
 For an input whose first dimension is 1 the array is [N, *shape[1:]]; otherwise [N, *shape].
-An array of exactly the input's shape is one sample. Files are not trusted: no pickles, and
-every array's size is checked by numpy against the bytes that are there.
+An array of exactly the input's shape is a single sample.
 """
 
 import os
 import zipfile
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from pickle import HIGHEST_PROTOCOL
-from tokenize import TokenError
-from typing import IO, TypeAlias
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.array_archive import Array, load_arrays
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
-
-Array: TypeAlias = NDArray[np.generic]
-
-PICKLE_MARK = 0x80
-"""The first byte of a pickle; the protocol's number follows."""
-
-UNREADABLE = (
-    *(ValueError, EOFError, KeyError, OverflowError, MemoryError, SyntaxError),
-    *(NotImplementedError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error),
-)
-"""What numpy and its parts raise on archives that are damaged, encrypted or lie."""
 
 CONSTANT_INPUT = "; if it is a constant, --set NAME=NUMBER fixes it when the model is read"
 """What becomes of inputs that are none of the caller's."""
@@ -65,41 +50,6 @@ class Samples:
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self[i] for i in range(self.count))
-
-
-def load_arrays(path: str) -> dict[str, Array]:
-    """All arrays of an `.npz` file, by name."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        # An array is no context manager, so that this is asked before `with`.
-        if isinstance(loaded, np.ndarray):
-            raise InputError("not an .npz file: it holds one array without a name", path)
-        with loaded as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise InputError("no such file", path) from None
-    except IsADirectoryError:
-        raise InputError("a folder, not an .npz file", path) from None
-    except OSError as error:
-        raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
-    except UNREADABLE as error:
-        reason = str(error).splitlines()[0] if str(error) else "damaged"
-        if "contains pickled" in reason and not _is_pickle(path):
-            # So numpy calls whatever is no archive and no array.
-            raise InputError("not an .npz file", path) from None
-        if "pickle" in reason:
-            reason = "it holds Python objects, which are not loaded: they could run anything"
-        raise InputError(f"not a readable .npz file: {reason}", path) from None
-
-
-def _is_pickle(path: str) -> bool:
-    """Whether a file begins as pickles have since Python 3.0."""
-    try:
-        with open(path, "rb") as stream:
-            head = stream.read(2)
-    except OSError:
-        return False
-    return len(head) == 2 and head[0] == PICKLE_MARK and head[1] <= HIGHEST_PROTOCOL
 
 
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
@@ -137,16 +87,11 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
                 f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]",
                 path,
             )
-        dtype = np.dtype(tensor.dtype)
-        if not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise InputError(f"array '{name}' has type {array.dtype}, expected {dtype}", path)
-        given = result[name]
-        with np.errstate(over="ignore"):
-            result[name] = given.astype(dtype, copy=False)
-        if given.dtype != dtype and dtype.kind == "f":
-            lost = given[np.isinf(result[name]) & np.isfinite(given)]
-            if lost.size:
-                raise InputError(f"array '{name}' has {lost[0]}, which {dtype} cannot hold", path)
+        if not is_accepted(array.dtype, np.dtype(tensor.dtype)):
+            raise InputError(
+                f"array '{name}' has type {array.dtype}, expected {tensor.dtype}", path
+            )
+        result[name] = converted(result[name], tensor, path)
     lengths = {name: len(array) for name, array in result.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"arrays hold different numbers of samples: {lengths}", path)
@@ -154,6 +99,27 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     if count == 0:
         raise InputError("there are no samples in it", path)
     return Samples(result, count, batched)
+
+
+def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> bool:
+    """Return whether elements of type `given` may be converted to those of an input."""
+    return given.kind in "biuf" and np.can_cast(given, expected, "same_kind")
+
+
+def converted(array: Array, tensor: TensorInfo, path: str) -> Array:
+    """Return `array` in the type of an input, which must have all values of the elements."""
+    dtype = np.dtype(tensor.dtype)
+    if array.dtype == dtype:
+        return array
+    with np.errstate(over="ignore"):
+        result = array.astype(dtype)
+    if dtype.kind == "f":
+        lost = array[np.isinf(result) & np.isfinite(array)]
+    else:
+        lost = array[result != array]
+    if lost.size:
+        raise InputError(f"array '{tensor.name}' has {lost[0]}, which {dtype} cannot hold", path)
+    return result
 
 
 def require_finite(

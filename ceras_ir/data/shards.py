@@ -18,11 +18,11 @@ from math import prod
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ceras_ir.data.array_archive import UNREADABLE, Array, read_array, read_header
 from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_folder
-from ceras_ir.data.sample_stream import array_header, count_streamed, stream_samples
-from ceras_ir.data.samples import UNREADABLE, Array, load_samples, samples_of
+from ceras_ir.data.sample_stream import count_streamed, stream_samples
+from ceras_ir.data.samples import converted, load_samples, samples_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
@@ -187,7 +187,7 @@ def _stored(path: str, inputs: Sequence[TensorInfo]) -> list[_Place] | None:
             # The local header: its length is 30 bytes, a name and extras (APPNOTE 4.3.7).
             name, extra = struct.unpack("<26xHH", stream.read(30))
             stream.seek(info.header_offset + 30 + name + extra)
-            _, _, dtype = array_header(stream)
+            dtype = read_header(stream).dtype
             places.append(_Place(stream.tell(), dtype))
     return places
 
@@ -208,8 +208,7 @@ def _of_stored(
                 if len(data) != size:
                     raise InputError("ends within a sample", shard.path)
                 values = np.frombuffer(data, place.dtype).reshape(tensor.shape)
-                with np.errstate(over="ignore"):
-                    sample[tensor.name] = values.astype(tensor.dtype, copy=False)
+                sample[tensor.name] = converted(values, tensor, shard.path)
             yield Labelled(sample)
 
 
@@ -266,8 +265,9 @@ def _sample(
         label = int(text)
     if ".npy" in group:
         try:
-            array: NDArray[np.generic] = np.load(io.BytesIO(content(".npy")), allow_pickle=False)
-        except UNREADABLE as error:
+            data = content(".npy")
+            array = read_array(io.BytesIO(data), len(data))
+        except ValueError as error:
             raise InputError(f"{group['.npy'].name}: {error}", shard.path) from None
         if tensor.shape[:1] == (1,) and array.shape == tensor.shape[1:]:
             array = array[None]

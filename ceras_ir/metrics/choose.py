@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.image_folder import ImageFolder, is_folder, is_planar
-from ceras_ir.data.samples import load_arrays
 from ceras_ir.metrics.classification import Classification
 from ceras_ir.metrics.closeness import Closeness
 from ceras_ir.metrics.coco_labels import CocoLabels

@@ -78,7 +78,11 @@ BROKEN = {
     "unknown input": ({"image": IMAGE, "gain": GAIN, "z": GAIN}, "no input is named 'z'"),
     "shape": ({"image": IMAGE[:, :1], "gain": GAIN}, "expected [N, 2, 3]"),
     "NaN": ({"image": IMAGE, "gain": GAIN * np.float32("nan")}, "NaN or infinite"),
-    "infinite": ({"image": IMAGE, "gain": GAIN.astype(float) * 1e300}, "NaN or infinite"),
+    "infinite": ({"image": IMAGE, "gain": GAIN * np.float32("inf")}, "NaN or infinite"),
+    "too large": (
+        {"image": IMAGE, "gain": GAIN.astype(float) * 1e300},
+        "which float32 cannot hold",
+    ),
     "empty": ({"image": IMAGE[:0], "gain": GAIN[:0]}, "no samples"),
     "lengths": ({"image": IMAGE, "gain": GAIN[:3]}, "different numbers of samples"),
     "type": ({"image": IMAGE.astype(complex), "gain": GAIN}, "complex"),
