@@ -50,6 +50,11 @@ def float_text(name: str) -> Text | None:
     return text and Text(text.needs, "".join(map(_filled, text.body.splitlines(keepends=True))))
 
 
+def strict_floats() -> str:
+    """Return preprocessor lines that stop a build with flags that change float results."""
+    return (files("ceras_ir.interpreters") / "runtime" / "strict_floats.h").read_text("ascii")
+
+
 def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[Sequence[str], str]:
     """The functions that have to be there, and the function of `x`, which has no side effects."""
     name = f"{function}_f32"

@@ -16,12 +16,12 @@ MAKEFILE = """\
 @COMPILER@ARCH = @ARCH@
 CFLAGS ?= -O3 $(ARCH)
 OPENMP = $(if $(filter 1,$(THREADS)),-fopenmp)
-MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror -ffp-contract=off $(OPENMP)
+MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror $(OPENMP)
 OBJECTS = @OBJECTS@
 
 @TARGET@
 %.o: %.c model.h model_weights.h model_kernels.h
-\t$(CC) $(MODEL_FLAGS) $(CFLAGS) -c $< -o $@
+\t$(CC) $(MODEL_FLAGS) $(CFLAGS) -ffp-contract=off -c $< -o $@
 @ASSEMBLED@
 clean:
 \trm -f $(OBJECTS) @PROGRAMS@

@@ -49,6 +49,14 @@ enum model_status {
 };
 """
 
+SELF_TEST = """
+/* 0 if this build and this processor compute float32 as the network is defined, otherwise the
+ * first rule that fails: 1 sums in the order of the source, 2 products rounded before additions,
+ * 3 exact quotients, 4 infinity and NaN, 5 signs of zeros, 6 subnormal numbers, 7 rounding to
+ * nearest, ties to even. The linker removes the function if no code calls it (--gc-sections). */
+int model_self_test(void);
+"""
+
 TRACE = """
 #ifdef MODEL_TRACE
 /* Yours when compiled with -DMODEL_TRACE: called with every layer's result as it is computed. */
@@ -123,6 +131,7 @@ def api_header(model: Model) -> str:
         ]
     lines += [
         f"int model_run_in({', '.join([*arenas, *parameters(model)])});",
+        SELF_TEST,
         TRACE,
         "#ifdef __cplusplus",
         "}",

@@ -22,7 +22,7 @@ _FILE = r"\bmodel(?=\.(?:h|c|o|weights)\b)"
 _CODE = re.compile(rf"(?:\b|(?<=-D))(?:model(?=_\w)|MODEL(?=_\w)|(?:layer|LAYER)(?=_\d))|{_FILE}")
 _INTERFACE = re.compile(
     r"(?:\b|(?<=-D))(?:model"
-    r"(?=_(?:run|run_in|reset|reset_in|launch|load_weights|trace|weights|kernels|bench)\b)"
+    r"(?=_(?:run|run_in|reset|reset_in|self_test|launch|load_weights|trace|weights|kernels|bench)\b)"
     rf"|MODEL(?=_[A-Z.]))|{_FILE}"
 )
 

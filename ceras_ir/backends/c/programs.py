@@ -79,6 +79,10 @@ def program_source(model: Model) -> str:
         "    return 2;",
         "  }",
     ]
+    lines += [
+        "  if (model_self_test() != 0)",
+        '    return fail(argv[0], "breaks a rule of model_self_test: change compiler or flags");',
+    ]
     if has_file:
         lines += _load_weights(3)
     for _, name in inputs:

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from ceras_ir.backends.nnet.functions import HEADER, functions_header
+from ceras_ir.backends.nnet.functions import HEADER, STRICT, functions_header
 from ceras_ir.backends.nnet.register_map import HEADER as REGISTERS
 from ceras_ir.backends.nnet.register_map import registers_header
+from ceras_ir.interpreters.float_text import strict_floats
 from ceras_ir.support.device_sources import DEVICE_SOURCES
 from ceras_ir.support.native import Part, build_program, host_flags
 from ceras_ir.support.native import compiler as native_compiler
@@ -27,7 +28,8 @@ def compiler() -> list[str]:
 
 def made_headers() -> dict[str, str]:
     """Headers that are made of other sources, by name."""
-    return {HEADER: functions_header(), REGISTERS: registers_header()}
+    made = {HEADER: functions_header(), REGISTERS: registers_header()}
+    return {**made, STRICT: strict_floats()}
 
 
 def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part:

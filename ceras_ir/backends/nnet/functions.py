@@ -3,7 +3,7 @@
 from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.interpreters.float_text import expression, float_text, needed
 
-HEADER = "functions.h"
+HEADER, STRICT = "functions.h", "strict_floats.h"
 
 
 def functions_header() -> str:

@@ -148,8 +148,8 @@ def _build() -> Path:
     library = folder / f"{_PREFIX}-{key}.so"
     if library.exists():
         return library
-    command = [*_compiler(), "-std=c99", "-ffp-contract=off", "-fPIC", "-shared", f"-I{FOLDER}"]
-    command += [f"-Wa,-I,{FOLDER}", *_flags(command)]
+    command = [*_compiler(), "-std=c99", "-fPIC", "-shared", f"-I{FOLDER}"]
+    command += [f"-Wa,-I,{FOLDER}", *_flags(command), "-ffp-contract=off"]
     with tempfile.TemporaryDirectory(dir=folder) as work:
         about = Path(work, "about.c")
         about.write_text(ABOUT.replace("@PREFIX@", _PREFIX).replace("@MACRO@", _PREFIX.upper()))
@@ -203,6 +203,9 @@ def _pointer(array: Array) -> ctypes.c_void_p:
 
 _library = ctypes.CDLL(str(_build()))
 _run_in = _library[f"{_PREFIX}_run_in"]
+if _rule := _library[f"{_PREFIX}_self_test"]():
+    _test = f"rule {_rule} of {_PREFIX}_self_test in {_PREFIX}.h"
+    raise ImportError(f"{FOLDER}: this build breaks {_test}; change CC or CFLAGS")
 
 
 def _weights() -> NDArray[np.uint8] | None:

@@ -1,21 +1,20 @@
 // Elementwise float32 functions as fixed sequences of float32 operations.
 //
-// The same operations in the same order as ceras_ir/interpreters/float_functions.py, which is
-// why this must be compiled without contraction into fused multiply-add (-ffp-contract=off).
+// The same operations in the same order as ceras_ir/interpreters/float_functions.py, so compile
+// without contraction into fused multiply-add (-ffp-contract=off).
 // "functions.h" is made of the C texts of that folder: `ceras-nnet engine FOLDER` writes it.
 #pragma once
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
 #include "format.h"
+#include "strict_floats.h"
 
 namespace ceras {
 
-static_assert(FLT_EVAL_METHOD == 0, "float32 operations must round to float32");
 static_assert(std::numeric_limits<float>::is_iec559, "IEEE 754 float32 is needed");
 
 // The bits of an attribute.
