@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -82,7 +83,10 @@ class Verification:
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
         self.module = module
+        start = perf_counter()
         self.expected = self.interpret(module)
+        self.seconds = perf_counter() - start
+        """The time of the interpreter for all samples."""
         self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:

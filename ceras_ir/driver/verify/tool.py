@@ -13,6 +13,7 @@ from ceras_ir.driver.options import (
     add_bisection,
     add_build_options,
     build_options,
+    interface_of,
     read_model,
     watching_of,
 )
@@ -30,6 +31,7 @@ from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict
+    from ceras_ir.driver.verify.levels import Verification
     from ceras_ir.support.workers import Workers
 
 
@@ -75,6 +77,12 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         type=int,
         metavar="N",
         help="compare on the first N samples only (default: all of --inputs)",
+    )
+    parser.add_argument(
+        "--no-reference",
+        action="store_true",
+        help="do not compare the imported graph with the ONNX model, which ONNX Runtime runs if it "
+        "is installed, else ONNX's reference evaluator",
     )
     group = parser.add_argument_group(
         "many inputs",
@@ -157,6 +165,9 @@ def _compare(
                     f"{found.elements:,} output elements",
                     flush=True,
                 )
+                if (verdict := _reference_verdict(arguments, found)) is not None:
+                    _print(verdict)
+                    status = verdict.exit_status
             started = True
             for verdict in found.run(group):
                 _print(verdict)
@@ -164,6 +175,24 @@ def _compare(
                     report(verdict.refused.lines(arguments.model))
                 status = min(filter(None, (status, verdict.exit_status)), default=0)
     return status
+
+
+def _reference_verdict(arguments: argparse.Namespace, found: "Verification") -> "Verdict | None":
+    """The comparison of the imported graph with the model; None for IR text, or if disabled."""
+    from ceras_ir.driver.verify.model_check import model_verdict
+    from ceras_ir.pipeline.parsing import is_model
+
+    if arguments.no_reference or not is_model(arguments.model):
+        return None
+    outputs = () if arguments.input_image is not None else found.expected
+    return model_verdict(
+        arguments.model,
+        interface_of(arguments),
+        found.samples,
+        outputs,
+        given=arguments.inputs is not None,
+        seconds=found.seconds,
+    )
 
 
 def _print(verdict: "Verdict") -> None:

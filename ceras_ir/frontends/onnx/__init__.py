@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import onnx
     from xdsl.dialects.builtin import ModuleOp
 
+    from ceras_ir.frontends.onnx.model_file import DataFolder
+    from ceras_ir.frontends.onnx.values import Value
+
 
 def import_file(
     path: str | Path,
@@ -59,3 +62,22 @@ def import_model(
     shapes, values = shapes or {}, values or {}
     data = DataFolder(folder) if folder else None
     return Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=data).run()
+
+
+def import_with_names(
+    model: onnx.ModelProto,
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
+    folder: DataFolder | None = None,
+) -> tuple[ModuleOp, Mapping[str, Value]]:
+    """
+    As `import_model`, before transposes are eliminated; and for each tensor that the model's own
+    graph names, the value or constant that the importer made of it, in the layout of the model.
+    """
+    from ceras_ir.frontends.onnx.importer import Importer
+
+    shapes, values = shapes or {}, values or {}
+    importer = Importer(model, batch=batch, shapes=shapes, values=values, name=None, folder=folder)
+    return importer.as_written(), importer.named

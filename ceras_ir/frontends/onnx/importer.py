@@ -90,16 +90,22 @@ class Importer:
         self.values = values
         self.name = name
         self.folder = folder
+        self.named: Mapping[str, Value] = {}
+        """What `as_written` made of each tensor that the model's own graph names."""
 
     def run(self) -> ModuleOp:
         """The module; transposes are gone where they can be."""
+        module = self.as_written()
+        EliminateTransposesPass().apply(Context(), module)
+        return module
+
+    def as_written(self) -> ModuleOp:
+        """The module with all values in the layouts of the model."""
         try:
-            module = self._module()
+            return self._module()
         except InputError as e:
             e.file = e.file or self.name
             raise
-        EliminateTransposesPass().apply(Context(), module)
-        return module
 
     def _module(self) -> ModuleOp:
         load_operators()
@@ -144,6 +150,7 @@ class Importer:
                 e.findings = (*e.findings, *chosen_extents(self.graph, inputs))
             raise
         block.add_op(ReturnOp(*results))
+        self.named = emitter.values
         main = FuncOp(
             "main",
             ([a.type for a in block.args], [r.type for r in results]),

@@ -1,0 +1,170 @@
+"""
+The first level of `ceras-verify`: the imported graph against the ONNX model.
+
+One sample in four is compared, since a sample takes two to three times as long as in the
+interpreter, but at least one, and several of a small network. A synthetic sample from -4 to 4 is
+among them. Other samples may be positive, and functions such as LeakyRelu have two sides.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.data.synthetic_samples import synthetic_steps
+from ceras_ir.dialects import graph
+from ceras_ir.driver.differences import Array, Verdict, compare_outputs, relative_difference
+from ceras_ir.driver.options import Interface
+from ceras_ir.driver.verify.as_imported import AsImported, MismatchError
+from ceras_ir.driver.verify.model_reference import ReferenceError, reference_of
+from ceras_ir.frontends.onnx import import_with_names
+from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.states import declare_states
+
+LEVEL = "imported graph"
+
+SIGNED_RANGE = 4.0
+"""The largest magnitude of the synthetic sample of both signs."""
+
+SHARE = 4
+"""Of so many samples one is compared."""
+
+SMALL_BYTES, SMALL_SAMPLES = 1 << 20, 5
+"""Bytes of all tensors of a small network, and how many samples of it are compared at least."""
+
+MAX_BYTES = 1 << 32
+"""Bytes of all tensors of a model, which the reference returns together."""
+
+Sample = Mapping[str, Array]
+
+
+class ModelCheck:
+    """The model in a file, and its import."""
+
+    def __init__(self, path: str, interface: Interface):
+        model, file = read_model(path), Path(path)
+        module, named = import_with_names(
+            model,
+            batch=interface["batch"],
+            shapes=interface["shapes"],
+            values=interface["values"],
+            folder=DataFolder.of_model(file),
+        )
+        declare_states(module, interface["states"])
+        reference = reference_of(model, named, file.parent)
+        self.imported = AsImported(model, module, named, reference)
+        sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
+        self.size = sum(sizes)
+        if self.size > MAX_BYTES:
+            message = f"its tensors take {self.size >> 20} MiB, at most {MAX_BYTES >> 20}"
+            raise ReferenceError(message)
+        self.differs: float | None = None
+        """The largest relative difference of an output, end to end."""
+
+    def run(self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool) -> None:
+        """
+        Compare some of `samples`, of which the imported graph computes `outputs`, and which are
+        `given` by the user or synthetic. Raises `MismatchError`, and `ReferenceError` if the
+        reference runs none of them.
+        """
+        reason = None
+        count = max(len(outputs) // SHARE, SMALL_SAMPLES if self.size <= SMALL_BYTES else 1)
+        for sample, output in self._samples(samples, outputs, given=given):
+            try:
+                expected = self.imported.compare(sample)
+            except ReferenceError as error:
+                reason = error
+                continue
+            if output is not None:
+                self._end_to_end(output, expected)
+            if self.imported.samples == count:
+                break
+        if not self.imported.samples:
+            raise reason or ReferenceError("there are no samples")
+        if outputs and self.differs is None:
+            self.imported.reset()
+            self._end_to_end(outputs[0], self.imported.reference_results(samples[0]))
+
+    def check_layouts(self, sample: Sample, output: Sample) -> None:
+        """Compare the graph in the layouts of the model with the imported graph, on one sample."""
+        module = self.imported.module
+        if not any(isinstance(op, graph.TransposeOp) for op in self.imported.main.body.block.ops):
+            return
+        self.imported.reset()
+        results = run(module, {**sample, **self.imported.states})
+        if (found := compare_outputs(results, output, exact=False)) is not None:
+            raise MismatchError(f"transposes, which are eliminated: {found}")
+
+    def _samples(
+        self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool
+    ) -> Iterator[tuple[Sample, Sample | None]]:
+        """
+        The samples in the order in which they are compared. Where a network has states, its first
+        step follows the one before.
+        """
+        pairs = zip((samples[i] for i in range(len(outputs))), outputs, strict=True)
+        if given:
+            yield next(pairs)
+        if not given or not self.imported.states:
+            yield signed_sample(self.imported.main), None
+            self.imported.reset()
+        yield from pairs
+
+    def _end_to_end(self, output: Sample, expected: Sample) -> None:
+        for name, array in output.items():
+            if name in expected and expected[name].shape == array.shape:
+                apart = relative_difference(array, expected[name])
+                self.differs = max(self.differs or 0.0, apart)
+
+    def __str__(self) -> str:
+        imported = self.imported
+        text = (
+            f"as {imported.reference.name}, node by node: {len(imported.compared)} tensors of "
+            f"{imported.samples} sample(s) within rounding"
+        )
+        if imported.unbounded:
+            text += f", {imported.unbounded:,} elements without a bound"
+        return text if self.differs is None else f"{text}; end to end within {self.differs:.1e}"
+
+
+def signed_sample(main: FuncOp) -> dict[str, Array]:
+    """A synthetic sample whose floats have both signs."""
+    (sample,) = synthetic_steps(main, 1, seed=1)
+    scale = np.float32(SIGNED_RANGE)
+    return {
+        name: (scale * (2 * array.astype(np.float32) - 1)) if array.dtype == np.float32 else array
+        for name, array in sample.items()
+    }
+
+
+def model_verdict(
+    path: str,
+    interface: Interface,
+    samples: Sequence[Sample],
+    outputs: Sequence[Sample],
+    *,
+    given: bool,
+    seconds: float,
+) -> Verdict:
+    """
+    Hold the import of the model at `path`, which is valid and supported, to a reference.
+
+    `outputs` are those of the imported graph, which took the interpreter `seconds`; none if it does
+    not take the inputs of the model.
+    """
+    start = perf_counter()
+    try:
+        check = ModelCheck(path, interface)
+        check.run(samples, outputs, given=given)
+        if outputs:
+            check.check_layouts(samples[0], outputs[0])
+    except ReferenceError as error:
+        return Verdict(LEVEL, True, f"not compared with the model: {error}")
+    except MismatchError as error:
+        return Verdict(LEVEL, False, f"differs from the model at {error}")
+    spent = perf_counter() - start
+    return Verdict(LEVEL, True, f"{check} ({spent:.1f} s, interpreter {seconds:.1f} s)")

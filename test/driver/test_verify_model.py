@@ -1,0 +1,388 @@
+"""`ceras-verify` holds the import to the ONNX model: faults of the importer are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, external_data_helper, helper
+from onnx_models import Array, model, node, norm_parameters, weights
+
+from ceras_ir.dialects.graph import Binary, Function
+from ceras_ir.driver.differences import Verdict
+from ceras_ir.driver.options import Interface
+from ceras_ir.driver.verify import model_reference
+from ceras_ir.driver.verify.model_check import model_verdict
+from ceras_ir.driver.verify.tool import main
+from ceras_ir.frontends.onnx import folding, importer
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.registry import OPERATORS
+from ceras_ir.frontends.onnx.values import Value
+
+RANDOM = np.random.default_rng(59)
+IMAGE = (1, 2, 4, 4)
+
+Change = Callable[[onnx.NodeProto], None]
+
+
+def function_model() -> onnx.ModelProto:
+    """A call of a function, without the attribute of which the function declares a default."""
+    inner = helper.make_node("LeakyRelu", ["a"], ["b"])
+    inner.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    function = helper.make_function(
+        "own", "f", ["a"], ["b"], [inner], [helper.make_opsetid("", 17)], []
+    )
+    function.attribute_proto.append(helper.make_attribute("alpha", 0.5))
+    call = helper.make_node("f", ["x"], ["y"], domain="own")
+    found = model([call], {"x": (1, 8)}, ["y"], opset=17, infer=False, domains={"own": 1})
+    found.functions.append(function)
+    found.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    return found
+
+
+def verdict(
+    proto: onnx.ModelProto, folder: Path, inputs: Mapping[str, Array] | None = None
+) -> Verdict:
+    path = save(proto, folder / "model.onnx")
+    samples = [] if inputs is None else [inputs]
+    outputs: list[Mapping[str, Array]] = [{} for _ in samples]
+    given = inputs is not None
+    return model_verdict(str(path), interface(1), samples, outputs, given=given, seconds=0.0)
+
+
+def interface(batch: int) -> Interface:
+    return {"batch": batch, "shapes": {}, "values": {}, "states": {}}
+
+
+def save(proto: onnx.ModelProto, path: Path) -> Path:
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def set_attribute(name: str, value: object) -> Change:
+    def change(proto: onnx.NodeProto) -> None:
+        kept = [a for a in proto.attribute if a.name != name]
+        del proto.attribute[:]
+        proto.attribute.extend([*kept, helper.make_attribute(name, value)])
+
+    return change
+
+
+def swap_inputs(proto: onnx.NodeProto) -> None:
+    names = list(proto.input)
+    del proto.input[:]
+    proto.input.extend(reversed(names))
+
+
+def drop_last_input(proto: onnx.NodeProto) -> None:
+    del proto.input[-1]
+
+
+def move_slice(proto: onnx.NodeProto, by: int) -> None:
+    for attribute in proto.attribute:
+        if attribute.name in ("starts", "ends"):
+            attribute.ints[0] += by
+
+
+FLAT = {"x": (2, 6)}
+NORM: dict[str, Array] = dict(zip(("s", "b", "m", "v"), norm_parameters(RANDOM, 2), strict=True))
+TIES = {"x": np.array([[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]], np.float32)}
+NUMBERS = {"x": np.array([[-7, -6, -1, 1, 6, 7]], np.int64)}
+SCALE = {"s": np.float32(0.1), "z": np.uint8(5)}
+LSTM = {"w": weights(RANDOM, 1, 12, 4), "r": weights(RANDOM, 1, 12, 3)}
+
+FAULTS: dict[str, tuple[onnx.ModelProto, str, Change, Mapping[str, Array] | None]] = {
+    "axis of Softmax": (
+        model([node("Softmax", "x", "y", axis=1)], FLAT, ["y"]),
+        "Softmax",
+        set_attribute("axis", 0),
+        None,
+    ),
+    "side of the padding of Conv": (
+        model(
+            [node("Conv", "x w", "y", pads=[1, 0, 0, 1])],
+            {"x": IMAGE},
+            ["y"],
+            {"w": weights(RANDOM, 3, 2, 2, 2)},
+        ),
+        "Conv",
+        set_attribute("pads", [0, 1, 1, 0]),
+        None,
+    ),
+    "operands of Sub": (
+        model([node("Sub", "x c", "y")], FLAT, ["y"], {"c": np.float32(0.3)}),
+        "Sub",
+        swap_inputs,
+        None,
+    ),
+    "epsilon of BatchNormalization": (
+        model([node("BatchNormalization", "x s b m v", "y")], {"x": IMAGE}, ["y"], NORM),
+        "BatchNormalization",
+        set_attribute("epsilon", 1e-3),
+        None,
+    ),
+    "default alpha of LeakyRelu": (
+        model([node("LeakyRelu", "x", "y")], FLAT, ["y"]),
+        "LeakyRelu",
+        set_attribute("alpha", 0.02),
+        None,
+    ),
+    "transposition of Gemm": (
+        model(
+            [node("Gemm", "x w", "y", transB=1)], {"x": (2, 4)}, ["y"], {"w": weights(RANDOM, 4, 4)}
+        ),
+        "Gemm",
+        set_attribute("transB", 0),
+        None,
+    ),
+    "start of Slice": (
+        model([node("Slice", "x", "y", starts=[1], ends=[4], axes=[1])], FLAT, ["y"], opset=9),
+        "Slice",
+        lambda proto: move_slice(proto, 1),
+        None,
+    ),
+    "coordinates of Resize": (
+        model(
+            [node("Resize", "x - s", "y", mode="linear")],
+            {"x": IMAGE},
+            ["y"],
+            {"s": np.array([1, 1, 2, 2], np.float32)},
+        ),
+        "Resize",
+        set_attribute("coordinate_transformation_mode", "asymmetric"),
+        None,
+    ),
+    "rounding of Resize": (
+        model(
+            [node("Resize", "x - s", "y", mode="nearest", nearest_mode="floor")],
+            {"x": IMAGE},
+            ["y"],
+            {"s": np.array([1, 1, 2, 2], np.float32)},
+        ),
+        "Resize",
+        set_attribute("nearest_mode", "ceil"),
+        None,
+    ),
+    "padding that AveragePool counts": (
+        model(
+            [node("AveragePool", "x", "y", kernel_shape=[2, 2], pads=[1, 1, 0, 0])],
+            {"x": IMAGE},
+            ["y"],
+        ),
+        "AveragePool",
+        set_attribute("count_include_pad", 1),
+        None,
+    ),
+    "order of Transpose": (
+        model([node("Transpose", "x", "y", perm=[1, 2, 0])], {"x": (3, 3, 3)}, ["y"]),
+        "Transpose",
+        set_attribute("perm", [2, 0, 1]),
+        None,
+    ),
+    "order of Concat": (
+        model([node("Concat", "x z", "y", axis=1)], {"x": (1, 4), "z": (1, 4)}, ["y"]),
+        "Concat",
+        swap_inputs,
+        None,
+    ),
+    "direction of LSTM": (
+        model([node("LSTM", "x w r", "y", hidden_size=3)], {"x": (3, 1, 4)}, ["y"], LSTM),
+        "LSTM",
+        set_attribute("direction", "reverse"),
+        None,
+    ),
+    "zero point of QuantizeLinear": (
+        model([node("QuantizeLinear", "x s z", "y")], FLAT, ["y"], SCALE),
+        "QuantizeLinear",
+        drop_last_input,
+        None,
+    ),
+    "upper bound of Clip": (
+        model([node("Clip", "x l h", "y")], FLAT, ["y"], {"l": np.float32(-1), "h": np.float32(1)}),
+        "Clip",
+        drop_last_input,
+        None,
+    ),
+}
+
+
+def inject(patch: pytest.MonkeyPatch, operator: str, change: Change) -> None:
+    """Let the importer of an operator read another node than the model has."""
+    load_operators()
+    original = OPERATORS[operator]
+
+    def wrong(given: Node, emitter: Emitter) -> Value | list[Value] | tuple[Value, ...]:
+        proto = onnx.NodeProto()
+        proto.CopyFrom(given.proto)
+        change(proto)
+        emitter.node = Node(proto, given.opset, given.constants)
+        result = original(emitter.node, emitter)
+        given.ignore(*(attribute.name for attribute in given.proto.attribute))
+        return result if isinstance(result, Value) else list(result)
+
+    patch.setitem(OPERATORS, operator, wrong)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_an_operator_is_found(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    proto, operator, change, inputs = FAULTS[fault]
+    right = verdict(proto, tmp_path, inputs)
+    assert right.good, right.text
+    inject(monkeypatch, operator, change)
+    found = verdict(proto, tmp_path, inputs)
+    assert found.exit_status == 1
+    assert f"({operator}), tensor 'y'" in found.text
+
+
+def refuse_onnxruntime(patch: pytest.MonkeyPatch) -> None:
+    def absent(model: onnx.ModelProto, names: object, folder: object) -> model_reference.Started:
+        raise ModuleNotFoundError
+
+    patch.setattr(model_reference, "_onnxruntime", absent)
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_function_without_its_default_is_found(
+    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if not is_installed:
+        refuse_onnxruntime(monkeypatch)
+    original = importer.inlined
+
+    def drop_defaults(given: onnx.ModelProto) -> onnx.ModelProto:
+        bare = onnx.ModelProto()
+        bare.CopyFrom(given)
+        for function in bare.functions:
+            del function.attribute_proto[:]
+        return original(bare)
+
+    monkeypatch.setattr(importer, "inlined", drop_defaults)
+    found = verdict(function_model(), tmp_path)
+    assert found.exit_status == 1
+    assert "node 'y' (f), tensor 'y'" in found.text
+
+
+def test_ties_that_are_rounded_away_from_zero_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    proto = model([node("Round", "x", "y")], {"x": (1, 6)}, ["y"])
+    assert verdict(proto, tmp_path, TIES).good
+    load_operators()
+
+    def half_up(given: Node, emitter: Emitter) -> Value:
+        compose = Composer(emitter)
+        moved = compose.add(emitter.value(0), compose.number(0.5))
+        return compose.unary(Function.FLOOR, moved)
+
+    monkeypatch.setitem(OPERATORS, "Round", half_up)
+    found = verdict(proto, tmp_path, TIES)
+    assert found.exit_status == 1
+    assert "[0, 1]: the imported graph computes -1.0, the reference -2.0; bound 0" in found.text
+
+
+def test_integer_quotients_that_are_rounded_down_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    proto = model(
+        [node("Div", "x c", "y")],
+        {"x": (1, 6)},
+        ["y"],
+        {"c": np.int64(4)},
+        dtype=TensorProto.INT64,
+    )
+    assert verdict(proto, tmp_path, NUMBERS).good
+    load_operators()
+
+    def floor(given: Node, emitter: Emitter) -> Value:
+        compose = Composer(emitter)
+        a, b = emitter.value(0), emitter.value(1)
+        less = emitter.binary(Binary.MIN, a, compose.number(0, a))
+        moved = emitter.binary(Binary.MAX, less, compose.number(-1, a))
+        three = compose.mul(moved, compose.number(3, a))
+        return compose.div(compose.add(a, three), b)
+
+    monkeypatch.setitem(OPERATORS, "Div", floor)
+    found = verdict(proto, tmp_path, NUMBERS)
+    assert found.exit_status == 1
+    assert "[0, 0]: the imported graph computes -2, the reference -1" in found.text
+
+
+def test_a_constant_that_is_folded_wrongly_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    nodes = [node("Sqrt", "c", "r"), node("Add", "x r", "y")]
+    proto = model(nodes, {"x": (1, 2)}, ["y"], {"c": np.array([2, 3], np.float32)})
+    assert verdict(proto, tmp_path).good
+    original = folding.evaluate
+
+    def off(given: Node, operands: list[Array | None]) -> list[Array]:
+        return [np.multiply(a, 1 + 2.0**-20, dtype=np.float32) for a in original(given, operands)]
+
+    monkeypatch.setattr(importer, "evaluate", off)
+    found = verdict(proto, tmp_path)
+    assert found.exit_status == 1
+    assert "(Sqrt), tensor 'r'[0]" in found.text
+
+
+@pytest.mark.slow
+def test_the_command_exits_with_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    proto, operator, change, _ = FAULTS["default alpha of LeakyRelu"]
+    path = save(proto, tmp_path / "model.onnx")
+    command = [str(path), "--targets", "c", "--quantize", "none"]
+    inject(monkeypatch, operator, change)
+    assert main(command) == 1
+    assert "differs from the model at node 'y_leakyrelu' (LeakyRelu)" in capsys.readouterr().out
+    assert main([*command, "--no-reference"]) == 0
+    assert "imported graph  " not in capsys.readouterr().out
+
+
+def test_a_reference_that_cannot_run_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(model: onnx.ModelProto, names: object, folder: object) -> model_reference.Started:
+        raise ValueError("no operator\nof this name")
+
+    monkeypatch.setattr(model_reference, "_onnxruntime", refuse)
+    monkeypatch.setattr(model_reference, "_evaluator", refuse)
+    found = verdict(model([node("Relu", "x", "y")], FLAT, ["y"]), tmp_path)
+    assert found.good
+    reasons = "ONNX Runtime: no operator; ONNX's reference evaluator: no operator"
+    assert found.text == f"not compared with the model: {reasons}"
+
+
+def test_the_evaluator_of_onnx_is_the_reference_without_onnxruntime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    refuse_onnxruntime(monkeypatch)
+    proto = FAULTS["direction of LSTM"][0]
+    found = verdict(proto, tmp_path)
+    assert found.good
+    assert "ONNX's reference evaluator" in found.text
+
+
+def test_external_data_and_outputs_that_are_initializers(tmp_path: Path):
+    tensors = {"w": weights(RANDOM, 4, 64)}
+    proto = model([node("MatMul", "x w", "y")], {"x": ("N", 4)}, ["y"], tensors, infer=False)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    proto.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 64]))
+    external_data_helper.convert_model_to_external_data(proto, location="big", size_threshold=0)
+    external_data_helper.write_external_data_tensors(proto, str(tmp_path))
+    path = save(proto, tmp_path / "model.onnx")
+    found = model_verdict(str(path), interface(3), [], [], given=False, seconds=0.0)
+    assert found.good
+    assert "1 tensors of 1 sample(s)" in found.text
+
+
+def test_states_are_those_of_the_reference(tmp_path: Path):
+    nodes = [node("Add", "x h", "s"), node("Tanh", "s", "n"), node("Mul", "n x", "y")]
+    path = save(model(nodes, {"x": (1, 3), "h": (1, 3)}, ["y", "n"]), tmp_path / "s.onnx")
+    command = [str(path), "--targets", "c", "--quantize", "none", "--state", "h=n"]
+    assert main(command) == 0
