@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -138,8 +139,9 @@ def _weights(op: graph.Conv2dOp, down: Part, along: Part) -> list[graph.GraphOpe
     stored = op.weights if dequantize is None else dequantize.input
     element, array = graph.element_of(stored), graph.known_array(stored)
     quantized = graph.quantized_element(stored)
-    points = 0 if quantized is None else [z.data for z in quantized.zero_points]
-    zeros = np.broadcast_to(np.array(points, array.dtype), len(array)).reshape(-1, 1, 1, 1)
+    points = [0] if quantized is None else [z.data for z in quantized.zero_points]
+    axis = _scaled_axis(stored)
+    zeros = np.array(points, array.dtype).reshape([-1 if i == axis else 1 for i in range(4)])
     outputs, kernel_h, kernel_w, inputs = array.shape
     padded = np.empty((outputs, kernel_h + 1, kernel_w + 1, inputs), array.dtype)
     padded[:] = zeros
@@ -154,9 +156,21 @@ def _weights(op: graph.Conv2dOp, down: Part, along: Part) -> list[graph.GraphOpe
     return [constant, graph.DequantizeOp(constant.result)]
 
 
+def _scaled_axis(weights: SSAValue) -> int:
+    """The dimension of `weights` that has several scales, or 0."""
+    element = graph.quantized_element(weights)
+    return element.axis.data if element is not None and isinstance(element.axis, IntAttr) else 0
+
+
 def _is_plain(op: graph.Conv2dOp) -> bool:
-    """Whether a convolution may have other weights: of floats in any order."""
+    """
+    Whether a convolution may have other weights: of floats in any order. Scales of rows or columns
+    of the window would not match the rows and columns of a phase.
+    """
     weights: Operation | object = op.weights.owner
+    stored = weights.input if isinstance(weights, graph.DequantizeOp) else op.weights
+    if _scaled_axis(stored) in (1, 2):
+        return False
     if isinstance(weights, graph.DequantizeOp):
         weights = weights.input.owner
     steps = (*op.strides.get_values(), *op.dilations.get_values())

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import relative_difference
+from ceras_ir.driver.run.tool import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
@@ -223,6 +224,74 @@ def test_quantized_weights_keep_their_integers():
     assert all(op.is_quantized for op in convolutions)
     (found,) = run(module, x).values()
     assert np.allclose(found, expected, atol=0.051)  # one step
+
+
+def scaled(axis: int, groups: int, *, has_quantized_ends: bool) -> ModelProto:
+    """Weights [4, O / g, 3, 3] of int8 with a scale and a zero point for each index of `axis`."""
+    random = np.random.default_rng(axis)
+    shape = (4, 6 // groups, 3, 3)
+    constants = {
+        "w": random.integers(-100, 100, shape).astype(np.int8),
+        "ws": random.uniform(0.001, 0.02, shape[axis]).astype(np.float32),
+        "wz": random.integers(-5, 6, shape[axis]).astype(np.int8),
+        "s": np.float32(0.02),
+        "ys": np.float32(0.05),
+        "z": np.uint8(128),
+    }
+    operand, result = ("d", "c") if has_quantized_ends else ("x", "y")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=axis),
+        helper.make_node("ConvTranspose", [operand, "dw"], [result], strides=(2, 2), group=groups),
+    ]
+    if has_quantized_ends:
+        nodes[:0] = [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        ]
+        nodes += [
+            helper.make_node("QuantizeLinear", ["c", "ys", "z"], ["qy"]),
+            helper.make_node("DequantizeLinear", ["qy", "ys", "z"], ["y"]),
+        ]
+    body = helper.make_graph(
+        nodes,
+        "scaled",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 5, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()],
+    )
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize("has_quantized_ends", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scales_of_each_dimension_of_the_weights(
+    axis: int, groups: int, has_quantized_ends: bool
+) -> None:
+    """ONNX Runtime's quantizer before version 1.18 writes scales of input channels."""
+    model = scaled(axis, groups, has_quantized_ends=has_quantized_ends)
+    x = inputs_of(model)
+    expected = run_onnxruntime(model, x)["y"]
+    module = import_model(model)
+    FusePass().apply(load_context(), module)
+    verify_module(module)
+    assert not is_spread(module)
+    (found,) = run(module, x).values()
+    assert np.allclose(found, expected, atol=0.051 if has_quantized_ends else 1e-5)  # a step
+    assert np.mean(np.abs(found - expected) > 1e-5) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_quantized_ends", [False, True])
+def test_scales_of_input_channels_in_c(tmp_path: Path, has_quantized_ends: bool) -> None:
+    model = scaled(0, 1, has_quantized_ends=has_quantized_ends)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    x = inputs_of(model)
+    np.savez(tmp_path / "in.npz", **x)  # pyright: ignore[reportArgumentType]
+    paths = [str(tmp_path / name) for name in ("m.onnx", "in.npz", "out.npz")]
+    assert run_tool([paths[0], "--inputs", paths[1], "--outputs", paths[2], "--target", "c"]) == 0
+    found, expected = np.load(paths[2])["y"], run_onnxruntime(model, x)["y"]
+    assert np.allclose(found, expected, atol=0.051 if has_quantized_ends else 1e-5)  # a step
 
 
 @settings(max_examples=60, deadline=None)

@@ -73,6 +73,35 @@ func.func @main(%x: tensor<1x1x4x1xf32>) -> tensor<1x1x7x2xf32> {
 
 // -----
 
+// Scales of input channels: the zero points of the channels fill the row without weights.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[W0:.*]] = graph.constant dense<{{\[\[\[\[}}1, 2]]], {{\[\[\[}}3, 4]]], {{\[\[\[}}5, 6]]]]> : tensor<3x1x1x2xi8> : tensor<3x1x1x2x!quant.uniform<i8:f32:3, {1.0, 2.0:7}>>
+// CHECK: graph.conv2d
+// CHECK: graph.constant dense<{{\[\[\[\[}}0, 7]]], {{\[\[\[}}0, 7]]], {{\[\[\[}}0, 7]]]]> : tensor<3x1x1x2xi8>
+// CHECK-NOT: graph.pad
+func.func @main(%x: tensor<1x1x4x2xf32>) -> tensor<1x1x7x3xf32> {
+  %q = graph.constant dense<[[[[1, 2]]], [[[3, 4]]], [[[5, 6]]]]> : tensor<3x1x1x2xi8> : tensor<3x1x1x2x!quant.uniform<i8:f32:3, {1.0, 2.0:7}>>
+  %w = graph.dequantize %q : (tensor<3x1x1x2x!quant.uniform<i8:f32:3, {1.0, 2.0:7}>>) -> tensor<3x1x1x2xf32>
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x2xf32>) -> tensor<1x1x7x2xf32>
+  %y = graph.conv2d %p, %w : (tensor<1x1x7x2xf32>, tensor<3x1x1x2xf32>) -> tensor<1x1x7x3xf32>
+  func.return %y : tensor<1x1x7x3xf32>
+}
+
+// -----
+
+// Scales of columns of the window do not match the columns of a phase: unchanged.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.pad
+func.func @main(%x: tensor<1x1x4x1xf32>) -> tensor<1x1x6x1xf32> {
+  %q = graph.constant dense<[[[[1], [2]]]]> : tensor<1x1x2x1xi8> : tensor<1x1x2x1x!quant.uniform<i8:f32:2, {1.0, 2.0}>>
+  %w = graph.dequantize %q : (tensor<1x1x2x1x!quant.uniform<i8:f32:2, {1.0, 2.0}>>) -> tensor<1x1x2x1xf32>
+  %p = graph.pad constant %x {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32} : (tensor<1x1x4x1xf32>) -> tensor<1x1x7x1xf32>
+  %y = graph.conv2d %p, %w : (tensor<1x1x7x1xf32>, tensor<1x1x2x1xf32>) -> tensor<1x1x6x1xf32>
+  func.return %y : tensor<1x1x6x1xf32>
+}
+
+// -----
+
 // A window of three of 16 channels: the first phase has one weight, the second has two.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[ONE:.*]] = graph.conv2d %{{[^ ]*}}, %{{[^ ]*}} : (tensor<1x1x4x1xf32>, tensor<16x1x1x1xf32>) -> tensor<1x1x4x16xf32>
