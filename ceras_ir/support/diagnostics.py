@@ -6,7 +6,7 @@ exit status. A mistake of ours is any other exception.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -44,6 +44,8 @@ class Finding:
     """Its operator, for example `Conv`."""
     message: str
     """What is wrong, what was expected, and the way out where there is one."""
+    inputs: tuple[str, ...] = field(default=(), compare=False)
+    """Inputs of the network that decide the operands concerned, and that --set can fix."""
 
     def __str__(self) -> str:
         name, operator = (printable(text, MAX_NAME) for text in (self.node, self.operator))

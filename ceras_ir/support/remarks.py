@@ -7,15 +7,18 @@ from contextvars import ContextVar
 
 _said: ContextVar[set[str] | None] = ContextVar("said", default=None)
 
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
 
 def remark(line: str) -> None:
     """Print `line` to stderr, unless it has been inside of the same `each_once`."""
     said = _said.get()
-    if said is not None:
+    if said is not None and not _silent.get():
         if line in said:
             return
         said.add(line)
-    print(line, file=sys.stderr)
+    if not _silent.get():
+        print(line, file=sys.stderr)
 
 
 @contextmanager
@@ -29,3 +32,13 @@ def each_once() -> Generator[None]:
         yield
     finally:
         _said.reset(token)
+
+
+@contextmanager
+def no_remarks() -> Generator[None]:
+    """Print no remarks about a network that is made only to see whether it can be."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)

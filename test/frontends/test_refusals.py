@@ -82,8 +82,8 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "computed slice": (
         one("Slice", "x s s", extra={"s": (1,)}),
-        "which elements are taken must be known at compile time; 's' is computed; export with "
-        "fixed shapes, fix the input that decides with --set, or end the model before this node",
+        "which elements are taken must be known at compile time; 's' is computed; fix input 's' "
+        "with --set",
     ),
     "quarter floats": (
         one("Cast", to=TensorProto.FLOAT8E4M3FN),

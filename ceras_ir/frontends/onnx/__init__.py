@@ -33,14 +33,10 @@ def import_file(
     `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
     is not taken.
     """
-    from ceras_ir.frontends.onnx.importer import Importer
     from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
 
     model, folder = read_model(path), DataFolder.of_model(Path(path))
-    shapes, values = shapes or {}, values or {}
-    return Importer(
-        model, batch=batch, shapes=shapes, values=values, name=str(path), folder=folder
-    ).run()
+    return _imported(model, batch, shapes, values, str(path), folder)
 
 
 def import_model(
@@ -56,12 +52,10 @@ def import_model(
     As `import_file`, for a model in memory: `name` is what diagnostics call it, and `folder`
     where its external data lies, if it has any.
     """
-    from ceras_ir.frontends.onnx.importer import Importer
     from ceras_ir.frontends.onnx.model_file import DataFolder
 
-    shapes, values = shapes or {}, values or {}
     data = DataFolder(folder) if folder else None
-    return Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=data).run()
+    return _imported(model, batch, shapes, values, name, data)
 
 
 def import_with_names(
@@ -80,4 +74,26 @@ def import_with_names(
 
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=None, folder=folder)
-    return importer.as_written(), importer.named
+    return importer.module(), importer.named
+
+
+def _imported(
+    model: onnx.ModelProto,
+    batch: int,
+    shapes: Mapping[str, Sequence[int]] | None,
+    values: Mapping[str, Sequence[float]] | None,
+    name: str | None,
+    folder: DataFolder | None,
+) -> ModuleOp:
+    """Import a model, and eliminate transposes where possible."""
+    from xdsl.context import Context
+
+    from ceras_ir.frontends.onnx.importer import Importer
+    from ceras_ir.frontends.onnx.remedies import imported
+    from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
+
+    shapes, values = shapes or {}, values or {}
+    importer = Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=folder)
+    module = imported(importer)
+    EliminateTransposesPass().apply(Context(), module)
+    return module

@@ -1,14 +1,21 @@
 """Conditions of branches and loops: what is known of them, and what they choose."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
+import onnx
 
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.node import Node, fix_with_set
 from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+
+V = TypeVar("V", bound=Value)
 
 
 def known_condition(node: Node, emitter: Emitter, value: Value) -> bool | Value:
@@ -39,10 +46,66 @@ def selected(node: Node, emitter: Emitter, condition: Value, a: Value, b: Value)
 
 
 def check_alike(node: Node, a: Value, b: Value) -> None:
-    """Refuse values of different shapes or types, of which a condition decides which it is."""
-    shapes = [shape_of_value(v) for v in (a, b)]
-    if shapes[0] != shapes[1] or dtype_of_value(a) != dtype_of_value(b):
-        raise node.unsupported(
-            f"results of shapes {list(shapes[0])} and {list(shapes[1])} where the condition is "
-            "computed; export the model with one branch, or fix the input that decides with --set"
-        )
+    """Refuse values of different shapes or types if a computed condition selects one of them."""
+    shapes, dtypes = zip(*((shape_of_value(v), dtype_of_value(v)) for v in (a, b)), strict=True)
+    if shapes[0] == shapes[1] and dtypes[0] == dtypes[1]:
+        return
+    decided = node.deciding(0) if node.operator == "If" else ()
+    raise node.unsupported(
+        f"results of shapes {list(shapes[0])} and {list(shapes[1])} and of types {dtypes[0]} and "
+        f"{dtypes[1]}, of which a computed condition selects one; {fix_with_set(decided)}"
+        f"{'' if decided else ', or export the model with one branch'}"
+    )
+
+
+def taken_graphs(node: Node, emitter: Emitter) -> Sequence[onnx.GraphProto]:
+    """The subgraphs of a node without the branch that a constant condition does not take."""
+    graphs = node.subgraphs()
+    if node.operator != "If" or not node.has_input(0):
+        return graphs
+    condition = emitter.values[node.inputs[0]]
+    if not isinstance(condition, Constant) or prod(condition.shape) != 1:
+        return graphs
+    return [node.subgraph("then_branch" if condition.load().item() else "else_branch")]
+
+
+def as_unsupported(finding: Finding) -> Finding:
+    """A finding at a node that is valid for other shapes or values of the inputs."""
+    if "unsupported" in finding.message:
+        return finding
+    message = f"unsupported {finding.operator} for these inputs: {finding.message}"
+    return replace(finding, message=message)
+
+
+def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Finding:
+    """
+    A finding inside a branch (`then` or `else`) of the If `node`, whose condition is computed.
+    `other` is the name of the other branch if that can be imported.
+    """
+    decided = node.deciding(0)
+    remedy = fix_with_set(decided) if decided else "export the model with one branch"
+    fine = f", and the {other} branch can be imported" if other else ""
+    place = f"in the {branch} branch of If '{node.name}', whose condition is computed{fine}"
+    return replace(
+        finding,
+        message=f"{finding.message}. This is {place}; {remedy}",
+        inputs=tuple(sorted({*finding.inputs, *decided})),
+    )
+
+
+def results_of_both(
+    node: Node, then: Sequence[V] | InputError, other: Sequence[V] | InputError
+) -> tuple[Sequence[V], Sequence[V]]:
+    """
+    The results of both branches of an If whose condition is computed. Raises what is wrong in
+    them: unsupported if one branch can be imported, or if one is unsupported.
+    """
+    if not isinstance(then, InputError) and not isinstance(other, InputError):
+        return then, other
+    named = {"then": then, "else": other}
+    errors = {name: e for name, e in named.items() if isinstance(e, InputError)}
+    fine = next((name for name in named if name not in errors), "")
+    found = [in_branch(f, node, name, fine) for name, e in errors.items() for f in e.findings]
+    if fine or any(isinstance(e, UnsupportedError) for e in errors.values()):
+        raise UnsupportedError([as_unsupported(finding) for finding in found])
+    raise InputError(found)

@@ -40,7 +40,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.node import Node, fix_with_set
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.values import Constant, Value
@@ -118,9 +118,11 @@ class Emitter:
         """Operand `index`, which a rule of the operator says is a constant."""
         value = self.value(index)
         if not isinstance(value, Constant):
+            decided = self.node.deciding(index)
+            remedy = "make it an initializer, or fold it with a tool such as onnxsim"
             raise self.node.unsupported(
                 f"operand {index} ('{self.node.inputs[index]}') must be a constant; "
-                "make it an initializer, or fold it with a tool such as onnxsim"
+                f"{fix_with_set(decided) if decided else remedy}"
             )
         return value.load()
 
@@ -201,8 +203,10 @@ class Emitter:
     def in_float(self) -> Generator[None]:
         """What is emitted here stays float when the network is quantized."""
         before, self._precision = self._precision, StringAttr(FLOAT)
-        yield
-        self._precision = before
+        try:
+            yield
+        finally:
+            self._precision = before
 
     def emit(self, op: GraphOperation) -> SSAValue:
         """Append `op`; what its verifier refuses is an error of the node."""

@@ -10,30 +10,31 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 import onnx
-from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.attributes import check_attributes
+from ceras_ir.frontends.onnx.conditions import taken_graphs
 from ceras_ir.frontends.onnx.declarations import check_declarations
+from ceras_ir.frontends.onnx.early_refusals import early_refusals
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
 from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.initializers import constant_of, initializers
 from ceras_ir.frontends.onnx.model_file import DataFolder
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.node import MalformedError, Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.operators.identity import constant_tensor
 from ceras_ir.frontends.onnx.opsets import imported_versions
-from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered_nodes
+from ceras_ir.frontends.onnx.order import VIEWS, inner_origins, is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
-from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
+from ceras_ir.frontends.onnx.schema_functions import body_of
 from ceras_ir.frontends.onnx.signature import (
-    chosen_extents,
     declared_empty,
     end_attributes,
+    origin_of,
     other_shape,
     other_type,
     read_inputs,
@@ -43,7 +44,6 @@ from ceras_ir.frontends.onnx.values import NO_VALUE, Constant, TensorList, Value
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import remark
-from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
 KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 """Operators whose result has the names of its operand's numbers."""
@@ -91,23 +91,15 @@ class Importer:
         self.name = name
         self.folder = folder
         self.named: Mapping[str, Value] = {}
-        """What `as_written` made of each tensor that the model's own graph names."""
+        """The value or constant that `module` created for each tensor of the model's own graph."""
+        self.emitted: set[str] = set()
+        """The first results of the nodes that were emitted, subgraphs included."""
 
-    def run(self) -> ModuleOp:
-        """The module; transposes are gone where they can be."""
-        module = self.as_written()
-        EliminateTransposesPass().apply(Context(), module)
-        return module
-
-    def as_written(self) -> ModuleOp:
-        """The module with all values in the layouts of the model."""
-        try:
-            return self._module()
-        except InputError as e:
-            e.file = e.file or self.name
-            raise
-
-    def _module(self) -> ModuleOp:
+    def module(self, *, emits_always: bool = False) -> ModuleOp:
+        """
+        Return the module, with all values in the layouts of the model. With `emits_always`, nodes
+        are emitted after a refusal too, so that later refusals are found.
+        """
         load_operators()
         opset = self._opset()
         refused: list[Finding] = []
@@ -122,9 +114,11 @@ class Importer:
             raise InputError("not a complete ONNX model: outputs must have names of their own")
         constants = {**initializers(self.graph, self.folder, (), refused), **fixed}
         known = {*constants, *(value.name for value in inputs)}
-        nodes = ordered_nodes(self.graph, opset, known, set(constants), outputs)
-        refused += [f for node in nodes for f in _refused(node)]
-        if refused:
+        origins = {value.name: origin_of(value) for value in self.graph.input}
+        origins.update(dict.fromkeys(constants, frozenset[str]()))
+        nodes = ordered_nodes(self.graph, opset, known, set(constants), origins, outputs)
+        refused += early_refusals(nodes, outputs)
+        if refused and not emits_always:
             raise UnsupportedError(refused)
 
         block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
@@ -140,15 +134,13 @@ class Importer:
             if value.attributes.data.get(MODEL_TYPE) == StringAttr("float64"):
                 emitter.rounded.add(argument)
         try:
-            self._emit(nodes, emitter)
+            self._emit(nodes, emitter, outputs)
             results = [self._result(emitter, value) for value in self.graph.output]
         except UnsupportedError as e:
             e.findings = (*e.findings, *declared_empty(self.graph, {*self.shapes, *self.values}))
             raise
-        except InputError as e:
-            if e.findings:
-                e.findings = (*e.findings, *chosen_extents(self.graph, inputs))
-            raise
+        if refused:
+            raise UnsupportedError(refused)
         block.add_op(ReturnOp(*results))
         self.named = emitter.values
         main = FuncOp(
@@ -190,13 +182,19 @@ class Importer:
             )
         return opset
 
-    def _emit(self, nodes: Sequence[Node], emitter: Emitter) -> None:
+    def _emit(self, nodes: Sequence[Node], emitter: Emitter, outputs: Sequence[str]) -> None:
+        """Emit nodes; what is wrong with them counts if `outputs` depend on it."""
         refused: list[Finding] = []
+        wrong: InputError | None = None
+        missing: set[str] = set()
         for node in nodes:
-            if any(name and name not in emitter.values for name in node.inputs):
-                continue  # Depends on what was refused.
-            captured = node.captured()
-            if any(name not in emitter.values for name in captured - node.defined()):
+            if missing.intersection(node.inputs):
+                missing.update(filter(None, node.outputs))
+                continue
+            taken = taken_graphs(node, emitter)
+            captured = node.captured(taken)
+            if missing.intersection(captured - node.defined(taken)):
+                missing.update(filter(None, node.outputs))
                 continue
             emitter.node = node
             # What control flow and functions make is constant more often than names can tell.
@@ -207,12 +205,23 @@ class Importer:
                 results = self._results(node, emitter)
             except UnsupportedError as e:
                 refused.extend(e.findings)
+                missing.update(filter(None, node.outputs))
                 continue
+            except MalformedError:
+                raise
+            except InputError as e:
+                wrong = wrong or e
+                missing.update(filter(None, node.outputs))
+                continue
+            self.emitted.add(next(filter(None, node.outputs), node.name))
             if len(results) < len(node.outputs):
-                raise node.wrong(f"has {len(node.outputs)} outputs, expected {len(results)}")
+                raise node.malformed(f"has {len(node.outputs)} outputs, expected {len(results)}")
             emitter.values.update(zip(node.outputs, results, strict=False))
-        if refused:
-            raise UnsupportedError(refused)
+        if not missing.intersection(outputs):
+            return  # Only branches that are not taken depend on what is wrong.
+        if wrong is not None:
+            raise wrong
+        raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         folded = is_folded(node) and node.operator not in TAKE_SEQUENCES - VIEWS
@@ -270,7 +279,7 @@ class Importer:
             )
         result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
-            raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
+            raise node.malformed(f"{node.operator} has no attribute '{unread[0]}'")
         if named and (names := named[0]) and node.operator in KEEP_NAMES:
             assert isinstance(result, SSAValue)
             emitter.labels[result] = names
@@ -308,8 +317,10 @@ class Importer:
             emitter.values = {**(outer if attribute else {}), **own, **bound}
             constants = {n for n, v in emitter.values.items() if isinstance(v, Constant)}
             outputs = [text(value.name) for value in graph.output]
-            nodes = ordered_nodes(graph, opset, set(emitter.values), constants, outputs)
-            self._emit(nodes, emitter)
+            origins = inner_origins(node, bound, sees_outer=attribute is not None)
+            origins.update(dict.fromkeys(own, frozenset[str]()))
+            nodes = ordered_nodes(graph, opset, set(emitter.values), constants, origins, outputs)
+            self._emit(nodes, emitter, outputs)
             return [emitter.values[name] for name in outputs]
         finally:
             emitter.values, emitter.node, emitter.scope = outer, node, scope
@@ -337,18 +348,3 @@ def _reads_nothing(node: Node, emitter: Emitter) -> bool:
     if node.operator in VIEWS or node.subgraphs() or not node.has_input(0):
         return False
     return not prod(shape_of_value(emitter.value(0)))
-
-
-def _refused(node: Node) -> Sequence[Finding]:
-    """What is known to be unsupported of a node and of its subgraphs, without any shape."""
-    if is_folded(node) or (node.operator not in OPERATORS and has_body(node)):
-        return ()
-    found = list(refusals(node))
-    if node.operator == "If" and node.is_constant(0):
-        return found  # One of its branches is never taken.
-    for graph in node.subgraphs():
-        for inner in inner_nodes(node, graph, set()):
-            # Rules of operands wait until it is known what is bound to the graph's inputs.
-            if inner.subgraphs() or inner.operator not in OPERATORS:
-                found += _refused(inner)
-    return found

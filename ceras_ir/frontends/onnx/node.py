@@ -4,7 +4,7 @@ One node of the model as operator importers see it: checked attributes, named op
 An attribute that nobody asked for is an error (`unread`), so none can be dropped silently.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, MutableMapping, Sequence
 from math import isfinite
 
 import numpy as np
@@ -17,6 +17,21 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 LIMIT = 1 << 31
 """Integers of attributes and shapes lie below this; no real network comes near it."""
+
+DATA = ""
+"""Stands for the inputs of the network that are too large to be fixed when it is imported."""
+
+
+class MalformedError(InputError):
+    """The model contradicts itself, or ONNX, for all shapes and values of the inputs."""
+
+
+def fix_with_set(inputs: Sequence[str]) -> str:
+    """The remedy that `--set` is, for inputs that may be known by name."""
+    if not inputs:
+        return "fix the input that decides with --set"
+    names = " and ".join(f"'{name}'" for name in inputs)
+    return f"fix input{'s' if inputs[1:] else ''} {names} with --set"
 
 
 class Node:
@@ -32,13 +47,15 @@ class Node:
         self.inputs: Sequence[str] = tuple(map(text, proto.input))
         self.outputs: Sequence[str] = tuple(map(text, proto.output))
         self.constants = constants
+        self.origins: MutableMapping[str, frozenset[str]] = {}
+        """The inputs of the network that decide the elements of each value, or `DATA`."""
         self.operator = operator_name(proto.domain, proto.op_type)
         named = [name for name in self.outputs if name]
         self.name: str = text(proto.name) or (named[0] if named else self.operator)
         self._attributes = {text(a.name): a for a in proto.attribute}
         self._read: set[str] = set()
         if len(self._attributes) != len(proto.attribute):
-            raise self.wrong("an attribute is given twice")
+            raise self.malformed("an attribute is given twice")
 
     def has_input(self, index: int) -> bool:
         """Whether an optional operand is given."""
@@ -56,9 +73,22 @@ class Node:
         """Whether a given operand is known at import time."""
         return self.has_input(index) and self.inputs[index] in self.constants
 
+    def origin(self, names: Iterable[str]) -> frozenset[str]:
+        """The inputs of the network that decide the elements of the values called `names`."""
+        return frozenset[str]().union(*(self.origins.get(name, ()) for name in names))
+
+    def deciding(self, *operands: int) -> tuple[str, ...]:
+        """The inputs that decide operands, sorted; none if data take part in the decision."""
+        found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
+        return () if DATA in found else tuple(sorted(found))
+
     def wrong(self, message: str) -> InputError:
-        """The error that the model contradicts itself, or ONNX, at this node."""
+        """The error that shapes, types or values at this node do not fit together."""
         return InputError([Finding(self.name, self.operator, message)])
+
+    def malformed(self, message: str) -> MalformedError:
+        """The error that this node is wrong for all shapes and values of the inputs."""
+        return MalformedError([Finding(self.name, self.operator, message)])
 
     def unsupported(self, message: str) -> UnsupportedError:
         """The error that this node is valid but not taken; `message` has rule and way out."""
@@ -66,7 +96,10 @@ class Node:
 
     def refusal(self, message: str) -> Finding:
         """The finding of an `unsupported` error."""
-        return Finding(self.name, self.operator, f"unsupported {self.operator}: {message}")
+        decided = [self.deciding(i) for i in range(len(self.inputs))]
+        inputs = tuple(sorted({name for names in decided for name in names}))
+        text = f"unsupported {self.operator}: {message}"
+        return Finding(self.name, self.operator, text, inputs)
 
     def _attribute(
         self, name: str, kind: onnx.AttributeProto.AttributeType, what: str
@@ -74,7 +107,7 @@ class Node:
         self._read.add(name)
         attribute = self._attributes.get(name)
         if attribute is not None and attribute.type != kind:
-            raise self.wrong(f"attribute '{name}' must be {what}")
+            raise self.malformed(f"attribute '{name}' must be {what}")
         return attribute
 
     def has_attribute(self, name: str) -> bool:
@@ -144,7 +177,7 @@ class Node:
         """A graph attribute, which must be there."""
         a = self._attribute(name, onnx.AttributeProto.GRAPH, "a graph")
         if a is None:
-            raise self.wrong(f"attribute '{name}' is missing")
+            raise self.malformed(f"attribute '{name}' is missing")
         return a.g
 
     def strings(self, name: str) -> tuple[str, ...] | None:
@@ -156,9 +189,9 @@ class Node:
         """The graphs that the node has as attributes."""
         return [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
 
-    def _inner(self) -> list[onnx.GraphProto]:
-        """The same, and those inside them."""
-        graphs = self.subgraphs()
+    def _inner(self, graphs: Sequence[onnx.GraphProto] | None = None) -> list[onnx.GraphProto]:
+        """Some of these graphs, all by default, and the graphs inside them."""
+        graphs = self.subgraphs() if graphs is None else list(graphs)
         for graph in graphs:
             for proto in graph.node:
                 graphs += [a.g for a in proto.attribute if a.type == onnx.AttributeProto.GRAPH]
@@ -168,19 +201,19 @@ class Node:
         """Whether there are loops in the subgraphs of the node."""
         return any(inner.op_type in ("Loop", "Scan") for g in self._inner() for inner in g.node)
 
-    def captured(self) -> set[str]:
-        """What the subgraphs of the node may read of the graph around it."""
+    def captured(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
+        """What subgraphs of the node, all by default, may read of the graph around it."""
         names: set[str] = set()
-        for graph in self._inner():
+        for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.output)
             for inner in graph.node:
                 names.update(text(name) for name in inner.input if name)
         return names
 
-    def defined(self) -> set[str]:
-        """What the subgraphs of the node make themselves."""
+    def defined(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
+        """What subgraphs of the node, all by default, make themselves."""
         names: set[str] = set()
-        for graph in self._inner():
+        for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.input)
             names.update(initializer_names(graph))
             for inner in graph.node:

@@ -3,7 +3,8 @@ The nodes that a model's outputs need, in an order in which each reads what is c
 and which of their values are constants. Everything here is known from names alone.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Container, Iterable, Iterator, MutableMapping, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -21,15 +22,22 @@ VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
 }  # fmt: skip
 """Operators whose importers give constants for constant operands (or, for shapes, any)."""
 
+Origins: TypeAlias = MutableMapping[str, frozenset[str]]
+"""The inputs of the network that decide the elements of each value, as `Node.origins` has them."""
+
 
 def ordered_nodes(
     graph: onnx.GraphProto,
     opset: int,
     known: set[str],
     constants: set[str],
+    origins: Origins,
     outputs: Sequence[str],
 ) -> list[Node]:
-    """The nodes that the outputs need, in order and known to name what exists."""
+    """
+    The nodes that the outputs need, in order and known to name what exists. Their results are
+    added to `known`, `constants` and `origins`.
+    """
     produced = {text(name) for proto in graph.node for name in proto.output}
     nodes: list[Node] = []
     for node in _sorted([Node(proto, opset, constants) for proto in graph.node], known):
@@ -38,13 +46,14 @@ def ordered_nodes(
             if name in known:
                 continue
             if name in produced:
-                raise node.wrong(f"reads '{name}' before it is computed: the graph has a cycle")
-            raise node.wrong(f"reads '{name}', which nothing in the model computes")
+                raise node.malformed(f"reads '{name}' before it is computed: the graph has a cycle")
+            raise node.malformed(f"reads '{name}', which nothing in the model computes")
         for name in filter(None, node.outputs):
             if name in known:
-                raise node.wrong(f"computes '{name}', which exists already")
+                raise node.malformed(f"computes '{name}', which exists already")
             known.add(name)
         constants.update(constant_outputs(node))
+        _trace(node, origins)
         nodes.append(node)
     for name in outputs:
         if name not in known:
@@ -89,7 +98,15 @@ def _check_counts(node: Node) -> None:
     )
     for what, names, most in counts:
         if any(names[most:]):
-            raise node.wrong(f"has {len(names)} {what}, {node.operator} has at most {most}")
+            raise node.malformed(f"has {len(names)} {what}, {node.operator} has at most {most}")
+
+
+def _trace(node: Node, origins: Origins) -> None:
+    """Add the results of a node to `origins`, which the node sees from now on."""
+    node.origins = origins
+    # The extents of a value are known, whatever its elements are.
+    read = () if node.operator in ("Shape", "Size") else (*node.inputs, *node.captured())
+    origins.update(dict.fromkeys(filter(None, node.outputs), node.origin(read)))
 
 
 def is_folded(node: Node) -> bool:
@@ -141,10 +158,24 @@ def inner_nodes(
     """
     constants.update(initializer_names(graph))
     every = _Either(constants, node.constants)
+    origins = inner_origins(node, [text(value.name) for value in graph.input])
     for proto in graph.node:
         inner = Node(proto, node.opset, every)
         constants.update(constant_outputs(inner, loops))
+        _trace(inner, origins)
         yield inner
+
+
+def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) -> Origins:
+    """
+    The origins at the beginning of a subgraph of a node. The inputs, called `bound`, may be any
+    operand of the node; only the first input of a loop, the number of the step, is none of them.
+    The function that a node stands for sees nothing else.
+    """
+    own = dict.fromkeys(bound, node.origin(node.inputs))
+    if node.operator == "Loop":
+        own.update(dict.fromkeys([*own][:1], frozenset[str]()))
+    return ChainMap(own, node.origins) if sees_outer else own
 
 
 def _constant_results(

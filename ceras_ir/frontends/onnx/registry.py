@@ -10,8 +10,11 @@ would work, or None. Importing the modules of `operators/`, whatever is there, f
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import onnx
+
 from ceras_ir.frontends.onnx.emitter import Emitter
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.folding import NEVER_FOLDED
+from ceras_ir.frontends.onnx.node import Node, fix_with_set
 from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.support.diagnostics import Finding
 from ceras_ir.support.docstrings import docstring
@@ -45,7 +48,7 @@ _REMEDIES = {
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The way out for operators that users are likely to bring."""
 
-WHERE_COMPUTED = "fix the input that decides with --set, or end the model before this node"
+WHERE_COMPUTED = f"{fix_with_set(())}, or end the model before this node"
 """The way out for operands that decide the size of a result or the number of steps."""
 
 NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
@@ -121,13 +124,16 @@ def first_output_only(*names: str) -> None:
 def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out: str) -> None:
     """
     Register the rule that operands, where they are given, are constants: `must` is what the user
-    reads, and `way_out` follows the name of one that is computed.
+    reads, and `way_out` follows the name of one that is computed, unless inputs that can be fixed
+    decide it.
     """
 
     def are_constant(node: Node) -> str | None:
         for i in operands[node.operator]:
             if node.has_input(i) and not node.is_constant(i):
-                return f"'{node.inputs[i]}' is computed; {way_out}"
+                decided = node.deciding(i)
+                remedy = fix_with_set(decided) if decided else way_out
+                return f"'{node.inputs[i]}' is computed; {remedy}"
         return None
 
     are_constant.__doc__ = must
@@ -137,7 +143,11 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 def refusals(node: Node) -> Sequence[Finding]:
     """Everything that can be known to be unsupported about a node without its operands' shapes."""
     if node.operator not in OPERATORS:
-        return [node.refusal(f"not an operator that is imported; {_remedy(node.operator)}")]
+        # An operator of constants needs no importer, if ONNX defines what it computes.
+        is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED
+        decided = node.deciding(*range(len(node.inputs))) if is_function else ()
+        remedy = fix_with_set(decided) if decided else _remedy(node.operator)
+        return [node.refusal(f"not an operator that is imported; {remedy}")]
     found: list[Finding] = []
     for check in RULES.get(node.operator, ()):
         if (got := check(node)) is not None:

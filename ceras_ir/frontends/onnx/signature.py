@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
+from ceras_ir.frontends.onnx.node import DATA
 from ceras_ir.frontends.onnx.tensors import (
     DTYPES,
     MAX_ELEMENTS,
@@ -21,6 +22,9 @@ from ceras_ir.support.diagnostics import Finding, InputError
 
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""
+
+DYNAMIC = "unsupported dynamic dimension"
+"""How the findings about open dimensions begin; `remedies.py` adds the option."""
 
 UNKNOWN = "?"
 """What is written for a dimension that nothing is known of."""
@@ -52,6 +56,24 @@ def end_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> Di
     return DictionaryAttr(entries)
 
 
+MAX_SET_ELEMENTS = 16
+"""Elements of an input that a user may fix on the command line."""
+
+
+def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
+    """
+    The name of an input that is small enough to be fixed by `--set`: a number, or a few integers
+    or booleans; `DATA` for the other inputs.
+    """
+    kind = value.type.tensor_type
+    dims = [dim.dim_value for dim in kind.shape.dim]
+    is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
+    is_float = ELEMENTS.get(kind.elem_type, f32) == f32
+    most = 1 if is_float else MAX_SET_ELEMENTS
+    fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= most
+    return frozenset([value.name if fits else DATA])
+
+
 @dataclass(frozen=True)
 class ModelInput:
     """A network argument."""
@@ -80,7 +102,7 @@ def read_inputs(
     if len(set(names)) != len(names):
         raise InputError("two inputs of the same name")
     # One symbol is one number: where it is the batch of one input it is so everywhere.
-    symbols = {_symbol(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
+    symbols = {symbol_of(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
     if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
         raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
     bound = _bound_symbols(given, shapes)
@@ -93,17 +115,19 @@ def read_inputs(
         for i, dim in enumerate(value.type.tensor_type.shape.dim):
             if value.name in shapes:
                 shape.append(shapes[value.name][i])
-            elif _symbol(dim) in bound:
-                shape.append(bound[_symbol(dim)])
+                is_taken |= i == 0 and dim.dim_value <= 0 and shape[0] == batch
+            elif symbol_of(dim) in bound:
+                shape.append(bound[symbol_of(dim)])
+                is_taken |= i == 0 and shape[0] == batch
             elif dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(dim.dim_value)
-            elif i == 0 or _symbol(dim) in symbols:
+            elif i == 0 or symbol_of(dim) in symbols:
                 shape.append(batch)
                 is_taken = True
             else:
-                refused.append(
-                    Finding(value.name, BORDER, _open(i, text(dim.dim_param), way_out(value)))
-                )
+                symbol = f" '{text(dim.dim_param)}'" if dim.dim_param else ""
+                message = f"{DYNAMIC} {i}{symbol}: only the first may be unknown"
+                refused.append(Finding(value.name, BORDER, message))
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
         element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
@@ -128,7 +152,7 @@ def _bound_symbols(
             for dim, extent in zip(dims, shape, strict=True)
         )
         for dim, extent in zip(dims, shape, strict=False):
-            if symbol := _symbol(dim):
+            if symbol := symbol_of(dim):
                 fits &= bound.setdefault(symbol, extent) == extent
         if not fits:
             message = f"shape {list(shape)} does not fit the declared {declared}"
@@ -136,7 +160,7 @@ def _bound_symbols(
     return bound
 
 
-def _symbol(dim: onnx.TensorShapeProto.Dimension) -> str:
+def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
     """What names a dimension; exporters write a question mark for any that they do not know."""
     return "" if dim.dim_param == UNKNOWN else text(dim.dim_param)
 
@@ -199,57 +223,6 @@ def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
     return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or UNKNOWN
 
 
-def way_out(value: onnx.ValueInfoProto) -> str:
-    """The option that fixes an input, an example in the input's own name and rank."""
-    dims = value.type.tensor_type.shape.dim
-    # Square pictures are what most such inputs are; where the third dimension alone is open, the
-    # keys of a decoder's past. Their channels come last where those alone are known. Rows of
-    # floats are sound.
-    is_picture = len(dims) == 4 and any(dims[i].dim_value <= 0 for i in (1, 3))
-    is_last = is_picture and dims[1].dim_value <= 0 < dims[3].dim_value
-    is_sound = len(dims) == 2 and ELEMENTS.get(value.type.tensor_type.elem_type) == f32
-    usual = {0: 1, 1: 3} if is_picture and not is_last else {0: 1}
-    extent = 224 if is_picture else 512 if is_sound else 16
-    extents = [
-        dim.dim_value if dim.dim_value > 0 else usual.get(i, extent) for i, dim in enumerate(dims)
-    ]
-    return _option(value, extents)
-
-
-def _option(value: onnx.ValueInfoProto, extents: Sequence[int]) -> str:
-    return f"--shape {text(value.name)}={'x'.join(map(str, extents))}"
-
-
-LINE_OF_TEXT = (48, 320)
-"""Height and width of the pictures that readers of text take, which no others do."""
-
-
-def chosen_extents(graph: onnx.GraphProto, inputs: Sequence[ModelInput]) -> Sequence[Finding]:
-    """What open dimensions are taken as: others may be the way out of what is wrong."""
-    found: list[Finding] = []
-    given = {value.name: value.shape for value in inputs}
-    for value in graph.input:
-        shape, dims = given.get(value.name, ()), value.type.tensor_type.shape.dim
-        is_open = [dim.dim_value <= 0 for dim in dims][: len(shape)]
-        # The batch is rarely what is wrong, unless there is nothing else.
-        if not any(is_open[1:] or is_open):
-            continue
-        if len(shape) == 4 and all(is_open[2:]) and shape[2:] != LINE_OF_TEXT:
-            others = [*shape[:2], *LINE_OF_TEXT]
-        else:
-            others = [
-                8 * extent if free and (i or len(shape) == 1) else extent
-                for i, (extent, free) in enumerate(zip(shape, is_open, strict=True))
-            ]
-        taken = "x".join(map(str, shape))
-        message = (
-            f"its open dimensions are taken as {taken}; if the model was made for others, give "
-            f"those, for example with {_option(value, others)}"
-        )
-        found.append(Finding(value.name, BORDER, message))
-    return found
-
-
 def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:
     """Inputs declared without elements, which some exporters do where a dimension is open."""
     return [
@@ -257,17 +230,9 @@ def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[F
             value.name,
             BORDER,
             f"unsupported dimension {i} of 0, unless what is refused above does without it; if it "
-            f"is open, give the shape, for example with {way_out(value)}",
+            "is open, give the shape with --shape",
         )
         for value in graph.input
         for i, dim in enumerate(value.type.tensor_type.shape.dim)
         if dim.HasField("dim_value") and not dim.dim_value and value.name not in shapes
     ]
-
-
-def _open(index: int, symbol: str, remedy: str) -> str:
-    name = f" '{symbol}'" if symbol else ""
-    return (
-        f"unsupported dynamic dimension {index}{name}: only the first may be unknown; fix it, for "
-        f"example with {remedy}"
-    )

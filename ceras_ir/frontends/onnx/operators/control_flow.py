@@ -4,7 +4,7 @@ loops one after the other. Loops too long for that are one operation, which call
 every step. Weights of a body are one constant, whatever the number of steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,15 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.frontends.onnx.calls import Body, Branches, emit_branch, emit_loop, outlined
 from ceras_ir.frontends.onnx.conditions import (
+    V,
     both,
     check_alike,
     known_condition,
+    results_of_both,
     selected,
 )
 from ceras_ir.frontends.onnx.emitter import Emitter
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.node import MalformedError, Node
 from ceras_ir.frontends.onnx.operators.scan import (
     MAX_STEPS,
     all_outputs,
@@ -44,7 +46,8 @@ MAX_ENDLESS_STEPS = (1 << 31) - 1
 MAX_TRIPS = (1 << 63) - 1
 """Of one that a condition ends, which exporters write for any number."""
 
-BRANCHES = ("then_branch", "else_branch")
+BRANCHES = {"then": "then_branch", "else": "else_branch"}
+"""The attributes of an If that are its branches."""
 
 NUMBER_OF_OUTPUTS = (
     "outputs of every step, of which a computed condition decides the number; carry them through "
@@ -62,13 +65,28 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     and in such a loop. Both must have results of one shape and type.
     """
     condition = known_condition(node, emitter, emitter.value(0))
-    node.ignore(*BRANCHES)
+    node.ignore(*BRANCHES.values())
     if isinstance(condition, bool):
-        return emitter.subgraph("then_branch" if condition else "else_branch", {})
+        return emitter.subgraph(BRANCHES["then" if condition else "else"], {})
     if emitter.is_called or node.has_loops():
         return _called(node, emitter, condition)
-    branches = [emitter.subgraph(name, {}) for name in BRANCHES]
+    then, other = (_attempt(emitter, name, lambda value: value) for name in BRANCHES)
+    branches = results_of_both(node, then, other)
     return [selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
+
+
+def _attempt(
+    emitter: Emitter, branch: str, convert: Callable[[Value], V]
+) -> Sequence[V] | InputError:
+    """The converted results of a branch, or what is wrong in it for these shapes and values."""
+    try:
+        return [convert(value) for value in emitter.subgraph(BRANCHES[branch], {})]
+    except MalformedError:
+        raise
+    except InputError as error:
+        if not error.findings:
+            raise
+        return error
 
 
 def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
@@ -81,9 +99,9 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
     kinds = costly if emitter.is_called else (CallingOperation,)
     outer, branches = emitter.block, None
     with emitter.trial() as first:
-        a = [emitter.materialize(value) for value in emitter.subgraph(BRANCHES[0], {})]
+        then = _attempt(emitter, "then", emitter.materialize)
         with emitter.trial() as second:
-            b = [emitter.materialize(value) for value in emitter.subgraph(BRANCHES[1], {})]
+            a, b = results_of_both(node, then, _attempt(emitter, "else", emitter.materialize))
             for x, y in zip(a, b, strict=True):
                 check_alike(node, x, y)
             ops = [*first.ops, *second.ops]

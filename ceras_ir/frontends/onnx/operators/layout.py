@@ -5,7 +5,7 @@ from math import prod
 
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.node import Node, fix_with_set
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Value
 
@@ -15,9 +15,11 @@ def constant_shape(node: Node) -> str | None:
     """the shape must be known at compile time"""
     if node.is_constant(1):
         return None
+    if decided := node.deciding(1):
+        return f"it is computed; {fix_with_set(decided)}"
     return (
-        "it is computed from data; simplify the model (onnxsim) with fixed input shapes, or fix "
-        "the input that decides with --set"
+        "it is computed from data; simplify the model (onnxsim) with fixed input shapes, or "
+        f"{fix_with_set(())}"
     )
 
 

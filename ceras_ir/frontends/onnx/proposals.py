@@ -1,0 +1,269 @@
+"""
+Options that make a model importable: `--shape` for inputs with open dimensions, and `--set` for
+small inputs that decide branches or sizes.
+
+Each proposal is an import that succeeded. The search begins with the shapes at hand and changes
+one dimension at a time, as long as more nodes are emitted. It fixes an input only if a refused
+node or branch depends on that input. `remedies.py` writes the messages.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TypeAlias
+
+import onnx
+
+from ceras_ir.frontends.onnx.candidates import candidate_values
+from ceras_ir.frontends.onnx.open_dimensions import OpenDimensions
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+
+MAX_ATTEMPTS = 100
+"""Imports that one search may try."""
+
+MAX_EMITTED_NODES = 20_000
+"""Nodes that these imports may emit in total, approximately: it bounds the time."""
+
+MAX_SHAPE_ATTEMPTS = 60
+"""Imports that the search for shapes may try with one choice of values."""
+
+MAX_EXTENT = 1 << 16
+"""The largest extent that is tried."""
+
+SQUARES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 320, 384, 416, 448, 480, 512, 640)
+"""Heights and widths of pictures that networks often take."""
+
+LINE_OF_TEXT = (48, 320)
+"""Height and width of pictures of a line of text."""
+
+USUAL = (16, 8, 32, 4, 2, 64, 10, 20, 48, 80, 96, 100, 128, 160, 256, 320, 400, 480, 512, 640, 1024)
+"""Extents of other dimensions that networks often take."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Shapes and values that a user gives for inputs."""
+
+    shapes: Mapping[str, Sequence[int]]
+    values: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of an attempt: what is wrong, if anything, and how many nodes were emitted."""
+
+    error: InputError | None
+    emitted: int
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether shapes, types or values do not fit together."""
+        return self.error is not None and not isinstance(self.error, UnsupportedError)
+
+    @property
+    def undecided(self) -> Sequence[str]:
+        """The inputs that decide what is wrong."""
+        findings = () if self.error is None else self.error.findings
+        return list(dict.fromkeys(name for f in findings for name in f.inputs))
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The integers in the first message."""
+        findings = () if self.error is None else self.error.findings
+        return [int(digits) for f in findings[:1] for digits in re.findall(r"\d{1,9}", f.message)]
+
+    @property
+    def place(self) -> str:
+        """The node of the first message."""
+        return "" if self.error is None or not self.error.findings else self.error.findings[0].node
+
+
+Attempt: TypeAlias = Callable[[Options], Outcome]
+Extents: TypeAlias = Mapping[str, int]
+Values: TypeAlias = Mapping[str, Sequence[float]]
+
+
+class ExhaustedError(Exception):
+    """The search has tried as many imports as it may."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Options and the outcome of the import with them, which found no contradiction."""
+
+    options: Options
+    outcome: Outcome
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model is imported; otherwise it has unsupported nodes."""
+        return self.outcome.error is None
+
+
+class Search:
+    """The search for options of one model that `taken` does not import."""
+
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        taken: Options,
+        open_dimensions: OpenDimensions,
+        attempt: Attempt,
+    ):
+        self.graph = graph
+        self.taken = taken
+        self.open = open_dimensions
+        self.progressed = False
+        """Whether any attempt emitted more nodes than the first one."""
+        self._attempt = attempt
+        self._known: dict[tuple[Hashable, ...], Outcome] = {}
+        self._left = min(MAX_ATTEMPTS, MAX_EMITTED_NODES // (_node_count(graph) + 1) + 2)
+
+    def run(self) -> Proposal | None:
+        """
+        The first complete proposal. Without one, the first proposal with unsupported nodes that no
+        option can change, or None.
+        """
+        self._partial: Proposal | None = None
+        try:
+            found = self._with_values(self.open.start, self.taken.values)
+            if found is not None:
+                return self._without_needless_values(*found)
+        except ExhaustedError:
+            pass
+        return self._partial
+
+    def options(self, extents: Extents, values: Values) -> Options:
+        """The options that give all open dimensions these extents."""
+        shapes = {k: s for k, s in self.open.shapes(extents).items() if k not in values}
+        kept = {k: s for k, s in self.taken.shapes.items() if k in values}
+        return Options({**shapes, **kept}, values)
+
+    def _outcome(self, extents: Extents, values: Values) -> Outcome:
+        key = (
+            tuple(extents.values()),
+            tuple(sorted((name, tuple(numbers)) for name, numbers in values.items())),
+        )
+        if (known := self._known.get(key)) is not None:
+            return known
+        if not self._left:
+            raise ExhaustedError
+        self._left -= 1
+        outcome = self._attempt(self.options(extents, values))
+        self._known[key] = outcome
+        return outcome
+
+    def _with_values(self, extents: Extents, values: Values) -> tuple[Extents, Values] | None:
+        """Extents and values with which the model is imported; `values` are a part of them."""
+        extents, outcome = self._fitting(extents, values)
+        if outcome.error is None:
+            return extents, values
+        names = [name for name in outcome.undecided if name not in values]
+        if not names and not outcome.is_wrong:
+            self._partial = self._partial or Proposal(self.options(extents, values), outcome)
+        elif not names:
+            # A number that the user gave may be wrong.
+            names = [name for name in self.taken.values if values is self.taken.values]
+        for name in names[:1]:
+            for numbers in candidate_values(self.graph, name):
+                found = self._with_values(extents, {**values, name: numbers})
+                if found is not None:
+                    return found
+        return None
+
+    def _fitting(self, extents: Extents, values: Values) -> tuple[Extents, Outcome]:
+        """Extents that suit more of the model, as far as `values` decide all that is wrong."""
+        first = outcome = self._outcome(extents, values)
+        limit = len(self._known) + MAX_SHAPE_ATTEMPTS
+        # Sums of extents, as of a concatenation, decrease only if all of them do.
+        small = {name: 1 if name in self.open.guessed else n for name, n in extents.items()}
+        for begin in (extents, small):
+            extents, outcome = begin, self._outcome(begin, values)
+            while outcome.is_wrong and not outcome.undecided:
+                better = self._better(extents, values, outcome, limit)
+                if better is None:
+                    break
+                extents, outcome = better
+                self.progressed |= outcome.emitted > first.emitted
+            if not outcome.is_wrong or outcome.undecided:
+                break
+        return extents, outcome
+
+    def _better(
+        self, extents: Extents, values: Values, outcome: Outcome, limit: int
+    ) -> tuple[Extents, Outcome] | None:
+        """The first change of the extents with which more nodes are emitted."""
+        for move in self._moves(extents, outcome):
+            changes = [move]
+            while changes and len(self._known) < limit:
+                changed = {**extents, **(change := changes.pop(0))}
+                found = self._outcome(changed, values)
+                if not found.is_wrong or found.emitted > outcome.emitted:
+                    return changed, found
+                if change is move and len(move) == 1 and found.place == outcome.place:
+                    (name, extent), *_ = move.items()
+                    line = (extents[name], outcome.numbers), (extent, found.numbers)
+                    changes += ({name: crossing} for crossing in crossings(*line))
+        return None
+
+    def _moves(self, extents: Extents, outcome: Outcome) -> Iterator[Mapping[str, int]]:
+        """Changes of a dimension, or of height and width together; the likely ones first."""
+        numbers = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_EXTENT]
+        names = sorted(extents, key=lambda name: name in self.open.given)
+        for name in names:
+            if extents[name] in numbers:
+                yield from ({name: number} for number in numbers)
+                alike = [n for n in names if extents[n] == extents[name]]
+                yield from (dict.fromkeys(alike, number) for number in numbers)
+        for pair in self.open.pictures:
+            yield dict(zip(pair, LINE_OF_TEXT, strict=True))
+            yield from (dict(zip(pair, (side, side), strict=True)) for side in SQUARES)
+        for name in names:
+            extent = extents[name]
+            yield {name: 2 * extent}
+            yield from ({name: number} for number in (1, *numbers))
+            yield from (
+                {name: extent * b // a}
+                for a, b in permutations(numbers, 2)
+                if extent * b % a == 0 and extent * b // a <= MAX_EXTENT
+            )
+        known = dict.fromkeys((*extents.values(), *self.open.fixed, *USUAL))
+        yield from ({name: extent} for extent in known for name in names)
+
+    def _without_needless_values(self, extents: Extents, values: Values) -> Proposal:
+        """The proposal without values that the user did not give and that change nothing."""
+        for name in [name for name in values if name not in self.taken.values]:
+            fewer = {k: numbers for k, numbers in values.items() if k != name}
+            try:
+                if self._outcome(extents, fewer).error is None:
+                    values = fewer
+            except ExhaustedError:
+                break
+        return Proposal(self.options(extents, values), self._outcome(extents, values))
+
+
+def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Sequence[int]:
+    """
+    Extents at which a number of a message that changes with the extent becomes equal to a number
+    that does not, if it changes linearly: of `a` and `b`, an extent and the numbers with it.
+    """
+    (first, before), (second, after) = a, b
+    if len(before) != len(after) or first == second:
+        return []
+    found: list[int] = []
+    for got, other in zip(before, after, strict=True):
+        if got == other:
+            continue
+        for expected, unchanged in zip(before, after, strict=True):
+            if expected != unchanged:
+                continue
+            exact = first + (expected - got) * (second - first) / (other - got)
+            found += [int(exact), int(exact) + 1]
+    return [n for n in dict.fromkeys(found) if 0 < n <= MAX_EXTENT][:6]
+
+
+def _node_count(graph: onnx.GraphProto) -> int:
+    """The nodes of a graph and of its subgraphs."""
+    inner = (a.g for n in graph.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH)
+    return len(graph.node) + sum(map(_node_count, inner))

@@ -1,0 +1,176 @@
+"""
+Errors that options may remedy, with these options.
+
+An error that shapes or values of the inputs cause is `unsupported`, because the model is valid for
+other ones. The options that the findings propose are those of one import that succeeded, so that
+they fit together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+import onnx
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.frontends.onnx.conditions import as_unsupported
+from ceras_ir.frontends.onnx.importer import Importer
+from ceras_ir.frontends.onnx.node import MalformedError
+from ceras_ir.frontends.onnx.open_dimensions import OpenDimensions
+from ceras_ir.frontends.onnx.proposals import Attempt, Options, Outcome, Proposal, Search
+from ceras_ir.frontends.onnx.signature import BORDER, DYNAMIC
+from ceras_ir.support.diagnostics import MAX_FINDINGS, Finding, InputError, UnsupportedError
+from ceras_ir.support.remarks import no_remarks
+
+MAX_SHAPE_ELEMENTS = 64
+"""Elements of a constant that may be a shape, or a list of axes."""
+
+
+def imported(importer: Importer) -> ModuleOp:
+    """The module, or the error as the user sees it."""
+    try:
+        return importer.module()
+    except InputError as e:
+        taken = Options(importer.shapes, importer.values)
+        error = _explained(e, importer.model, taken, importer.batch, partial(_outcome, importer))
+        error.file = error.file or importer.name
+        raise error from None
+
+
+def _outcome(importer: Importer, options: Options) -> Outcome:
+    """Import a model with other options, and with a finding for every unsupported node."""
+    other = Importer(
+        importer.model,
+        batch=importer.batch,
+        shapes=options.shapes,
+        values=options.values,
+        name=importer.name,
+        folder=importer.folder,
+    )
+    error: InputError | None = None
+    try:
+        with no_remarks():
+            other.module(emits_always=True)
+    except InputError as e:
+        error = e
+    return Outcome(error, len(other.emitted))
+
+
+def _explained(
+    error: InputError, model: onnx.ModelProto, taken: Options, batch: int, attempt: Attempt
+) -> InputError:
+    """The error of an import with the options `taken`; `attempt` imports with other ones."""
+    is_refused = isinstance(error, UnsupportedError)
+    is_misuse = not is_refused and any(f.operator == BORDER for f in error.findings)
+    if isinstance(error, MalformedError) or not error.findings or is_misuse:
+        return error
+    dimensions = OpenDimensions(model.graph, taken.shapes, batch, taken.values)
+    is_open = any(map(_is_open, error.findings))
+    is_undecided = any(finding.inputs for finding in error.findings)
+    depends = bool(dimensions.start or taken.values) and not is_refused
+    if not is_open and not is_undecided and not depends:
+        return error
+    # A branch that is contradictory need not be taken.
+    if not is_refused and not is_undecided and _is_contradictory(model):
+        return error
+    search = Search(model.graph, taken, dimensions, attempt)
+    found = search.run()
+    is_shown_to_depend = dimensions.are_not_only_batches or search.progressed
+    if found is None and not is_refused and not is_shown_to_depend:
+        return error
+    findings = [as_unsupported(finding) for finding in error.findings]
+    if is_open and found is not None and found.outcome.error is not None:
+        findings += found.outcome.error.findings
+    findings = [_with_shape(finding, found) for finding in findings]
+    at_inputs = [*_values(taken, found), *_shapes(findings, is_refused, dimensions, found)]
+    # The last of many findings are not printed.
+    is_long = len(findings) + len(at_inputs) > MAX_FINDINGS
+    return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
+
+
+def _is_open(finding: Finding) -> bool:
+    """Whether a finding is about an open dimension of an input."""
+    return finding.operator == BORDER and finding.message.startswith(DYNAMIC)
+
+
+def _with_shape(finding: Finding, found: Proposal | None) -> Finding:
+    """A finding about an open dimension, with the remedy."""
+    if not _is_open(finding):
+        return finding
+    example = _shape_option(finding.node, found)
+    remedy = f"fix it, for example with {example}" if example else "fix it with --shape"
+    return replace(finding, message=f"{finding.message}; {remedy}")
+
+
+def _shape_option(name: str, found: Proposal | None) -> str:
+    """The option that gives an input the proposed shape; empty without a proposal."""
+    shape = None if found is None else found.options.shapes.get(name)
+    return "" if shape is None else f"--shape {name}={'x'.join(map(str, shape))}"
+
+
+def _values(taken: Options, found: Proposal | None) -> Sequence[Finding]:
+    """The values that a proposal fixes."""
+    if found is None or not found.is_complete:
+        return []
+    return [
+        Finding(
+            name,
+            BORDER,
+            "unsupported as an input, because a branch or a size depends on the value; fix it, for "
+            f"example with --set {name}={','.join(f'{number:g}' for number in numbers)}",
+        )
+        for name, numbers in found.options.values.items()
+        if numbers != taken.values.get(name)
+    ]
+
+
+def _shapes(
+    findings: Sequence[Finding],
+    is_refused: bool,
+    dimensions: OpenDimensions,
+    found: Proposal | None,
+) -> Sequence[Finding]:
+    """The inputs whose open dimensions must have other extents than those at hand."""
+    explained = {finding.node for finding in findings if _is_open(finding)}
+    remedies: list[Finding] = []
+    for name, shape in dimensions.shapes(dimensions.start).items():
+        at_hand = f"unsupported shape: the open dimensions are taken as {'x'.join(map(str, shape))}"
+        if name in explained or (found is None and is_refused):
+            continue
+        if found is None:
+            message = (
+                f"{at_hand}, which does not fit; neither do the other shapes that were tried. Give "
+                "the shape that the model was made for with --shape"
+            )
+            remedies.append(Finding(name, BORDER, message))
+        elif found.options.shapes.get(name, shape) != shape:
+            message = f"{at_hand}; give another, for example {_shape_option(name, found)}"
+            remedies.append(Finding(name, BORDER, message))
+    return remedies
+
+
+def _is_contradictory(model: onnx.ModelProto) -> bool:
+    """Whether ONNX's shape inference finds a contradiction for all extents of open dimensions."""
+    from onnx import shape_inference
+
+    # Declared shapes of results may be wrong, and large weights are only slow.
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    bare.graph.name = "bare"
+    bare.graph.node.extend(model.graph.node)
+    bare.graph.input.extend(model.graph.input)
+    declared = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if prod(tensor.dims) <= MAX_SHAPE_ELEMENTS and not tensor.external_data:
+            bare.graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            bare.graph.input.append(value)
+    for value in model.graph.output:
+        kind = value.type.tensor_type.elem_type
+        bare.graph.output.append(onnx.helper.make_tensor_value_info(value.name, kind, None))
+    try:
+        shape_inference.infer_shapes(bare, strict_mode=True, data_prop=True)
+    except (shape_inference.InferenceError, ValueError):
+        return True
+    return False
