@@ -3,6 +3,8 @@
 # make check   ruff, import-linter, pyright on what changed, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
+# make fuzz-generated    transformers, states, loops, integers, Q/DQ, trees, guards of operator
+#              sets 7 to 24, through the interpreter, C and nnet; COUNT, FIRST
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
 # make fuzz-options    random networks with random options, through all levels and texts; COUNT, FIRST
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
@@ -112,6 +114,10 @@ fuzz-options: $(VENV)/.installed-test
 .PHONY: fuzz-quantized
 fuzz-quantized: $(VENV)/.installed-test
 	$(BIN)/python test/frontends/fuzz_as_written.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-generated
+fuzz-generated: $(VENV)/.installed-test
+	$(BIN)/python test/fuzz_generated.py --count $(COUNT) --first $(FIRST)
 
 .PHONY: fuzz-c
 NETWORKS ?= 50

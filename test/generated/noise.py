@@ -1,0 +1,62 @@
+"""Random changes of the size of a rounding error of float32, in runs of a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import numpy as np
+from generated.builder import Array
+
+UNIT = 2.0**-24
+TINY = 2.0**-126
+"""The least normal number of float32: below it, numbers have a fixed distance."""
+
+
+class Noise:
+    """Changes of the size of a rounding error; `sign` makes all go one way."""
+
+    def __init__(self, seed: int, sign: float = 0.0):
+        self.random, self.sign = np.random.default_rng(seed), sign
+
+    def changed(self, values: Array, size: float) -> Array:
+        """Float32 numbers within about `size` half units of `values`."""
+        draws = self.sign or self.random.uniform(-1, 1, values.shape)
+        step = UNIT * np.maximum(np.abs(values), TINY)
+        with np.errstate(all="ignore"):
+            return in_float32(values + size * step * draws)
+
+
+def in_float32(values: Array) -> Array:
+    """Round to float32, and keep the numbers in float64."""
+    with np.errstate(all="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
+def is_exact(values: Array) -> Array:
+    return (in_float32(values) == values) | ~np.isfinite(values)
+
+
+def in_range(values: Array) -> Array:
+    """What float32 cannot hold is infinite, or 0; all else stays as it is."""
+    rounded = in_float32(values)
+    return np.where(np.isinf(rounded) | (rounded == 0), rounded, values)
+
+
+_using: list[Noise | None] = [None]
+
+
+def current() -> Noise | None:
+    """The changes of the run in progress; None for exact results."""
+    return _using[-1]
+
+
+@contextmanager
+def using(noise: Noise | None) -> Generator[None]:
+    """Change results by `noise` while this lasts, in bodies of loops too."""
+    _using.append(noise)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _using.pop()

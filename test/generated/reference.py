@@ -1,0 +1,311 @@
+"""
+References that share nothing with the compiler, and the bound within which a result is correct.
+
+1. `runtime` is ONNX Runtime without optimizations, in float32.
+2. `Evaluator` is ONNX's reference implementation with every float in float64. Results of an
+   operator beyond float32's range become infinite or 0, as they would in float32.
+3. The bound of a float is computed. The evaluator runs again, and rounds the result of every
+   operator to float32 after a random change of the size of that operator's own rounding error
+   (`ROUNDINGS` units in the last place, or the root of the number of summands). A result that
+   float32 holds exactly is not changed, so that ties and comparisons of exact numbers count.
+   The greatest deviation of these runs from the exact one, times `GAIN`, is the bound.
+4. An integer or boolean has to be equal to the exact run's, unless a run with changes has another:
+   the float that decides is then within the bound of a tie. QuantizeLinear always changes its
+   operand, so that an integer may be one step off next to a tie, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import onnx
+from generated.builder import Array, Case
+from generated.definitions import DEFINITIONS, spread
+from generated.noise import TINY, UNIT, Noise, current, in_range, is_exact, using
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+GAIN = 8.0
+BASIC = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Sqrt", "Cast", "DequantizeLinear", "Reciprocal", "Neg", "Mod"}
+)
+ROUNDINGS = 4.0
+"""Half units in the last place that a function may be off."""
+
+SUMS = frozenset(
+    {
+        *("MatMul", "Gemm", "Conv", "Einsum", "ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2"),
+        *("ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "ReduceProd", "Softmax", "CumSum"),
+        *("LogSoftmax", "LayerNormalization", "RMSNormalization", "Attention", "AveragePool"),
+        *("GlobalAveragePool", "LSTM", "GRU", "RNN", "RotaryEmbedding", "Sum", "Mean", "Scaler"),
+        *("LinearRegressor", "LinearClassifier", "SVMRegressor"),
+        *("Normalizer", "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear"),
+    }
+)
+"""Operators with sums inside, whose operands are changed too."""
+
+
+class Evaluator(ReferenceEvaluator):
+    """ONNX's reference implementation, with changes of every float after each operator."""
+
+    def run(
+        self, output_names: Any, feed_inputs: Any, attributes: Any = None, *_: Any, **__: Any
+    ) -> Any:
+        own: Any = self
+        results: dict[str, Any] = {"": None, **own.rt_inits_, **feed_inputs}
+        for node in own.rt_nodes_:
+            given = [results[name] for name in node.input]
+            linked: dict[str, Any] = {}
+            if node.has_linked_attribute and attributes:
+                linked["linked_attributes"] = attributes
+            if node.need_context():
+                made = node.run(*given, context=results, **linked)
+            else:
+                made = self.computed(node, given, linked)
+            results.update(zip(node.output, made, strict=False))
+        names: Any = output_names or self.output_names
+        return [results[name] for name in names]
+
+    def computed(self, node: Any, given: Sequence[Any], linked: Mapping[str, Any]) -> list[Any]:
+        """The results of one operator."""
+        op, noise = node.onnx_node.op_type, current()
+        if op == "QuantizeLinear":
+            return [quantized(node.onnx_node, given, noise)]
+        exact = [wide(a) for a in node.run(*given, **linked)]
+        if noise is None:
+            return exact
+        if op in SUMS:
+            terms = max((np.size(a) for a in given if a is not None), default=1)
+            size = np.sqrt(min(terms, 64))
+            moved = [noise.changed(a, size) if is_float(a) else a for a in given]
+            other = [wide(a) for a in node.run(*moved, **linked)]
+            if op == "DynamicQuantizeLinear":
+                return other
+        else:
+            size, other = 1.0 if op in BASIC else ROUNDINGS, exact
+        return [
+            np.where(is_exact(a), a, noise.changed(o, size)) if is_float(a) else o
+            for a, o in zip(exact, other, strict=True)
+        ]
+
+
+def is_float(array: Any) -> bool:
+    return getattr(array, "dtype", None) == np.float64
+
+
+def wide(array: Any) -> Array:
+    """Floats in float64 and in the range of float32."""
+    values = np.asarray(array)
+    if values.dtype.kind == "f":
+        return in_range(values.astype(np.float64))
+    return values
+
+
+def quantized(node: onnx.NodeProto, given: Sequence[Any], noise: Noise | None) -> Array:
+    """QuantizeLinear by its definition: saturate(round_half_even(x / scale) + zero point)."""
+    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    x, scale, *rest = given
+    kind = helper.tensor_dtype_to_np_dtype(found.get("output_dtype") or TensorProto.UINT8)
+    zero = rest[0] if rest and rest[0] is not None else np.zeros(np.shape(scale), kind)
+    axis, block = found.get("axis", 1), found.get("block_size", 0)
+    scale, shift = (spread(np.asarray(a), x.shape, axis, block) for a in (scale, zero))
+    quotient = x / scale
+    if noise is not None:
+        quotient = noise.changed(quotient, ROUNDINGS)
+    name = zero.dtype.name
+    low, high = {"int4": (-8, 7), "uint4": (0, 15)}.get(name) or (
+        np.iinfo(zero.dtype).min,
+        np.iinfo(zero.dtype).max,
+    )
+    steps = np.rint(np.clip(quotient, -(2.0**40), 2.0**40)) + shift.astype(np.int64)
+    return np.clip(steps, low, high).astype(np.int64).astype(zero.dtype)
+
+
+def widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with float64 in place of float32, in the bodies of loops too."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    _widen(other.graph)
+    return other
+
+
+def _widen(graph: onnx.GraphProto) -> None:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                _widen(attribute.g)
+            elif attribute.type == AttributeProto.TENSOR and node.op_type == "Constant":
+                _widen_tensor(attribute.t)
+            elif attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.DOUBLE
+
+
+def _widen_tensor(tensor: TensorProto) -> None:
+    if tensor.data_type == TensorProto.FLOAT:
+        array = numpy_helper.to_array(tensor).astype(np.float64)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+Results = list[dict[str, Array]]
+"""The outputs of each sample."""
+
+
+def in_order(case: Case, run: Any) -> Results:
+    """What `run` makes of the samples of a case, to which it hands the states back."""
+    shapes = {
+        v.name: (
+            [d.dim_value for d in v.type.tensor_type.shape.dim],
+            helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type),
+        )
+        for v in case.model.graph.input
+    }
+    kept = {name: np.zeros(*shapes[name]) for name in case.states}
+    names = [o.name for o in case.model.graph.output]
+    found: Results = []
+    for sample in case.samples:
+        results = dict(zip(names, run({**sample, **kept}), strict=True))
+        kept = {name: results[after] for name, after in case.states.items()}
+        found.append({name: np.asarray(a) for name, a in results.items()})
+    return found
+
+
+def runtime(case: Case) -> Results:
+    """The results of ONNX Runtime without optimizations."""
+    ort: Any = import_module("onnxruntime")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = ort.InferenceSession(
+        case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+    def run(feed: Mapping[str, Array]) -> Any:
+        return session.run(None, dict(feed))
+
+    return in_order(case, run)
+
+
+class Exact:
+    """The results in float64, and the runs with changes that bound what is right."""
+
+    def __init__(self, case: Case):
+        self.case = case
+        self.evaluator = Evaluator(widened(case.model), new_ops=DEFINITIONS)
+        self.results = self._run(None)
+        self.changed: list[Results] = []
+        for sign in (0.0, 0.0, 0.0, 1.0, -1.0):
+            self.add(sign)
+
+    def _run(self, noise: Noise | None) -> Results:
+        def run(feed: Mapping[str, Array]) -> Any:
+            wide_feed = {
+                k: a.astype(np.float64) if a.dtype == np.float32 else a for k, a in feed.items()
+            }
+            return self.evaluator.run(None, wide_feed)
+
+        with using(noise):
+            return in_order(self.case, run)
+
+    def add(self, sign: float = 0.0) -> None:
+        """One more run with changes."""
+        self.changed.append(self._run(Noise(len(self.changed), sign)))
+
+    def check(self, results: Results) -> list[Difference]:
+        """Where `results` are not within the bounds; more runs decide before it is said so."""
+        found = self._differences(results)
+        while found and len(self.changed) < 40:
+            self.add()
+            found = self._differences(results)
+        return found
+
+    def _differences(self, results: Results) -> list[Difference]:
+        found: list[Difference] = []
+        for at, got in enumerate(results):
+            for name, array in got.items():
+                text = self._difference(np.asarray(array), at, name)
+                if text:
+                    found.append(Difference(at, name, text))
+        return found
+
+    def _difference(self, got: Array, at: int, name: str) -> str:
+        return difference(got, self.results[at][name], [run[at][name] for run in self.changed])
+
+    def allows(self, results: Results, other: Results, at: int, name: str) -> bool:
+        """
+        Whether an output is within the bounds of `other`, as far as that differs: elements that
+        are equal to those of `other`, or as near to them as to be right, count as right.
+        """
+        got, exact = np.array(results[at][name]), self.results[at][name]
+        given = np.asarray(other[at][name])
+        if got.shape != given.shape or got.shape != exact.shape:
+            return got.shape == given.shape and np.array_equal(got, given)
+        with np.errstate(all="ignore"):
+            near = np.abs(got.astype(np.float64) - given) <= 1e-6 * np.abs(given)
+        alike = near | (got == given) | ((got != got) & (given != given))
+        return not self._difference(np.where(alike, exact, got), at, name)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A result that is wrong."""
+
+    sample: int
+    output: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"output '{self.output}' of sample {self.sample}: {self.text}"
+
+
+def difference(got: Array, exact: Array, others: Sequence[Array]) -> str:
+    """What is wrong with an output; empty if nothing is."""
+    if any(o.shape != exact.shape for o in others):
+        return ""
+    if got.shape != exact.shape:
+        return f"shape {got.shape}, expected {exact.shape}"
+    if exact.dtype != np.float64:
+        return _integer_difference(got, exact, others)
+    low, high = exact, exact
+    for other in others:
+        low, high = np.fmin(low, other), np.fmax(high, other)
+    undecided = np.zeros(exact.shape, bool)
+    for other in others:
+        undecided |= np.isfinite(other) != np.isfinite(exact)
+    with np.errstate(all="ignore"):
+        spread_ = np.maximum(high - exact, exact - low)
+        bound = GAIN * np.maximum(spread_, UNIT * np.maximum(np.abs(exact), TINY))
+        wrong = ~(np.abs(got - exact) <= bound)
+    alike = (np.isnan(got) & np.isnan(exact)) | (got == exact)
+    wrong &= ~alike & ~undecided
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{np.count_nonzero(wrong)} of {wrong.size} floats differ, first at {at}: {got[at]!r}, "
+        f"expected {exact[at]!r} within {bound[at]:.3g}"
+    )
+
+
+def _integer_difference(got: Array, exact: Array, others: Sequence[Array]) -> str:
+    kind = np.int64 if exact.dtype != np.uint64 else np.uint64
+    given, want = got.astype(kind), exact.astype(kind)
+    low, high = want, want
+    for other in others:
+        low, high = np.minimum(low, other.astype(kind)), np.maximum(high, other.astype(kind))
+    wrong = (given < low) | (given > high)
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{np.count_nonzero(wrong)} of {wrong.size} integers differ, first at {at}: "
+        f"{given[at]}, expected {want[at]}"
+    )
