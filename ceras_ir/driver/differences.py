@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isnan
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.transforms.quantization.analysis.output_noise import (
+    decibel_text,
+    decibels,
+    mean_share,
+    noise_of,
+)
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -63,40 +71,30 @@ def relative_difference(actual: Array, expected: Array) -> float:
     return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0.0)) / scale
 
 
-def signal_to_noise(actual: Sequence[Array], expected: Sequence[Array]) -> float:
-    """Power of the signal over that of the error, in decibels."""
-    with np.errstate(invalid="ignore"):  # Of infinities: the ratio is no number either.
-        signal = sum(float(np.square(e.astype(np.float64)).sum()) for e in expected)
-        noise = sum(
-            float(np.square(a.astype(np.float64) - e.astype(np.float64)).sum())
-            for a, e in zip(actual, expected, strict=True)
-        )
-        return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
-
-
 def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
     """All arrays of the outputs of several samples."""
     return [array for each in outputs for array in each.values()]
 
 
 def describe_noise(
-    actual: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
+    actual: Sequence[Mapping[str, Array]],
+    expected: Sequence[Mapping[str, Array]],
+    quantities: Mapping[str, Quantities] | None = None,
 ) -> str:
     """
-    The signal-to-noise ratio of all outputs, and where there are several, of each: those with the
-    most noise, of many.
+    Return the signal-to-noise ratio of all outputs, then the ratio of each output if there are
+    several. Of many outputs, name those with the most noise. A single sample has no ratio.
     """
-    whole = f"signal to noise {signal_to_noise(flat(actual), flat(expected)):.1f} dB"
-    names = list(expected[0]) if expected else []
-    if len(names) < 2:
-        return whole
-    ratios = {
-        name: signal_to_noise([a[name] for a in actual], [e[name] for e in expected])
-        for name in names
-    }
-    shown = names if len(names) <= SHOWN else sorted(names, key=lambda name: ratios[name])[:SHOWN]
-    each = ", ".join(f"{name} {ratios[name]:.1f}" for name in shown)
-    return f"{whole} ({each}{'' if len(shown) == len(names) else ', and others less noisy'})"
+    noise = noise_of(expected, actual, quantities)
+    whole = decibels(1.0, mean_share(each.share for each in noise.values()))
+    text = f"signal to noise {decibel_text(whole)}"
+    if len(noise) < 2:
+        return text
+    ratios = {name: each.ratio for name, each in noise.items()}
+    worst = sorted(ratios, key=lambda name: inf if isnan(ratios[name]) else ratios[name])
+    shown = list(ratios) if len(ratios) <= SHOWN else worst[:SHOWN]
+    each = ", ".join(f"{name} {decibel_text(ratios[name], '')}" for name in shown)
+    return f"{text} ({each}{'' if len(shown) == len(ratios) else ', and others less noisy'})"
 
 
 def compare_outputs(

@@ -8,7 +8,7 @@ read is named and counted.
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.dask_workers import shipped_paths
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Task:
     cache: CacheAt | None = None
     """Where outputs of the float network are kept, which many quantized ones are judged by."""
     data_key: str = ""
+    quantities: Mapping[str, Quantities] = field(default_factory=dict[str, Quantities])
+    """Of the outputs of the float network."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Judged:
 
     measured: list[Measured]
     ratio: float
-    """Signal to noise of all outputs, each with the same weight, in decibels."""
+    """The signal-to-noise ratio of all outputs in decibels; NaN if no output varies."""
     count: int
     bad: list[BadShard]
 
@@ -97,7 +100,7 @@ def judge_shard(task: Task) -> "Judge | BadShard":
     labels = [each.label for each in samples]
     if task.data.labels is None and None not in labels and task.data.metric != "detection":
         judgement = judgement.with_labels(np.array(labels, np.int64))
-    judge = Judge(judgement)
+    judge = Judge(judgement, task.quantities)
     inputs = [_stored(each.sample, quantized.inputs) for each in samples]
     results = quantized.machine.run(inputs)
     for real_outputs, outputs in zip(_real_outputs(task, samples), results, strict=True):
@@ -159,6 +162,7 @@ def tasks_of(
     quantized: NativeNetwork,
     cache: CacheAt | None = None,
     data_key: str = "",
+    quantities: Mapping[str, Quantities] | None = None,
 ) -> tuple[list[Task], list[BadShard]]:
     """A task for each shard, and the files that cannot be cut into shards."""
     bad = list[BadShard]()
@@ -172,12 +176,13 @@ def tasks_of(
             "other sample: leave it out of the inputs, and its labels out of theirs",
             unknown[0].shard.path,
         )
-    return [Task(s, data, total, real, quantized, cache, data_key) for s in shards], bad
+    known = dict(quantities or {})
+    return [Task(s, data, total, real, quantized, cache, data_key, known) for s in shards], bad
 
 
 def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[Task]) -> Judged:
     """The figures of all shards, in their order."""
-    judge = Judge(_judgement_here(tasks[0])) if tasks else None
+    judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
     bad, count = list[BadShard](), 0
     for task, result in zip(tasks, results, strict=True):
         match result:

@@ -17,6 +17,7 @@ from ceras_ir.metrics.user_metric import Function, UserMetric, load_function
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 
 TOPK, SEGMENTATION, DETECTION = "topk", "segmentation", "detection"
 NAMES = (TOPK, SEGMENTATION, DETECTION)
@@ -64,21 +65,22 @@ class Judgement:
 
 
 class Judge:
-    """Judges pairs of outputs, one sample after the other."""
+    """Compares pairs of outputs sample by sample; `quantities` belong to the float network."""
 
-    def __init__(self, judgement: Judgement):
+    def __init__(self, judgement: Judgement, quantities: Mapping[str, Quantities] | None = None):
         self._judgement, self._metrics = judgement, list[Metric]()
+        self._quantities = quantities
         self._closeness = Closeness(())
 
     def add(self, real: Outputs, quantized: Outputs) -> None:
         if not self._metrics:
-            self._closeness = Closeness(real)
+            self._closeness = Closeness(real, self._quantities)
             self._metrics = [self._closeness, self._judgement.start(real)]
         for metric in self._metrics:
             metric.add(real, quantized)
 
     def ratio(self) -> float:
-        """Signal to noise in decibels of all outputs, each with the same weight."""
+        """Return the signal-to-noise ratio of all outputs in decibels, see `output_noise.py`."""
         return self._closeness.ratio()
 
     def merge(self, following: "Judge") -> None:

@@ -1,6 +1,6 @@
 """When two levels count as equal."""
 
-from math import inf, isnan, nan
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from ceras_ir.driver.differences import (
     compare_outputs,
     describe_noise,
     relative_difference,
-    signal_to_noise,
 )
 
 
@@ -34,21 +33,17 @@ def test_floats(actual: list[float], expected: list[float], difference: float) -
     assert (found is None) == (difference == 0.0)
 
 
-@pytest.mark.filterwarnings("error")
-def test_ratios() -> None:
-    one, many = np.ones(1, np.float32), np.array([1.0, inf], np.float32)
-    assert signal_to_noise([one], [one]) == inf
-    assert signal_to_noise([one * 11], [one * 10]) == pytest.approx(20)
-    assert isnan(signal_to_noise([many], [many]))
-
-
 def test_noise_is_told_of_each_output() -> None:
-    """One of whole numbers, as labels are, would hide how near the others are."""
-    floats = [{"scores": np.full(4, 10.0, np.float32), "label": np.array([100])}] * 2
-    near = [outputs | {"scores": outputs["scores"] * np.float32(1.1)} for outputs in floats]
-    assert describe_noise(near, floats) == "signal to noise 34.1 dB (scores 20.0, label inf)"
-    one = [[{"scores": outputs["scores"]} for outputs in of] for of in (near, floats)]
-    assert describe_noise(*one) == "signal to noise 20.0 dB"
-    many = [{f"y{i}": np.full(1, 10.0 + i * by, np.float32) for i in range(6)} for by in (0, 1)]
-    found = describe_noise(many[1:], many[:1])
+    """All outputs have the same weight: exact labels do not hide the noise of scores."""
+    signs = (-1, 1, -1, 1)  # Of variance 4/3.
+    floats = [{"scores": np.array([s], np.float32), "label": np.array([100 * s])} for s in signs]
+    moved = np.float32((4 / 3 / 100) ** 0.5)  # A hundredth of the power: 20 dB.
+    near = [outputs | {"scores": outputs["scores"] + moved} for outputs in floats]
+    assert describe_noise(near, floats) == "signal to noise 23.0 dB (scores 20.0, label inf)"
+    scores, exact = ([{"scores": each["scores"]} for each in of] for of in (near, floats))
+    assert describe_noise(scores, exact) == "signal to noise 20.0 dB"
+    assert describe_noise(scores[:1], exact[:1]) == "signal to noise n/a"
+    many = [{f"y{i}": np.array([s], np.float32) for i in range(6)} for s in signs]
+    noisy = [{n: a + moved * int(n[1]) for n, a in outputs.items()} for outputs in many]
+    found = describe_noise(noisy, many)
     assert found.endswith("dB (y5 6.0, y4 8.0, y3 10.5, y2 14.0, and others less noisy)")

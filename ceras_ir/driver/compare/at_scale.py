@@ -27,6 +27,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, quantize_pass, run_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import Workers
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 LOOKED_AT = 64
 """Samples on which layers are measured."""
@@ -54,6 +55,7 @@ def compare_at_scale(
     plain = BuildOptions(native_target()().for_host(), quantize="none", title=options.title)
     real = module.clone()
     run_stages(load_context(), real, front_stages(plain))
+    quantities = quantities_of_outputs(main_function(real))
     reference = native_network(real, plain)
     inputs = network_inputs(main_function(module))
     few = _first(inputs, data)
@@ -66,7 +68,7 @@ def compare_at_scale(
         used = quantize_pass(chosen).optional
         variant = Task(few, judgement).measure(meter, recipe_text(recipe), "float", used)
         network = native_network(meter.quantized, chosen)
-        tasks, bad = tasks_of(data, reference, network)
+        tasks, bad = tasks_of(data, reference, network, quantities=quantities)
         if bad and scale.stop:
             raise InputError(bad[0].reason, bad[0].shard.path)
         started = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
-from math import isfinite
+from math import inf, isnan
 from typing import TYPE_CHECKING
 
 from ceras_ir.driver.compare.plots import histogram, ratios
@@ -32,12 +32,17 @@ SECTIONS = {
 
 def decimal(value: float) -> str:
     """One decimal, or a word."""
-    return f"{value:.1f}" if isfinite(value) else "exact"
+    return _word(value) or f"{value:.1f}"
 
 
 def number(value: float) -> str:
     """Four digits, or a word."""
-    return f"{value:.4g}" if isfinite(value) else "exact"
+    return _word(value) or f"{value:.4g}"
+
+
+def _word(value: float) -> str:
+    """Return the word for an infinite ratio, or for one that is not available."""
+    return "exact" if value == inf else "n/a" if isnan(value) else ""
 
 
 def step(scale: float | None) -> str:
@@ -162,7 +167,7 @@ def _share(layer: LayerNoise) -> str:
 
 
 def _grade(ratio: float) -> str:
-    return "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
+    return "" if isnan(ratio) else "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
 
 
 def _layers(first: "Variant", second: "Variant | None") -> str:
@@ -195,7 +200,7 @@ def _layers(first: "Variant", second: "Variant | None") -> str:
 
 def _bar(ratio: float) -> str:
     """Decibels and a bar as long."""
-    share = min(max(ratio, 0.0), FULL) / FULL
+    share = 0.0 if isnan(ratio) else min(max(ratio, 0.0), FULL) / FULL
     grade = _grade(ratio)
     return (
         f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import isfinite
+from math import isfinite, isnan
 
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
@@ -46,7 +46,7 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
 
 def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
     """Two curves over the layers, and columns of what each adds to the noise at the outputs."""
-    pairs = [(layer.first, layer.second) for layer in layers]
+    pairs = [(_available(layer.first), _available(layer.second)) for layer in layers]
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
     top = max(LEAST_TOP, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
     bottom = min(0.0, 10.0 * (int(min(finite, default=0.0)) // 10))
@@ -89,6 +89,10 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
                 lines.append(f'<circle class="dot {style}" cx="{x(i):.1f}" cy="{y(r):.1f}" r="4"/>')
         lines.append("</g>")
     return "\n".join([*lines, "</svg>"])
+
+
+def _available(ratio: float | None) -> float | None:
+    return None if ratio is None or isnan(ratio) else ratio
 
 
 def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) -> Iterator[str]:

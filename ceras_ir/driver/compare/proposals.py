@@ -20,6 +20,7 @@ from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.transforms.quantization.recipe import PRECISION
 
@@ -64,11 +65,12 @@ def proposals(
     `samples`, which must have calibrated nothing; the best gains first.
     """
     expected, narrow = outputs_of(module, samples), options.target.arithmetic.narrow
+    quantities = quantities_of_outputs(main_function(module))
 
     def made(options: BuildOptions) -> tuple[int, Figure, float]:
         """A quantized copy: its weights in bytes, how good it is, and its modelled time."""
         copy = _quantized(module, options)
-        judge = Judge(judgement)
+        judge = Judge(judgement, quantities)
         for real, stored in zip(expected, outputs_of(copy, samples), strict=True):
             judge.add(as_samples(real, batched=True), as_samples(stored, batched=True))
         figures = judge.figures()

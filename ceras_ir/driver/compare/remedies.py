@@ -1,7 +1,7 @@
 """What to try for a layer that loses much, from what was measured of it."""
 
 from collections.abc import Collection, Iterable
-from math import isfinite
+from math import inf, isfinite, isnan
 
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
@@ -21,7 +21,12 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
     was not measured, to what they make.
     """
     lossy = [layer for layer in layers if layer.isolated > 0]
-    return sorted(lossy, key=lambda v: (-(v.share or 0.0), v.isolated_ratio, v.name))[:count]
+
+    def rank(layer: LayerNoise) -> tuple[float, float, str]:
+        ratio = layer.isolated_ratio
+        return -(layer.share or 0.0), inf if isnan(ratio) else ratio, layer.name
+
+    return sorted(lossy, key=rank)[:count]
 
 
 def pattern_of(name: str) -> str:

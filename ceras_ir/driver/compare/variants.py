@@ -34,6 +34,7 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     NoiseMeter,
     label_layers,
 )
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 STORED, QDQ = "quantized", "Q/DQ"
 """Kinds of networks whose precision no option changes."""
@@ -51,7 +52,7 @@ class Variant:
     layers: list[LayerNoise]
     metrics: list[Measured]
     ratio: float
-    """Signal to noise of all outputs, each with the same weight, in decibels."""
+    """The signal-to-noise ratio of all outputs in decibels; NaN if no output varies."""
     rescalings: tuple[int, int] | None = None
     """At run time, before and after scales were aligned."""
     recipe: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ class Task:
     ) -> Variant:
         """Run both networks of `meter` on all samples."""
         count = len(self.samples)
-        judge = Judge(self.judgement)
+        judge = Judge(self.judgement, quantities_of_outputs(main_function(meter.reference)))
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
             judge.add(*(as_samples(outputs, batched=self.samples.batched) for outputs in pair))
         if not meter.aligned:

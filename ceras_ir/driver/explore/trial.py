@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
+from math import isnan
 from pathlib import Path
 
 from xdsl.utils.exceptions import DiagnosticException
@@ -42,6 +43,7 @@ from ceras_ir.support.dask_workers import shipped, shipped_paths
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.workers import ThisProcess
 from ceras_ir.targets.registry import find_target
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 
 Figures = dict[str, float]
@@ -220,12 +222,15 @@ class _Trial:
 
         def make() -> bytes:
             networks = self._network(real, plain), self._network(network, self.options)
-            tasks, bad = tasks_of(data, *networks, self.at, data_key)
+            quantities = quantities_of_outputs(main_function(real.module()))
+            tasks, bad = tasks_of(data, *networks, self.at, data_key, quantities)
             if bad:
                 raise InputError(bad[0].reason, bad[0].shard.path)
             found = judge_all(tasks, ThisProcess(), stop=True)
             figures: Figures = {}
             for each in found.measured:
+                if isnan(each.quantized):
+                    continue  # Samples that do not vary have no signal-to-noise ratio.
                 figures[identifier(each.name)] = each.quantized
                 if each.real is not None:
                     figures[f"float_{identifier(each.name)}"] = each.real

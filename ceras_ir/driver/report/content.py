@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, nan
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -23,6 +23,8 @@ from ceras_ir.targets.prediction import MICROSECONDS
 Entry = dict[str, object]
 
 DECIBELS = ("alone_db", "accumulated_db")
+NOT_AVAILABLE = "n/a"
+"""A signal-to-noise ratio of samples that do not vary."""
 
 KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECONDS)
 """Entries of a layer that have a field of their own."""
@@ -97,7 +99,7 @@ class Noise:
     op: str
     alone: float
     accumulated: float
-    """Infinite where nothing is lost."""
+    """Infinite if nothing is lost, NaN if the samples do not vary."""
     share: float | None
     clipped: float
 
@@ -322,15 +324,22 @@ def _timeline(read: _Reader, entry: Entry) -> Timeline:
 
 
 def _noise(read: _Reader, entry: Entry) -> Noise:
-    alone, accumulated = (read.number(entry, key) for key in DECIBELS)
+    alone, accumulated = (_ratio(read, entry, key) for key in DECIBELS)
     return Noise(
         read.text(entry, "name"),
         read.text(entry, "op"),
-        inf if alone is None else alone,
-        inf if accumulated is None else accumulated,
+        alone,
+        accumulated,
         read.number(entry, "share"),
         read.number(entry, "clipped") or 0.0,
     )
+
+
+def _ratio(read: _Reader, entry: Entry, key: str) -> float:
+    if entry.get(key) == NOT_AVAILABLE:
+        return nan
+    ratio = read.number(entry, key)
+    return inf if ratio is None else ratio
 
 
 def numbers(content: Content) -> Sequence[tuple[str, int | float]]:

@@ -3,13 +3,14 @@ What quantization did to each layer: the quantized graph beside the float one, o
 the data that calibrated it.
 """
 
-from math import isfinite
+from math import isfinite, isnan
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import phase
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.driver.compare.variants import beside_another
+from ceras_ir.driver.report.content import NOT_AVAILABLE
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import spelling
@@ -17,6 +18,7 @@ from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
 from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 SAMPLES = 4
 """How many of the calibration's."""
@@ -50,6 +52,7 @@ def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, ob
     samples = list(given)
     meter = beside_another(reference, quantized)
     expected, actual = zip(*meter.measure(samples), strict=True)
+    quantities = quantities_of_outputs(main_function(reference))
     spelled = {
         number: spelling(op)
         for op in main_function(quantized).body.block.ops
@@ -67,11 +70,13 @@ def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, ob
     ]
     return {
         "samples": len(samples),
-        "output_db": decibels_of(ratio_of(expected, actual)),
+        "output_db": decibels_of(ratio_of(expected, actual, quantities)),
         "layers": layers,
     }
 
 
-def decibels_of(ratio: float) -> float | None:
-    """For JSON, which has no infinity: None where nothing is lost."""
+def decibels_of(ratio: float) -> float | str | None:
+    """Return a ratio for JSON, which has no infinity: None if nothing is lost, "n/a" for NaN."""
+    if isnan(ratio):
+        return NOT_AVAILABLE
     return round(ratio, 2) if isfinite(ratio) else None

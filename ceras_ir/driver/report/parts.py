@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isinf
+from math import isinf, isnan
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,9 @@ def some(value: float) -> Cell:
 
 
 def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> Cell:
-    """A ratio with its grade; an infinite one is exact."""
+    """A ratio with a grade; an infinite ratio is exact, and NaN is not available."""
+    if isnan(value):
+        return Cell("n/a")
     if isinf(value):
         return Cell("exact", EXACT)
     return Cell(

@@ -48,6 +48,7 @@ from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.pipeline import flatten
 from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 Outputs = dict[str, Array]
 Trace = list[tuple[str, Array]]
@@ -87,6 +88,7 @@ class Verification:
         self.expected = self.interpret(module)
         self.seconds = perf_counter() - start
         """The time of the interpreter for all samples."""
+        self.quantities = quantities_of_outputs(main_function(module))
         self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
@@ -132,7 +134,7 @@ class Verification:
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
-                text = f"reference; {describe_noise(actual, floats)} against float"
+                text = f"reference; {describe_noise(actual, floats, self.quantities)} against float"
                 yield Verdict(stage.title, True, text)
                 if written is not None:
                     yield self.as_written(written)

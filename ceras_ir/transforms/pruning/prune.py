@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isnan, log10
+from math import inf, isnan
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from xdsl.context import Context
@@ -209,6 +209,7 @@ class PrunePass(ModulePass):
 
         from ceras_ir.transforms.pruning.analysis.losses import SHARES, losses, noise, outputs
         from ceras_ir.transforms.pruning.analysis.shares import best_within, encoded_bytes
+        from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
         samples = self._samples(module)
         table = losses(module, samples, layers, self._rule)
@@ -222,6 +223,7 @@ class PrunePass(ModulePass):
         if self.target_loss:
             budget = 10 ** (-self.target_loss / 10)
         dense, goal = outputs(module, samples), budget
+        quantities = quantities_of_outputs(main_function(module))
         for _ in range(ATTEMPTS):
             what, limit = (costs, table) if self.target_loss else (table, costs)
             chosen = best_within(what, limit, budget)
@@ -231,7 +233,12 @@ class PrunePass(ModulePass):
             picked = [SHARES[i] for i in chosen]
             kept = [self._rule(_weights(o), s) for o, s in zip(copies, picked, strict=True)]
             apply_masks(copies, kept)
-            left = noise(dense, outputs(pruned, samples))
+            left = noise(dense, outputs(pruned, samples), quantities)
+            if self.target_loss and isnan(left):
+                raise InputError(
+                    "target-loss needs two or more samples for which the outputs differ; give "
+                    "calibration data, or raise the option 'samples'"
+                )
             reached = self._reached(copies, kept, left, item)
             if reached <= goal:
                 self._say(layers, picked, left, reached)
@@ -282,14 +289,15 @@ class PrunePass(ModulePass):
     def _say(
         self, layers: Sequence[LinearOperation], shares: Sequence[float], left: float, cost: float
     ) -> None:
+        from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text, decibels
+
         named = [f"{node_name(o)} {s:.0%}" for o, s in zip(layers, shares, strict=True)]
-        decibels = inf if left <= 0 else -10 * log10(left)
         cost_text = "" if self.target_loss else f"{cost:,.0f} "
         what = "" if self.target_loss else "products, " if self.target_products else "bytes, "
         shown = ", ".join(named[:24]) + (", ..." if len(named) > 24 else "")
         remark(
-            f"{self.name}: note: {cost_text}{what}{decibels:.1f} dB of signal over noise at the "
-            f"outputs before retraining: {shown}"
+            f"{self.name}: note: {cost_text}{what}{decibel_text(decibels(1.0, left))} of signal "
+            f"over noise at the outputs before retraining: {shown}"
         )
 
 

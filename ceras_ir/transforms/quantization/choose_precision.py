@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import isinf, isnan, nan
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -104,7 +104,8 @@ class ChoosePrecisionPass(CalibratedPass):
        `split-wide-inputs`. Others it leaves to the CPU, where they take 64 times as long. Depthwise
        layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
-    3. From a signal-to-noise ratio of 30 dB all together may take 1% of the time. But for
+    3. From a signal-to-noise ratio of 30 dB, or if the ratio is unknown because no output varies
+       over the samples, all together may take 1% of the time. But for
        accelerators of 8 bits it is 2% where each saves ten times as large a share of the noise that
        is left as its own share of the time.
     4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
@@ -194,7 +195,8 @@ class ChoosePrecisionPass(CalibratedPass):
             matters = is_end or candidate.noise > NOTABLE * left
             is_free = is_end and not (self.narrow and _is_of_layer(candidate.value))
             room = limit
-            if not is_free and left <= 10 ** (-GOAL / 10):
+            is_noisy = meter.varies and left > 10 ** (-GOAL / 10)
+            if not is_free and not is_noisy:
                 pays = candidate.noise * work > WORTH * left * candidate.extra
                 pays = pays and not (self.narrow or _is_joined(candidate.value))
                 room = min(limit, unnoticed + (WORTH_SHARE - CHEAP) * work * pays)
@@ -208,12 +210,14 @@ class ChoosePrecisionPass(CalibratedPass):
         kept = [*candidates.values(), *behind.values()]
         kept = [c for c in kept if width(c.value) == NARROW]
         noises = total, left, _measured(meter, others, kept, _roundings(main))
-        before, after, measured = (round(decibels(1.0, noise), 1) for noise in noises)
-        note(main, NOISE, before=before, after=after, measured=measured)
+        known = noises if meter.varies else (nan, nan, nan)
+        ratios = [round(decibels(1.0, noise), 1) for noise in known]
+        found = dict(zip(("before", "after", "measured"), ratios, strict=True))
+        note(main, NOISE, **{when: ratio for when, ratio in found.items() if not isnan(ratio)})
         if chosen and (share := spent / work) > CHEAP:
-            self._say(chosen, total, (before, after, measured), share)
-        if measured < DOUBTFUL:
-            self._doubt(kept, left, measured)
+            self._say(chosen, total, ratios, share)
+        if found["measured"] < DOUBTFUL:
+            self._doubt(kept, left, found["measured"])
 
     def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample], Sequence[Sample]]:
         """What weighs values of a network, the samples that it weighs them on, and others."""
@@ -223,10 +227,10 @@ class ChoosePrecisionPass(CalibratedPass):
             multiplications,
         )
 
-        meter = SensitivityMeter(module_of(main))
-        count = 1 if multiplications(main) > LARGE else MEASURED
-        samples = list(self.data(main, "weighing values", 2 * count))
-        return meter, samples[::2], samples[1::2] or samples
+        is_large = multiplications(main) > LARGE
+        samples = list(self.data(main, "weighing values", MEASURED if is_large else 2 * MEASURED))
+        meter, count = SensitivityMeter(module_of(main), samples), 1 if is_large else MEASURED
+        return meter, samples[::2][:count], samples[1::2][:count] or samples
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
         """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
@@ -270,8 +274,10 @@ class ChoosePrecisionPass(CalibratedPass):
     def _say(
         self, chosen: list[_Candidate], total: float, noise: Sequence[float], share: float
     ) -> None:
+        from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text
+
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
-        before, after, measured = (f"{d:.1f} dB" if isfinite(d) else "none" for d in noise)
+        before, after, measured = ("none" if isinf(d) else decibel_text(d) for d in noise)
         remark(
             f"{self.name}: note: 16 bits for {count}: noise of stored values, without the rounding "
             f"of weights, estimated {before} -> {after}, measured {measured}, for {share:.1%} of "

@@ -11,12 +11,12 @@
 
 // Passes that keep the outputs are not stopped.
 // RUN: ceras-opt %s --load-pass-plugin=%S/Inputs/wrong_passes.py --cse --mark --dce --bisect-passes | filecheck %s --check-prefix=RIGHT
-// RUN: ceras-opt %s --fuse --quantize --bisect-passes --bisect-tolerance=20 --bisect-samples=1 2>/dev/null | filecheck %s --check-prefix=INTEGERS
+// RUN: ceras-opt %s --fuse --quantize --bisect-passes --bisect-tolerance=20 --bisect-samples=3 2>/dev/null | filecheck %s --check-prefix=INTEGERS
 // RUN: not ceras-opt %s --fuse --quantize --bisect-passes --bisect-tolerance=200 --reproducer= 2>&1 | filecheck %s --check-prefix=LOSS
 
 // RIGHT: graph.unary <relu>
 // INTEGERS: !quant.uniform<i8:f32
-// LOSS: error: pass '{{.*}}' changes the outputs: on sample 0, signal to noise is {{.*}} dB
+// LOSS: error: pass '{{.*}}' changes the outputs: signal to noise is {{.*}} dB
 // LOSS-NOT: reproducer
 
 // A command may say what is wrong instead.
@@ -33,6 +33,9 @@
 // RUN: not ceras-opt %s --cse --bisect-samples=0 2>&1 | filecheck %s --check-prefix=SAMPLES
 // RUN: not ceras-opt %s --cse --bisect-samples=3 2>&1 | filecheck %s --check-prefix=ALONE
 
+// RUN: not ceras-opt %s --cse --bisect-passes --bisect-tolerance=20 --bisect-samples=1 2>&1 | filecheck %s --check-prefix=SINGLE
+
+// SINGLE: error: --bisect-tolerance needs two samples or more, see --bisect-samples
 // PLACE: the command of --bisect-test must have {input}, got 'true'
 // BOTH: ceras-opt: error: --bisect-test looks for a wrong pass by itself: no --bisect-passes
 // INPUTS: nowhere.npz: error: no such file

@@ -17,8 +17,10 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import result_values
+from ceras_ir.network.function import main_function, result_values
 from ceras_ir.transforms.pruning.analysis.kept_weights import Rule
+from ceras_ir.transforms.quantization.analysis.output_noise import mean_share, noise_of
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 from ceras_ir.transforms.quantization.analysis.sensitivity import (
     Sample,
     SensitivityMeter,
@@ -38,9 +40,9 @@ def losses(
     rule: Rule,
 ) -> NDArray[np.float64]:
     """Noise over signal at the ends for each layer and each of `SHARES`; it never falls."""
-    meter, interpreter = SensitivityMeter(module), interpreter_of(module)
     # Not where integers will end: what follows is pruned too.
-    meter.ends = [v for v in result_values(meter.main) if not graph.is_plain(v)] or meter.ends
+    ends = [v for v in result_values(main_function(module)) if not graph.is_plain(v)]
+    meter, interpreter = SensitivityMeter(module, samples, ends=ends), interpreter_of(module)
     index: dict[SSAValue, int] = {op.result: i for i, op in enumerate(layers)}
     result = np.zeros((len(layers), len(SHARES)))
     for sample in samples:
@@ -64,12 +66,11 @@ def outputs(module: ModuleOp, samples: Iterable[Sample]) -> list[dict[str, Array
     return [run(module, sample) for sample in samples]
 
 
-def noise(dense: Sequence[Mapping[str, Array]], pruned: Sequence[Mapping[str, Array]]) -> float:
-    """Noise over signal, less its mean, of each output over all samples; a mean over outputs."""
-    shares: list[float] = []
-    for name in dense[0]:
-        signal = np.stack([np.asarray(answer[name], np.float64) for answer in dense])
-        power = max(float(np.square(signal - signal.mean()).sum()), 1e-30)
-        change = np.stack([np.asarray(answer[name], np.float64) for answer in pruned]) - signal
-        shares.append(float(np.square(change).sum()) / power)
-    return sum(shares) / len(shares)
+def noise(
+    dense: Sequence[Mapping[str, Array]],
+    pruned: Sequence[Mapping[str, Array]],
+    quantities: Mapping[str, Quantities] | None = None,
+) -> float:
+    """Return the noise-to-signal ratio, a mean over the outputs; NaN if no output varies."""
+    found = noise_of(dense, pruned, quantities)
+    return mean_share(each.share for each in found.values())

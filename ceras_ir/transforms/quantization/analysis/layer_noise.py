@@ -29,7 +29,7 @@ from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
-from ceras_ir.transforms.quantization.analysis.output_noise import decibels
+from ceras_ir.transforms.quantization.analysis.output_noise import Moments, decibels
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
 
 Array: TypeAlias = NDArray[np.generic]
@@ -51,7 +51,8 @@ class LayerNoise:
     """Step of the other network's result; None where that is float."""
     low: float = np.inf
     high: float = -np.inf
-    signal: float = 0.0
+    moments: Moments = field(default_factory=Moments)
+    """Of each channel, over samples and positions."""
     accumulated: float = 0.0
     isolated: float = 0.0
     reaching: float = 0.0
@@ -81,6 +82,11 @@ class LayerNoise:
         if (e := self.element) is None:
             return None
         return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
+
+    @property
+    def signal(self) -> float:
+        """Return the power of the reference without the mean of each channel."""
+        return float(self.moments.variance.sum()) * self.moments.count
 
     @property
     def accumulated_ratio(self) -> float:
@@ -114,7 +120,7 @@ class LayerNoise:
         self.histogram += np.histogram(real, self.edges)[0]
         peaks = np.abs(real).reshape(-1, real.shape[-1] if real.ndim else 1).max(axis=0)
         self.magnitudes = np.maximum(self.magnitudes, peaks) if self.magnitudes.size else peaks
-        self.signal += _power(real)
+        self.moments.add(real.reshape(-1, real.shape[-1] if real.ndim else 1))
         self.elements += real.size
         if self.element is not None:
             # What rounds to a number that the storage holds is not clipped.
@@ -256,7 +262,8 @@ class NoiseMeter:
 
     def measure_reach(self, steps: Iterable[Mapping[str, Array]]) -> None:
         """See what of the error of every layer alone gets to the outputs of the float network."""
-        meter, samples = SensitivityMeter(self.reference), list(with_states(self.reference, steps))
+        samples = list(with_states(self.reference, steps))
+        meter = SensitivityMeter(self.reference, samples)
         quantized = {
             self.values[number]: (op, self.layers[number])
             for op in main_function(self.quantized).body.block.ops

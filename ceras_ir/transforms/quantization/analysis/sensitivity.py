@@ -23,6 +23,12 @@ from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.transforms.quantization.analysis.gradients import gradients
+from ceras_ir.transforms.quantization.analysis.output_noise import (
+    Moments,
+    OutputNoise,
+    mean_share,
+)
+from ceras_ir.transforms.quantization.analysis.quantities import quantities_of
 
 Array = NDArray[np.generic]
 Sample = Mapping[str, Array]
@@ -33,9 +39,6 @@ LARGE = 1_000_000_000
 NEIGHBOURS = 16
 """Positions along each axis of a map in which errors are not taken as independent."""
 
-SAME = 1e-4
-"""Share of an end's power below which int8 hardly shows what differs between its positions."""
-
 
 def multiplications(main: FuncOp) -> int:
     """Of one inference."""
@@ -44,15 +47,54 @@ def multiplications(main: FuncOp) -> int:
 
 class SensitivityMeter:
     """
-    Weighs errors in the values of a float network by what they do at its ends: where integers end
-    and the user's arithmetic begins, or at the outputs. Every end counts the same, less its mean.
+    Weighs errors in the values of a float network by their effect on the ends. An end is a value at
+    which integers end and the arithmetic of the user begins, or an output. All quantities of an end
+    and all ends have equal weights, see `output_noise.py`.
+
+    The variances of the ends come from `samples`. Without a second sample the weights are relative
+    to the power of the ends, and `measure` returns NaN.
     """
 
-    def __init__(self, module: ModuleOp, seed: int = 0):
+    def __init__(
+        self,
+        module: ModuleOp,
+        samples: Iterable[Sample],
+        seed: int = 0,
+        ends: Sequence[SSAValue] | None = None,
+    ):
         self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
         self.random = np.random.default_rng(seed)
-        self.ends: Sequence[SSAValue] = _ends(self.main) or result_values(self.main)
+        self.ends: Sequence[SSAValue] = ends or _ends(self.main) or result_values(self.main)
+        self.quantities = {end: quantities_of(self.main, end) for end in self.ends}
+        self.signals = {end: Moments() for end in self.ends}
+        with np.errstate(all="ignore"):
+            for sample in samples:
+                known = self._forward(sample, kept=self.ends)
+                for end, signal in self.signals.items():
+                    signal.add(known[end][None])
+        self.sizes = self._sizes()
+
+    @property
+    def varies(self) -> bool:
+        """Whether an end varies over the samples. Otherwise, no signal-to-noise ratio is known."""
+        return any(signal.variance.any() for signal in self.signals.values())
+
+    def _sizes(self) -> dict[SSAValue, NDArray[np.float32]]:
+        """Return the magnitudes of the gradients at the ends; zero for an end that is constant."""
+        powers = {end: signal.variance.reshape(-1) for end, signal in self.signals.items()}
+        if not self.varies:
+            powers = {end: np.square(s.mean).reshape(-1) for end, s in self.signals.items()}
+        varying = sum(bool(power.any()) for power in powers.values())
+        sizes: dict[SSAValue, NDArray[np.float32]] = {}
+        for end, power in powers.items():
+            groups = OutputNoise(self.quantities[end]).groups(power)
+            sums = np.bincount(groups, power)
+            counted = sums * max(np.count_nonzero(sums), 1) * max(varying, 1)
+            size = np.divide(1.0, np.sqrt(counted), out=np.zeros(len(sums)), where=counted > 0)
+            shape = self.signals[end].mean.shape
+            sizes[end] = size[groups].reshape(shape).astype(np.float32)
+        return sizes
 
     def weigh(
         self, sample: Sample
@@ -64,7 +106,7 @@ class SensitivityMeter:
         """
         with np.errstate(all="ignore"):
             known = self._forward(sample)
-            seeds = {value: self._seed(known[value]) for value in dict.fromkeys(self.ends)}
+            seeds = {end: self._seed(size) for end, size in self.sizes.items()}
             done: SSAValue | None = None
             for value, gradient in gradients(self.main, known, seeds, self._run):
                 if done is not None:
@@ -76,19 +118,17 @@ class SensitivityMeter:
         self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
     ) -> float:
         """
-        The noise in all samples over the signal in all, a mean over the ends, when every value is
-        what `rounded` makes of it. A probability next to zero in one sample counts no more there.
+        Return the noise-to-signal ratio, a mean over the ends, if `rounded` replaces every value;
+        NaN if no end varies.
         """
-        noise, signal = dict.fromkeys(self.ends, 0.0), dict.fromkeys(self.ends, 0.0)
+        noise = {end: OutputNoise(self.quantities[end], self.signals[end]) for end in self.ends}
         with np.errstate(all="ignore"):
             for sample in samples:
                 exact = self._forward(sample, kept=self.ends)
                 noisy = self._forward(sample, rounded, self.ends)
-                for end in noise:
-                    noise[end] += _noise(noisy[end], exact[end])
-                    signal[end] += _signal(exact[end])
-        shares = [noise[end] / max(signal[end], 1e-30) for end in self.ends if signal[end] > 0.0]
-        return sum(shares) / len(self.ends)
+                for end, each in noise.items():
+                    each.add_noise(exact[end], noisy[end])
+        return mean_share(each.share for each in noise.values())
 
     def _forward(
         self,
@@ -121,12 +161,10 @@ class SensitivityMeter:
         with for_statistics():
             return self.interpreter.run_op(op, tuple(operands))[0]
 
-    def _seed(self, end: Array) -> NDArray[np.float32]:
-        """Random signs, as large as one over the end's signal; nothing is relative to silence."""
-        if (signal := _signal(end)) == 0.0:
-            return np.zeros(end.shape, np.float32)
-        power = max(signal, 1e-30) * len(self.ends)
-        return (self.random.choice((-1.0, 1.0), end.shape) / power**0.5).astype(np.float32)
+    def _seed(self, size: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return random signs of the given magnitudes."""
+        signs = self.random.choice((-1.0, 1.0), size.shape)
+        return (signs * size).astype(np.float32)
 
 
 def noise_at_ends(weights: NDArray[np.float32], error: Array) -> float:
@@ -137,30 +175,13 @@ def noise_at_ends(weights: NDArray[np.float32], error: Array) -> float:
     positions, in maps 16 by 16, before it is squared: over random signs the mean of that is the
     noise of the whole block, however alike its errors are.
     """
-    moved = np.asarray(weights * np.asarray(error, np.float64))
+    # An element that no end depends on may be infinite, as padding of a maximum pooling.
+    with np.errstate(invalid="ignore"):
+        moved = np.where(weights == 0, 0.0, weights * np.asarray(error, np.float64))
     for axis in range(max(moved.ndim - 3, 0), moved.ndim - 1):
         starts = range(0, moved.shape[axis], NEIGHBOURS)
         moved = np.add.reduceat(moved, starts, axis=axis)
     return float(np.square(moved).sum())
-
-
-def _noise(noisy: Array, exact: Array) -> float:
-    """
-    The power of an error; equal infinities are none, and what rounding alone makes no number is an
-    infinite one.
-    """
-    real, other = exact.astype(np.float64), noisy.astype(np.float64)
-    same = (other == real) | (np.isnan(other) & np.isnan(real))
-    power = float(np.square(np.where(same, 0.0, other - real)).sum())
-    return np.inf if np.isnan(power) else power
-
-
-def _signal(end: Array) -> float:
-    """The power of what differs between positions; of all, where positions hardly differ."""
-    rows = end.reshape(-1, end.shape[-1] if end.ndim else 1).astype(np.float64)
-    whole = float(np.square(rows).sum())
-    differing = float(np.square(rows - rows.mean(axis=0)).sum()) if len(rows) > 1 else whole
-    return differing if differing > SAME * whole else whole
 
 
 def _ends(main: FuncOp) -> list[SSAValue]:

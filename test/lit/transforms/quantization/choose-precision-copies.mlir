@@ -1,7 +1,7 @@
 // RUN: python3 -c "import numpy; r = numpy.random.default_rng(0).uniform(-1, 1, (32, 2)) * [1, 0.01]; numpy.savez('%t.npz', input0=numpy.cumsum(r, 1).astype('f'))"
-// RUN: ceras-opt %s --calibrate="calibration=%t.npz observer=minmax" --choose-precision="calibration=%t.npz budget=0.5" 2>/dev/null | filecheck %s
+// RUN: ceras-opt %s --calibrate="calibration=%t.npz observer=minmax" --choose-precision="calibration=%t.npz budget=0.8" 2>/dev/null | filecheck %s
 // RUN: ceras-opt %s --calibrate="calibration=%t.npz observer=minmax" --choose-precision="calibration=%t.npz budget=2" 2>/dev/null | filecheck %s --check-prefix=MORE
-// RUN: ceras-opt %s --quantize="calibration=%t.npz observer=minmax recipe=choose-precision budget=0.5" 2>/dev/null | filecheck %s --check-prefix=STORED
+// RUN: ceras-opt %s --quantize="calibration=%t.npz observer=minmax recipe=choose-precision budget=0.8" 2>/dev/null | filecheck %s --check-prefix=STORED
 
 // The difference of two channels needs 16 bits where a sum reads them. The product beside it adds
 // little: it reads a copy in 8 bits, which costs less. With time enough it reads 16 bits too, and
