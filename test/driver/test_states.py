@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_models as om
 import pytest
+from frontends.test_dynamic_lstm import Layer
 from recurrent_networks import NETWORKS, STATES, sequence
 
 from ceras_ir.backends.nnet.target import NnetTarget
@@ -63,6 +64,23 @@ def test_ten_steps_are_those_of_a_caller_who_hands_states_back(tmp_path: Path, n
     for options in ((), ("--target", "c")):
         found = _run(model, data, tmp_path / "out.npz", *_flags(name), *options)
         np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["interp", "c", "nnet"])
+def test_states_that_each_step_quantizes(tmp_path: Path, target: str):
+    """They are handed on as floats."""
+    layer = Layer(steps=1, starts=True)
+    model, data = str(tmp_path / "model.onnx"), str(tmp_path / "in.npz")
+    (tmp_path / "model.onnx").write_bytes(layer.model().SerializeToString())
+    x = np.random.default_rng(3).normal(0, 1, (8, 1, 1, 5)).astype(np.float32)
+    np.savez(data, x=x)
+    options = ("--state", "h=hn", "--state", "c=cn", "--target", target)
+    found = _run(model, data, tmp_path / "out.npz", *options)
+    kept = {name: np.zeros((1, 1, layer.hidden), np.float32) for name in "hc"}
+    for step, actual in zip(x, found.reshape(8, -1), strict=True):
+        results = om.run_onnxruntime(layer.model(), {"x": step, **kept})
+        kept = {"h": results["hn"], "c": results["cn"]}
+        np.testing.assert_allclose(actual, results["y"].reshape(-1), rtol=0, atol=4e-6)
 
 
 def test_passes_are_bisected_through_a_sequence(tmp_path: Path):

@@ -33,7 +33,7 @@ from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, run_stages
-from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.diagnostics import InputError
 
 pytest.importorskip("onnxruntime")
 
@@ -155,61 +155,6 @@ def test_operator(name: str, low: float, high: float, tmp_path: Path):
     shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(3).uniform(low, high, shape).astype(np.float32)
     check(proto, {"x": x}, tmp_path / "out" if low == -3 else None)
-
-
-HIDDEN, SIZE = 6, 5
-
-
-def lstm(scales: tuple[int, ...], *, quantized: bool) -> onnx.ModelProto:
-    """Two directions, as integers of `scales` and as the floats that they stand for."""
-    rng = np.random.default_rng(1)
-    shapes = {"w": (2, SIZE, 4 * HIDDEN), "r": (2, HIDDEN, 4 * HIDDEN)}
-    operands: dict[str, Array] = {"b": rng.normal(0, 0.2, (2, 8 * HIDDEN)).astype(np.float32)}
-    for name, shape in shapes.items():
-        stored = rng.integers(-128, 128, shape).astype(np.int8)
-        scale = rng.uniform(0.002, 0.006, scales).astype(np.float32)
-        point = np.full(scales, 3 if name == "r" and len(scales) == 1 else 0, np.int8)
-        if quantized:
-            operands |= {name: stored, f"{name}s": scale, f"{name}z": point}
-            continue
-        by_output = (2, 1, -1)
-        real = (stored.astype(np.float32) - point.reshape(by_output)) * scale.reshape(by_output)
-        operands[name] = np.ascontiguousarray(real.transpose(0, 2, 1))
-    inputs = ["x", "w", "r", "b", *[""] * 4, "ws", "wz", "rs", "rz"][: 12 if quantized else 4]
-    layer = helper.make_node(
-        "DynamicQuantizeLSTM" if quantized else "LSTM",
-        inputs,
-        ["y", "h", "c"],
-        hidden_size=HIDDEN,
-        direction="bidirectional",
-        domain="com.microsoft" if quantized else "",
-    )
-    proto = model([layer], {"x": (3, 2, SIZE)}, ["y", "h", "c"], operands, infer=False)
-    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    for i, shape in enumerate([(3, 2, 2, HIDDEN), (2, 2, HIDDEN), (2, 2, HIDDEN)]):
-        value = helper.make_tensor_value_info("yhc"[i], TensorProto.FLOAT, shape)
-        proto.graph.output[i].CopyFrom(value)
-    return proto
-
-
-@pytest.mark.parametrize("scales", [(2,), (2, 4 * HIDDEN)], ids=("tensor", "channel"))
-def test_an_lstm_has_the_weights_that_its_integers_stand_for(scales: tuple[int, ...]) -> None:
-    """ONNX Runtime rounds what they multiply as well, to 8 bits of each step's range."""
-    proto = lstm(scales, quantized=True)
-    x = {"x": RNG.normal(size=(3, 2, SIZE)).astype(np.float32)}
-    got = run(import_model(proto), x)
-    for name, expected in run(import_model(lstm(scales, quantized=False)), x).items():
-        np.testing.assert_array_equal(got[name], expected)
-    for name, rounded in run_onnxruntime(proto, x).items():
-        real, other = (np.asarray(a, np.float32) for a in (got[name], rounded))
-        np.testing.assert_allclose(real, other, atol=0.02)
-
-
-def test_an_lstm_with_computed_weights_is_refused() -> None:
-    proto = lstm((2,), quantized=True)
-    proto.graph.node[0].input[1] = "x"
-    with pytest.raises(UnsupportedError, match="'x' is computed; export the LSTM in float"):
-        import_model(proto)
 
 
 @pytest.mark.parametrize("storage", [np.int8, np.uint8])

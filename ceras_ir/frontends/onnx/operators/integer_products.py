@@ -20,9 +20,11 @@ from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.dynamic import dynamically_quantized
+from ceras_ir.frontends.onnx.operators.matrix import matrix_product
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 from ceras_ir.frontends.onnx.operators.quantized_linear import float_operator
 from ceras_ir.frontends.onnx.quantization import dequantized, quantized, stored_type, uniform_type
+from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import Array
 from ceras_ir.frontends.onnx.values import Constant, Value
@@ -63,41 +65,61 @@ def matmul_integer(node: Node, emitter: Emitter) -> Value:
 def matmul_integer_to_float(node: Node, emitter: Emitter) -> Value:
     """`MatMulInteger` times the scales of both operands, plus a bias."""
     product = _product(emitter, "MatMul", -1, _point(emitter, 4))
-    scales = Composer(emitter).mul(emitter.value(2), emitter.value(3))
-    return _scaled(emitter, product, scales, 6)
+    bias = emitter.value(6) if node.has_input(6) else None
+    return _scaled(emitter, product, (emitter.value(2), emitter.value(3)), bias)
 
 
 @operator(f"{MICROSOFT}DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(node: Node, emitter: Emitter) -> Value:
     """`DynamicQuantizeLinear`, then `MatMulInteger` times the scales, plus a bias."""
-    name, real = node.inputs[0], emitter.value(0)
     with emitter.in_float():
-        stored, scale, point = dynamically_quantized(emitter, real)
-    emitter.values[name] = stored
-    product = _product(emitter, "MatMul", -1, point)
-    emitter.values[name] = real
-    scales = Composer(emitter).mul(scale, emitter.value(2))
-    return _scaled(emitter, product, scales, 4)
+        stored, scale, point = dynamically_quantized(emitter, emitter.value(0))
+    weights = _weights(emitter, -1)
+    bias = emitter.value(4) if node.has_input(4) else None
+    return matrix_product_to_float(emitter, stored, point, weights, (scale, emitter.value(2)), bias)
 
 
 def _point(emitter: Emitter, index: int) -> Value | None:
     return emitter.value(index) if emitter.node.has_input(index) else None
 
 
-def _scaled(emitter: Emitter, product: Value, scales: Value, bias: int) -> Value:
+def matrix_product_to_float(
+    emitter: Emitter,
+    stored: Value,
+    point: Value,
+    weights: QuantizedConstant,
+    scales: tuple[Value, Value],
+    bias: Value | None,
+) -> Value:
+    """
+    `MatMulInteger` of `stored` minus a computed zero point and of weights [K, N] at scale 1, times
+    both scales, plus a bias.
+    """
+    sums = _with_computed_point(emitter, "MatMul", -1, stored, point, weights)
+    return _scaled(emitter, sums, scales, bias)
+
+
+def _scaled(
+    emitter: Emitter, product: Value, scales: tuple[Value, Value], bias: Value | None
+) -> Value:
     compose = Composer(emitter)
-    result: Value = compose.mul(compose.cast(product), scales)
-    return compose.add(result, emitter.value(bias)) if emitter.node.has_input(bias) else result
+    result = compose.mul(compose.cast(product), compose.mul(*scales))
+    return result if bias is None else compose.add(result, bias)
+
+
+def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
+    """The weights of the node, at scale 1; `axis` is that of the outputs."""
+    index, point = WEIGHTS[emitter.node.operator]
+    value, shape = emitter.value(index), emitter.shape(index)
+    known = emitter.array(point) if emitter.node.has_input(point) else None
+    weights = dequantized(emitter, value, _whole(emitter, value, known, shape, axis))
+    assert isinstance(weights, QuantizedConstant)
+    return weights
 
 
 def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Value:
     """The sums; `axis` is that of the outputs in the weights."""
-    node, x = emitter.node, emitter.value(0)
-    index, point_index = WEIGHTS[node.operator]
-    shape = emitter.shape(index)
-    weights_point = emitter.array(point_index) if node.has_input(point_index) else None
-    element = _whole(emitter, emitter.value(index), weights_point, shape, axis)
-    weights = dequantized(emitter, emitter.value(index), element)
+    node, x, weights = emitter.node, emitter.value(0), _weights(emitter, axis)
     if (point is None or isinstance(point, Constant)) and not _is_computed(x):
         known = None if point is None else point.load()
         read = _whole(emitter, x, known, emitter.shape(0), 0)
@@ -108,8 +130,7 @@ def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Val
         scale = _scale_of(read)
         result = float_operator(emitter, kind, [dequantized(emitter, x, read), weights])
         return quantized(emitter, result, UniformType(scale, storage=i32), node.outputs[0])
-    assert isinstance(weights, Constant)
-    return _with_computed_point(emitter, kind, axis, point, weights)
+    return _with_computed_point(emitter, kind, axis, x, point, weights)
 
 
 def _whole(
@@ -135,9 +156,14 @@ def _is_computed(value: Value) -> bool:
 
 
 def _with_computed_point(
-    emitter: Emitter, kind: str, axis: int, point: Value | None, weights: Constant
+    emitter: Emitter,
+    kind: str,
+    axis: int,
+    x: Value,
+    point: Value | None,
+    weights: QuantizedConstant,
 ) -> Value:
-    node, compose, x = emitter.node, Composer(emitter), emitter.value(0)
+    node, compose = emitter.node, Composer(emitter)
     storage = stored_type(emitter, x)
     if storage not in ("int8", "uint8"):
         raise node.unsupported(f"the first operand is {storage}; int8 and uint8 are taken")
@@ -156,14 +182,12 @@ def _with_computed_point(
         moved = compose.add(moved, compose.sub(compose.cast(point), compose.number(middle)))
     byte = QuantizeOp(emitter.materialize(moved), UniformType(1.0, storage=i8))
     real = emitter.emit(DequantizeOp(emitter.emit(byte)))
-    totals = _totals(weights, axis, len(emitter.shape(0)))
-    dropped = ("pads", "auto_pad") if kind == "Conv" else ()
-    sums = quantized(
-        emitter,
-        float_operator(emitter, kind, [real, weights], dropped, added),
-        UniformType(1.0, storage=i32),
-        node.outputs[0],
-    )
+    totals = _totals(weights, axis, len(shape_of_value(x)))
+    if kind == "Conv":
+        product = float_operator(emitter, kind, [real, weights], ("pads", "auto_pad"), added)
+    else:
+        product = matrix_product(emitter, real, weights)
+    sums = quantized(emitter, product, UniformType(1.0, storage=i32), node.outputs[0])
     total = emitter.emit(CastOp(emitter.materialize(sums), i32))
     rest = compose.sub(
         emitter.constant(np.array(middle, np.int32), "middle"), compose.cast(point, i32)

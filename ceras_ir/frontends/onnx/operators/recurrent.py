@@ -4,6 +4,8 @@ Recurrent layers: the input's part of all steps is one matrix product, the steps
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import i64
@@ -15,10 +17,10 @@ from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.gathering import beginnings_reversed
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
-from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
 
-DYNAMIC = f"{MICROSOFT}DynamicQuantizeLSTM"
+DYNAMIC_LSTM = f"{MICROSOFT}DynamicQuantizeLSTM"
 RECURRENT = ("RNN", "GRU", "LSTM")
 
 FUNCTIONS: dict[str, tuple[Function, tuple[float, ...]]] = {
@@ -42,7 +44,7 @@ DEFAULTS = {
 }
 
 
-@rule(*RECURRENT, DYNAMIC)
+@rule(*RECURRENT, DYNAMIC_LSTM)
 def plain_cells(node: Node) -> str | None:
     """there are no peepholes and no clip"""
     if node.has_input(7):
@@ -54,7 +56,7 @@ def plain_cells(node: Node) -> str | None:
     return None
 
 
-@rule(*RECURRENT, DYNAMIC)
+@rule(*RECURRENT, DYNAMIC_LSTM)
 def known_functions(node: Node) -> str | None:
     """functions are Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
     and Softplus"""
@@ -64,38 +66,49 @@ def known_functions(node: Node) -> str | None:
     return None
 
 
-constant_operands(
-    {DYNAMIC: (1, 2, 8, 9, 10, 11)},
-    "weights, their scales and zero points must be constants",
-    "export the LSTM in float",
-)
+class LayerWeights(Protocol):
+    """How a layer multiplies its input and its state by weights, in the directions d = 0, 1."""
+
+    @property
+    def shapes(self) -> Sequence[Sequence[int]]:
+        """Of both weights, [directions, gates x hidden, K]."""
+        ...
+
+    def prepared(self, x: Value, lengths: Value | None) -> Value:
+        """The input [steps, batch, size] in the form that `project` takes."""
+        ...
+
+    def project(self, d: int, x: Value, bias: Value) -> Value:
+        """The input's part of the gates, [steps, batch, gates x hidden]."""
+        ...
+
+    def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
+        """Weights [gates x hidden, hidden]; of integers also scales and a zero point."""
+        ...
 
 
-@operator(DYNAMIC)
-def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    `LSTM` with the weights that the integers stand for. Input and state stay float, where ONNX
-    Runtime rounds them to 8 bits again in every step.
-    """
-    weights = (_dequantized(node, emitter, i, i + 7 + (i == 2)) for i in (1, 2))
-    return _recurrent(node, emitter, Cell.LSTM, *weights)
+@dataclass(frozen=True)
+class FloatWeights:
+    """Weights in float32, computed or constant."""
 
+    emitter: Emitter
+    both: tuple[Value, Value]
 
-def _dequantized(node: Node, emitter: Emitter, index: int, scale: int) -> Value:
-    """Weights [directions, gates x hidden, K] of stored ones [directions, K, gates x hidden]."""
-    stored = emitter.array(index)
-    real = stored.astype(np.float32)
-    if stored.ndim != 3:
-        raise node.wrong(f"weights of shape {list(stored.shape)}, expected three dimensions")
-    for i in (scale + 1, scale):
-        # For each direction, or for each of its outputs too.
-        numbers = emitter.array(i).astype(np.float32)
-        outputs = numbers.size // len(stored)
-        if numbers.size != len(stored) * outputs or outputs not in (1, stored.shape[2]):
-            raise node.wrong(f"operand {i} of shape {list(numbers.shape)} does not fit the weights")
-        numbers = numbers.reshape(len(stored), 1, outputs)
-        real = real * numbers if i == scale else real - numbers
-    return emitter.constant(np.ascontiguousarray(real.transpose(0, 2, 1)), node.inputs[index])
+    @property
+    def shapes(self) -> Sequence[Sequence[int]]:
+        return tuple(map(shape_of_value, self.both))
+
+    def prepared(self, x: Value, lengths: Value | None) -> Value:
+        return x
+
+    def project(self, d: int, x: Value, bias: Value) -> Value:
+        emitter, (steps, batch, size) = self.emitter, shape_of_value(x)
+        flat = emitter.reshaped(x, (steps * batch, size))
+        product = product_of(emitter, flat, _direction(emitter, self.both[0], d), bias)
+        return emitter.reshaped(product, (steps, batch, shape_of_value(product)[1]))
+
+    def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
+        return _direction(self.emitter, self.both[1], d), None
 
 
 @operator(*RECURRENT)
@@ -107,13 +120,14 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
     kind = Cell(node.operator.lower())
     if kind is Cell.GRU and not node.flag("linear_before_reset"):
         kind = Cell.GRU_RESET_FIRST
-    return _recurrent(node, emitter, kind, emitter.value(1), emitter.value(2))
+    weights = FloatWeights(emitter, (emitter.value(1), emitter.value(2)))
+    return recurrent_layer(node, emitter, kind, weights)
 
 
-def _recurrent(
-    node: Node, emitter: Emitter, kind: Cell, weights: Value, inner_weights: Value
+def recurrent_layer(
+    node: Node, emitter: Emitter, kind: Cell, weights: LayerWeights
 ) -> Sequence[Value]:
-    """What has operands as `LSTM`, and weights [directions, gates x hidden, K]."""
+    """The results of a node whose operands, other than its weights, are those of `LSTM`."""
     node.ignore("input_forget", "output_sequence")
     compose = Composer(emitter)
     direction = node.string("direction", "forward")
@@ -122,7 +136,7 @@ def _recurrent(
     )
     if backwards is None:
         raise node.wrong(f"attribute 'direction' is '{direction}'")
-    functions = _functions(node, kind, len(backwards))
+    functions = functions_of(node, kind, len(backwards))
     by_batch = node.flag("layout")
     x = emitter.value(0)
     if len(shape_of_value(x)) != 3:
@@ -136,7 +150,7 @@ def _recurrent(
             "cells at the ends of sequences of different lengths; fix 'sequence_lens' with --set "
             "to the length of the input, or export the model without Y_c"
         )
-    hidden = (0, *shape_of_value(inner_weights))[-1]
+    hidden = (0, *weights.shapes[1])[-1]
     width = kind.gates * hidden
     if node.integer("hidden_size", hidden) != hidden:
         raise node.wrong(f"attribute 'hidden_size' must be {hidden}, the columns of R")
@@ -144,23 +158,20 @@ def _recurrent(
     expected = ((count, width, size), (count, width, hidden), (count, 2 * width))
     zeros = emitter.constant(np.zeros(expected[2], np.float32), "B")
     biases = emitter.value(3) if node.has_input(3) else zeros
-    for name, value, shape in zip("WRB", (weights, inner_weights, biases), expected, strict=True):
-        if (given := shape_of_value(value)) != shape:
+    shapes = (*weights.shapes, shape_of_value(biases))
+    for name, given, shape in zip("WRB", shapes, expected, strict=True):
+        if tuple(given) != shape:
             raise node.wrong(f"{name} of shape {list(given)}, expected {list(shape)}")
+    x = weights.prepared(x, lengths)
     starts = [_start(node, emitter, i, (count, batch, hidden), by_batch) for i in (5, 6)]
     outputs: list[tuple[Value, Value, Value | None]] = []
     for d, back in enumerate(backwards):
         given = _turned(emitter, x, lengths) if back else x
-        flat = emitter.reshaped(given, (steps * batch, size))
         own, inner = _biases(emitter, kind, _direction(emitter, biases, d))
-        project = product_of(emitter, flat, _direction(emitter, weights, d), own)
+        projected = weights.project(d, given, own)
+        repeated, scales = weights.of_state(d)
         given, repeated, state = (
-            emitter.materialize(v)
-            for v in (
-                emitter.reshaped(project, (steps, batch, width)),
-                _direction(emitter, inner_weights, d),
-                _direction(emitter, starts[0], d),
-            )
+            emitter.materialize(v) for v in (projected, repeated, _direction(emitter, starts[0], d))
         )
         cell = emitter.materialize(_direction(emitter, starts[1], d))
         result = emitter.emit(
@@ -172,6 +183,7 @@ def _recurrent(
                 functions[d * kind.functions : (d + 1) * kind.functions],
                 cell=cell if kind is Cell.LSTM else None,
                 bias=None if inner is None else emitter.materialize(inner),
+                scales=scales,
             )
         )
         states = compose.part(result, 0, 0, steps)
@@ -209,23 +221,36 @@ def _turned(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
     return beginnings_reversed(emitter, x, lengths)
 
 
+def steps_within(emitter: Emitter, steps: int, lengths: Value) -> Value:
+    """Whether a step comes before the end of a sequence, [steps, batch, 1]."""
+    step = np.arange(steps, dtype=np.int64).reshape(steps, 1, 1)
+    count = _counts(emitter, lengths)
+    return Composer(emitter).compare(Compare.LESS, emitter.constant(step, "steps"), count)
+
+
+def _counts(emitter: Emitter, lengths: Value) -> Value:
+    """The lengths of sequences, [1, batch, 1]."""
+    shape = (1, *shape_of_value(lengths), 1)
+    return Composer(emitter).cast(emitter.reshaped(lengths, shape), i64)
+
+
 def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
     """
-    `states` [steps, batch, hidden], zeros behind a sequence, and the last [1, batch, hidden] of
-    each. A state depends on no later step, so that all steps can be computed before.
+    `states` [steps, batch, hidden], zeros after the end of a sequence, and the last [1, batch,
+    hidden] of each. A state depends on no later step, so that all steps can be computed before.
     """
-    compose, (steps, batch, _) = Composer(emitter), shape_of_value(states)
-    step = np.arange(steps, dtype=np.int64).reshape(steps, 1, 1)
-    count = compose.cast(emitter.reshaped(lengths, (1, batch, 1)), i64)
-    inside = compose.compare(Compare.LESS, emitter.constant(step, "steps"), count)
-    at_end = compose.compare(Compare.EQUAL, emitter.constant(step + 1, "ends"), count)
+    compose, (steps, batch, hidden) = Composer(emitter), shape_of_value(states)
+    end = np.arange(1, steps + 1, dtype=np.int64).reshape(steps, 1, 1)
+    count = _counts(emitter, lengths)
+    at_end = compose.compare(Compare.EQUAL, emitter.constant(end, "ends"), count)
     zero = compose.number(0.0)
     final = compose.reduce(Reduce.SUM, compose.select(at_end, states, zero), [0])
-    hidden = shape_of_value(states)[2]
+    inside = steps_within(emitter, steps, lengths)
     return compose.select(inside, states, zero), emitter.reshaped(final, (1, batch, hidden))
 
 
-def _functions(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
+def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
+    """The functions of the cells, one direction after the other."""
     names = node.strings("activations") or DEFAULTS[kind] * directions
     if len(names) != kind.functions * directions:
         raise node.wrong(
