@@ -130,6 +130,9 @@ def _padding(
     """How much of the full result is cut off before and behind; less than 0 adds zeros behind."""
     rank = len(shape)
     extra = per_dimension(node, "output_padding", rank, 0, 0)
+    steps = [max(s, d) for s, d in zip(strides, dilations, strict=True)]
+    if any(e >= step for e, step in zip(extra, steps, strict=True)):
+        raise node.wrong(f"attribute 'output_padding' is {list(extra)}, expected less than {steps}")
     auto = node.string("auto_pad", "NOTSET")
     pads = node.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank or any(p < 0 for p in pads):
@@ -154,6 +157,14 @@ def _padding(
     else:
         total = [max(f - w, 0) for f, w in zip(full, wanted, strict=True)]
         short = [max(w - f, 0) for f, w in zip(full, wanted, strict=True)]
+        if any(short) and auto in ("SAME_UPPER", "SAME_LOWER"):
+            raise node.unsupported(
+                f"auto_pad={auto} with a result of {list(wanted)}, which is larger than the "
+                f"{full} of the window and the strides; ONNX and ONNX Runtime place the added "
+                "zeros differently; write 'pads' and 'output_padding'"
+            )
+        if any(n >= step for n, step in zip(short, steps, strict=True)):
+            raise node.wrong(f"attribute 'output_shape' is {list(wanted)}, more than {full} allows")
         half = [t // 2 for t in total]
         rest = [t - h for t, h in zip(total, half, strict=True)]
         before, after = (half, rest) if auto == "SAME_UPPER" else (rest, half)
