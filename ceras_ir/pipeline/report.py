@@ -92,7 +92,7 @@ def spelling(op: Operation) -> str:
 
 
 def _form(op: Operation) -> str | None:
-    if isinstance(op, RecurrenceOp) and op.exponents is not None:
+    if isinstance(op, RecurrenceOp) and op.is_integer:
         return PRODUCTS
     return quantized_form(op)
 

@@ -5,18 +5,28 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from c_harness import SANITIZE, check, check_elsewhere, needs_aarch64
+from c_harness import SANITIZE, check, check_elsewhere, constant, make_network, needs_aarch64
 from cross import AARCH64
 from onnx import TensorProto, helper, numpy_helper
 from onnx_compare import agree
+from slow_cases import first_fast
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32, i8
+from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.data.synthetic_samples import synthetic_samples
-from ceras_ir.dialects.graph import ConstantOp, MatmulOp, RecurrenceOp, constant_array
+from ceras_ir.dialects.graph import (
+    Cell,
+    ConstantOp,
+    Function,
+    FunctionAttr,
+    MatmulOp,
+    RecurrenceOp,
+    constant_array,
+)
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import input_names, run
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
@@ -82,7 +92,7 @@ MODELS = {
     "gru as onnx has it, of no whole vector": recurrent("GRU", hidden=10),
 }
 PANELS = [name for name in MODELS if "panels" in name or "vector" in name]
-"""Whose outputs do not fill whole panels, or whole vectors."""
+"""The outputs do not fill the last panel, or the last vector."""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -178,6 +188,71 @@ def test_integers_in_c_are_exact(name: str) -> None:
     check(module, flags=SANITIZE)
     check(module, flags=(*SANITIZE, "-march=native"))
     check(module, flags=("-O3", "-march=native"))
+
+
+def dynamic(
+    hidden: int, batch: int = 1, *, channels: bool = True, zero_point: int = 0, relu: bool = False
+) -> ModuleOp:
+    """An LSTM of 8-bit weights, in which each step quantizes the state dynamically."""
+    width, rng = 4 * hidden, np.random.default_rng(0)
+    limit = 1.5 / hidden**0.5 / 128
+    scales = rng.uniform(limit / 2, limit, width if channels else 1).astype(np.float32)
+    names = [Function.RELU] * 3 if relu else [Function.SIGMOID, Function.TANH, Function.TANH]
+
+    def build(x: SSAValue, h: SSAValue, c: SSAValue) -> list[SSAValue]:
+        weights = constant(rng.integers(-128, 128, (width, hidden)).astype(np.int8), i8)
+        functions = [FunctionAttr(name) for name in names]
+        integers = (scales.tolist(), zero_point)
+        return [RecurrenceOp(Cell.LSTM, x, weights, h, functions, cell=c, scales=integers).result]
+
+    shapes = ((T, batch, width), (batch, hidden), (batch, hidden))
+    return make_network([(f32, shape) for shape in shapes], build)
+
+
+DYNAMIC = {
+    "of one unit": lambda: dynamic(1, 2),
+    "of one scale": lambda: dynamic(6, 3, channels=False, zero_point=-128),
+    "of several panels": lambda: dynamic(75, 2, zero_point=11),
+    "of whole panels": lambda: dynamic(64),
+}
+
+
+@pytest.mark.parametrize("flags", [SANITIZE, ("-O3", "-march=native"), ("-O3", "-mavx2")])
+@pytest.mark.parametrize("name", first_fast(1, DYNAMIC))
+def test_dynamic_scales_in_c_are_exact(name: str, flags: tuple[str, ...]) -> None:
+    check(DYNAMIC[name](), flags=flags)
+
+
+@needs_aarch64
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic_scales_on_neon_are_exact(name: str, tmp_path: Path) -> None:
+    check_elsewhere(DYNAMIC[name](), AARCH64, AARCH64.builds["neon"], tmp_path, tolerance=0)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [np.nan, 1, -2, 0.5, 0, 3],
+        [np.inf, 1, -2, np.nan, 0, 3],
+        [-np.inf, np.inf, 0, -0.0, 1, 2],
+        [3e38, -3e38, 1e38, 0, 1, -1],
+        [1e-45, 0, -1e-45, 0, 0, 0],
+        [-0.0] * 6,
+        [1e-40, 2e-40, -1e-40, 0, 1e-42, 0],
+        [255, 0.5, 1.5, 2.5, 253.5, 254.5],
+        [-101.5, 153.5, -100.5, 0.5, 1.5, -0.5],
+    ],
+)
+@pytest.mark.parametrize("relu", first_fast(1, (False, True)))
+def test_states_beyond_all_bounds(state: list[float], relu: bool) -> None:
+    module = dynamic(6, zero_point=3, relu=relu)
+    names = input_names(main_function(module))
+    x = np.random.default_rng(2).normal(0, 1, (T, 1, 24)).astype(np.float32)
+    cell = np.ones((1, 6), np.float32)
+    inputs = dict(zip(names, (x, np.array([state], np.float32), cell), strict=True))
+    with np.errstate(all="ignore"):
+        check(module, inputs)
 
 
 @pytest.mark.parametrize(

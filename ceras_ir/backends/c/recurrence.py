@@ -15,8 +15,8 @@ from ceras_ir.interpreters.float_text import float_literal
 
 WIDE_PANEL, PANEL = 128, 64
 """
-Outputs whose weights lie together, wider where the first cache holds all weights: more sums are
-under way at once, but less of the last panel is left for the next step.
+Outputs of a panel of weights. Panels are wider if the first cache holds all weights: more sums are
+computed in parallel, but less of the last panel remains for the next step.
 """
 FIRST_CACHE = 1 << 15
 """Bytes that the first cache of a common processor holds."""
@@ -25,7 +25,7 @@ VECTOR = 16
 """Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
 
 INTEGER_PANEL = 64
-"""Likewise in `multiply_state_i16.c`, where they are four vectors."""
+"""Likewise in `multiply_words.c`, where they are four vectors."""
 
 
 @prints(RecurrenceOp)
@@ -42,28 +42,34 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
     at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
-        _product(layer, op, name, start, end, f"{at} % 2") if start < end else None
-        for name, start, end in (("weights", 0, joint), ("last_weights", joint, width))
+        _product(layer, op, name, first, end, f"{at} % 2") if first < end else None
+        for name, first, end in (("weights", 0, joint), ("last_weights", joint, width))
     )
     assert multiply is not None
     y = layer.write(op.result)
     layer.scratch("float", "p", max(_in_vectors(joint), joint + _in_vectors(width - joint)), 4)
     if kind is Cell.GRU_RESET_FIRST:
         layer.scratch("float", "reset", hidden, 4)
+        layer.line(f"float *last = p + {joint};")
     rows = prod((batch, hidden))
     if cell:
-        # The cell state lives where it ends up: behind the last step.
+        # The cell state is stored in its final place, after the last step.
         layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
+    if op.scales is not None:
+        quantize, sizes = layer.kernels.use("quantize_state"), f"{batch}, {hidden}, {_depth(op)}"
+        before = f"t ? {y} + (t - 1) * {rows} : {start}"
+        layer.line(f"const float scale = {quantize}(q, {before}, {sizes});", 1)
     layer.line(f"for (int32_t b = 0; b < {batch}; ++b) {{", 1)
     layer.line(f"const float *in = {x} + {at} * {width};", 2)
-    before = f"{y} + ({at} - {batch}) * {hidden}"
-    first = f"{start} + b * {hidden}" if batch > 1 else start
-    layer.line(f"const float *h = t ? {before} : {first};", 2)
+    if op.scales is None:
+        before = f"{y} + ({at} - {batch}) * {hidden}"
+        first = f"{start} + b * {hidden}" if batch > 1 else start
+        layer.line(f"const float *h = t ? {before} : {first};", 2)
     layer.line(f"float *to = {y} + {at} * {hidden};", 2)
     if cell:
         layer.line(f"float *c = {y} + ({steps * batch} + b) * {hidden};", 2)
-    layer.line(multiply("p", "h"), 2)
+    layer.block(multiply("p", "h"), 2)
     if bias:
         layer.loop("j", joint, [f"p[j] += {bias}[j];"], 2)
     functions = [apply(layer.kernels, f, "v") for f in op.functions]
@@ -92,7 +98,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
             inner = f"p[{n} + j] * p[{2 * n} + j]"
             if last is not None:
                 layer.loop("j", n, [f"reset[j] = p[{n} + j] * h[j];"], 2)
-                layer.line(last(f"p + {2 * n}", "reset"), 2)
+                layer.block(last("last", "reset"), 2)
                 inner = f"p[{2 * n} + j]"
                 if bias:
                     layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
@@ -108,20 +114,71 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 
 def _product(
     layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
-) -> Callable[[str, str], str]:
-    """The call that multiplies a state by weights of some outputs; `is_odd` every other time."""
+) -> Callable[[str, str], list[str]]:
+    """Lines that multiply a state by weights of some outputs; `is_odd` in every second call."""
     hidden, outputs = shape_of(op.weights)[1], last - first
-    if (exponents := op.exponents) is None:
+    if not op.is_integer:
         panel = WIDE_PANEL if 4 * outputs * hidden < FIRST_CACHE else PANEL
         w = _panels(layer, op, name, first, last, panel)
         multiply = layer.kernels.use("multiply_state")
         sizes = f"{hidden}, {outputs}, {panel}"
-        return lambda to, h: f"{multiply}({to}, {h}, {w}, {sizes}, {is_odd});"
-    state, of_rows = exponents
+        return lambda to, h: [f"{multiply}({to}, {h}, {w}, {sizes}, {is_odd});"]
+    w, rows = _integers(layer, op, name, first, last), _in_panels(outputs)
+    holes = {"NAME": "i16_int8_t", "ROW": "int16_t", "WEIGHT": "int8_t", "NEON": "", "END": ""}
+    dot = layer.kernels.use("dot_rows", **holes)
+    multiply = layer.kernels.use("multiply_words", DOT=dot)
+    if not first:
+        layer.scratch("int16_t", "q", shape_of(op.state)[0] * _depth(op), 2)
+        layer.scratch("int32_t", "sums", rows, 4)
+
+    def product(to: str, q: str, total: str, scale: str) -> list[str]:
+        """From integers of a state to `p`."""
+        return [
+            f"{multiply}(sums, {q}, {w}, {hidden}, {outputs});",
+            f"for (int32_t j = 0; j < {outputs}; ++j) {to}[j] = (float){total} * {scale};",
+        ]
+
+    if (exponents := op.exponents) is not None:
+        state, of_rows = exponents
+        scales = np.exp2(np.array(of_rows[first:last], np.float32) + np.float32(state))
+        scale = f"{layer.array(f'{name}_scales', scales, 'float')}[j]"
+        rounded, up = layer.kernels.use("round_state"), float_literal(2.0**-state)
+        return lambda to, h: [
+            f"{rounded}(q, {h}, {hidden}, {up});",
+            *product(to, "q", "sums[j]", scale),
+        ]
+    assert op.scales is not None
+    scales, zero_point = op.scales
+    scale = float_literal(float(scales[0]))
+    if scales.size > 1:
+        scale = f"{layer.array(f'{name}_scales', scales, 'float')}[j]"
+    q = f"q + b * {_depth(op)}" if shape_of(op.state)[0] > 1 else "q"
+    if not zero_point:
+        return lambda to, _: product(to, q, "sums[j]", f"(scale * {scale})")
+    # Each sum has the zero point of the weights as often as `q` amounts to.
+    total = layer.kernels.use("sum_words")
+    return lambda to, _: [
+        f"const int32_t moved = {zero_point} * {total}({q}, {hidden});",
+        *product(to, q, "(sums[j] - moved)", f"(scale * {scale})"),
+    ]
+
+
+def _depth(op: RecurrenceOp) -> int:
+    """The elements that hold the integers of the state of one sequence."""
+    return -(-shape_of(op.state)[1] // 4) * 4
+
+
+def _in_panels(outputs: int) -> int:
+    return -(-outputs // INTEGER_PANEL) * INTEGER_PANEL
+
+
+def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
+    """The weights of some outputs, row by row, or in panels for the longest vectors."""
+    hidden, outputs = shape_of(op.weights)[1], last - first
+    rows, depth = _in_panels(outputs), _depth(op)
     weights = constant_array(op.weights)
     assert weights is not None
     part = np.ascontiguousarray(weights[first:last], np.int8)
-    rows, depth = -(-outputs // INTEGER_PANEL) * INTEGER_PANEL, -(-hidden // 4) * 4
 
     def packed() -> Array:
         whole = np.zeros((rows, depth), np.int8)
@@ -131,16 +188,7 @@ def _product(
 
     w = layer.constant(name, "int8_t", rows * depth, 1, packed, WIDE)
     layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part, f"!({WIDE})")
-    scales = np.exp2(np.array(of_rows[first:last], np.float32) + np.float32(state))
-    scale = layer.array(f"{name}_scales", scales, "float")
-    holes = {"NAME": "i16_int8_t", "ROW": "int16_t", "WEIGHT": "int8_t", "NEON": "", "END": ""}
-    dot = layer.kernels.use("dot_rows", **holes)
-    multiply = layer.kernels.use("multiply_state_i16", DOT=dot)
-    if not first:
-        layer.scratch("int16_t", "q", depth, 2)
-        layer.scratch("int32_t", "sums", rows, 4)
-    up = float_literal(2.0**-state)
-    return lambda to, h: f"{multiply}({to}, {h}, {w}, {scale}, {hidden}, {outputs}, {up}, q, sums);"
+    return w
 
 
 def _in_vectors(outputs: int) -> int:
@@ -150,7 +198,7 @@ def _in_vectors(outputs: int) -> int:
 
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
     """
-    The weights of some outputs in panels [H, outputs of the panel]; computed ones are packed for
+    The weights of some outputs in panels [H, outputs of the panel]; computed weights are packed for
     every run.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first

@@ -1,6 +1,7 @@
-"""Recurrent layers: one operation for all steps, whose weights are there once."""
+"""Recurrent layers: a single operation for all steps, with a single copy of the weights."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from xdsl.dialects.builtin import (
     I64,
     ArrayAttr,
     DenseArrayBase,
+    Float32Type,
     IntegerAttr,
     TensorType,
     f32,
@@ -63,7 +65,7 @@ class Cell(StrEnum):
 
     @property
     def functions(self) -> int:
-        """How many functions a step has."""
+        """The number of functions of a step."""
         return {Cell.RNN: 1, Cell.LSTM: 3}.get(self, 2)
 
 
@@ -76,16 +78,32 @@ class CellAttr(EnumAttribute[Cell], SpacedOpaqueSyntaxAttribute):
 class RecurrenceOp(GraphOperation):
     """
     Steps of a `Cell` over `input` [T, B, G * H], which is the input's part of the gates of every
-    step, with `weights` [G * H, H] of the state and a state [B, H] that begins as `state`. For
-    every step, with `x` the input's row and `h` the state:
+    step, with `weights` [G * H, H] of the state. The initial state is `state` [B, H]. For every
+    step, with `x` the row of the input and `h` the state:
 
     `p[j] = (...((0 + h[0] * w[j, 0]) + h[1] * w[j, 1]) + ...) + bias[j]`, `a = x + p`
 
-    where `x0`, `p0` and `a0` are the first H of them and so on, and a missing `bias` adds nothing.
-    All in float32, every product and sum rounded. The result [T, B, H] has the state `h` after
-    every step. An LSTM also has a cell state `c`, which begins as `cell`; the result then has one
-    row more, [T + 1, B, H], the last of which is `c` after the last step. After ONNX `LSTM`, `GRU`
-    and `RNN`.
+    where `x0`, `p0` and `a0` are the first H of them and so on; `bias` is optional. All is in
+    float32, every product and sum rounded. The result [T, B, H] has the state `h` after every step.
+    An LSTM also has a cell state `c`, which begins as `cell`. The result then has another row,
+    [T + 1, B, H], which is `c` after the last step. After ONNX `LSTM`, `GRU` and `RNN`.
+
+    Weights of i8 are multiplied by a state of integers `q`. The sums are exact, and `round` rounds
+    ties to even. With `state_exponent` s and `weight_exponents` e, an exponent for each row:
+
+    `q[i] = clamp(round(h[i] * 2^-s), -2^15, 2^15 - 1)`,
+    `p[j] = f32(sum of q[i] * w[j, i]) * 2^(e[j] + s) + bias[j]`
+
+    where NaN counts as 0. An LSTM can instead have `weight_scales` v, for each row or a common
+    scale, and `weight_zero_point` z. Then each step quantizes the states `h` of the batch together
+    to 8 bits, with a scale `d` and a zero point `m`:
+
+    `low = min(0, all h)`, `high = max(0, all h)`, `d = (high - low) / 255`, or 1 for equal bounds,
+    `m = clamp(round((0 - low) / d), 0, 255)`, `q[i] = clamp(round(h[i] / d) + m, 0, 255) - m`,
+    `p[j] = f32(sum of q[i] * (w[j, i] - z)) * (d * v[j]) + bias[j]`
+
+    where `low` and `high` ignore NaN, and each quotient that is NaN counts as 0. After ONNX
+    Runtime's `DynamicQuantizeLSTM`.
     """
 
     name = "graph.recurrence"
@@ -103,6 +121,8 @@ class RecurrenceOp(GraphOperation):
     bias = opt_operand_def(TensorType)
     state_exponent = opt_prop_def(IntegerAttr[I64])
     weight_exponents = opt_prop_def(DenseArrayBase[I64])
+    weight_scales = opt_prop_def(DenseArrayBase[Float32Type])
+    weight_zero_point = opt_prop_def(IntegerAttr[I64])
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
@@ -122,14 +142,21 @@ class RecurrenceOp(GraphOperation):
         cell: SSAValue | None = None,
         bias: SSAValue | None = None,
         exponents: tuple[int, Sequence[int]] | None = None,
+        scales: tuple[Sequence[float], int] | None = None,
     ):
-        """`exponents` of the state, and of every row of weights that are integers."""
+        """
+        Weights of integers have `exponents` of the state and of each row, or, for a state that is
+        quantized dynamically, `scales` and a zero point.
+        """
         steps, batch, _ = shape_of(input)
         shape = (steps + (kind is Cell.LSTM), batch, shape_of(state)[1])
         integers: dict[str, Attribute] = {}
         if exponents is not None:
             integers["state_exponent"] = IntegerAttr(exponents[0], i64)
             integers["weight_exponents"] = DenseArrayBase.from_list(i64, exponents[1])
+        if scales is not None:
+            integers["weight_scales"] = DenseArrayBase.from_list(f32, scales[0])
+            integers["weight_zero_point"] = IntegerAttr(scales[1], i64)
         super().__init__(
             operands=[input, weights, state, cell, bias],
             result_types=[TensorType(element_of(input), shape)],
@@ -142,10 +169,26 @@ class RecurrenceOp(GraphOperation):
 
     @property
     def exponents(self) -> tuple[int, tuple[int, ...]] | None:
-        """Of the state and of every row of weights, which are integers; None where all is float."""
+        """Of the state and of every row of weights, where both are integers at fixed scales."""
         if self.state_exponent is None or self.weight_exponents is None:
             return None
         return self.state_exponent.value.data, self.weight_exponents.get_values()
+
+    @property
+    def scales(self) -> tuple[NDArray[np.float32], int] | None:
+        """
+        The scales of the weights, one or one for each row, and their zero point, where the state is
+        quantized dynamically.
+        """
+        if self.weight_scales is None or self.weight_zero_point is None:
+            return None
+        values = np.array(self.weight_scales.get_values(), np.float32)
+        return values, self.weight_zero_point.value.data
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the state is multiplied as integers."""
+        return element_of(self.weights) == i8
 
     @property
     def spelling(self) -> str:
@@ -162,7 +205,7 @@ class RecurrenceOp(GraphOperation):
 
     @classmethod
     def largest_sum(cls, weights: NDArray[np.generic]) -> int:
-        """What the magnitude of no sum exceeds."""
+        """The bound of the magnitude of all sums."""
         return int(np.abs(weights.astype(np.int64)).sum(1).max()) * cls.STATE_BOUND
 
     def verify_semantics(self) -> None:
@@ -179,7 +222,7 @@ class RecurrenceOp(GraphOperation):
         expect_shape("state", self.state, (batch, hidden))
         expect_shape("weights", self.weights, (width, hidden))
         if (self.cell is not None) != (kind is Cell.LSTM):
-            raise VerifyException("'lstm' has a cell state, and the others have none")
+            raise VerifyException("'lstm' has a cell state, and the other cells do not")
         if self.cell is not None:
             expect_shape("cell", self.cell, (batch, hidden))
         if self.bias is not None:
@@ -191,17 +234,40 @@ class RecurrenceOp(GraphOperation):
         floats = [v for v in (*self.operands, self.result) if v is not self.weights]
         if not all(element_of(v) == f32 for v in floats):
             raise VerifyException("a recurrent layer is float but for its weights; dequantize it")
-        is_integer, exponents = element_of(self.weights) == i8, self.exponents
-        if is_integer != (exponents is not None):
-            raise VerifyException("weights of i8, and no others, have exponents, as the state has")
-        if exponents is not None:
+        self._verify_integers(width)
+        expect_shape("result", self.result, (steps + (kind is Cell.LSTM), batch, hidden))
+
+    def _verify_integers(self, width: int) -> None:
+        pairs = (
+            (self.state_exponent, self.weight_exponents),
+            (self.weight_scales, self.weight_zero_point),
+        )
+        given = sorted(sum(v is not None for v in pair) for pair in pairs)
+        if given != ([0, 2] if self.is_integer else [0, 0]):
+            raise VerifyException(
+                "weights of i8, and no others, have exponents, as the state has, or scales and a "
+                "zero point"
+            )
+        if not self.is_integer:
+            return
+        if (weights := constant_array(self.weights)) is None:
+            raise VerifyException("weights of i8 must be constant")
+        if (exponents := self.exponents) is not None:
             state, rows = exponents
             if len(rows) != width:
                 raise VerifyException(f"{width} exponents of weights expected, got {len(rows)}")
             if not all(-MAX_EXPONENT <= e <= MAX_EXPONENT for e in (state, *rows)):
                 raise VerifyException(f"exponents must be within {MAX_EXPONENT} of 0")
-            if (weights := constant_array(self.weights)) is None:
-                raise VerifyException("weights of i8 must be constant")
             if (sums := self.largest_sum(weights)) >= 1 << 31:
                 raise VerifyException(f"sums can reach {sums}, beyond 32 bits")
-        expect_shape("result", self.result, (steps + (kind is Cell.LSTM), batch, hidden))
+        if (scales := self.scales) is not None:
+            # No sum of up to `MAX_WIDTH` products of 8 bits exceeds 32 bits.
+            values, zero_point = scales
+            if self.type_of_cell is not Cell.LSTM:
+                raise VerifyException(f"only 'lstm' can have scales, got '{self.spelling}'")
+            if len(values) not in (1, width):
+                raise VerifyException(f"1 or {width} scales expected, got {len(values)}")
+            if not all(0 <= v < inf for v in values.tolist()):
+                raise VerifyException("scales must be finite and not negative")
+            if not -128 <= zero_point < 128:
+                raise VerifyException(f"the zero point must be an i8, got {zero_point}")

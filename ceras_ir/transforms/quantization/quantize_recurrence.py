@@ -31,7 +31,7 @@ class QuantizeRecurrencePass(FloatNetworkPass):
 
     A layer is left alone where
 
-    1. its weights are not constant;
+    1. its weights are not constant floats;
     2. its functions do not keep the state within 1, as Relu;
     3. a sum could leave 32 bits; or
     4. it has `graph.precision = "f32"`.
@@ -49,7 +49,7 @@ class QuantizeRecurrencePass(FloatNetworkPass):
 
 def _quantize(layer: graph.RecurrenceOp) -> None:
     constant = layer.weights.owner
-    if layer.exponents is not None or not isinstance(constant, graph.ConstantOp):
+    if layer.is_integer or not isinstance(constant, graph.ConstantOp):
         return
     # What a state is made of: of an RNN by its one function, of others by gates of the last.
     last = layer.functions.data[-1]

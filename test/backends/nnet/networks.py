@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,13 +138,20 @@ def recurrence(
     *,
     cell: SSAValue | None = None,
     biased: bool = True,
-    integer: bool = False,
+    integer: bool | Literal["dynamic"] = False,
     functions: Sequence[FunctionAttr] = FUNCTIONS,
 ) -> SSAValue:
-    """A recurrent layer of seeded weights, whose rows differ in scale where they are integers."""
+    """
+    A recurrent layer of seeded weights. The rows of integers differ in scale; "dynamic" integers
+    also have a zero point.
+    """
     hidden, rng = shape_of(state)[1], np.random.default_rng(0)
     width = kind.gates * hidden
-    if integer:
+    exponents = scales = None
+    if integer == "dynamic":
+        weights = net.constant(rng.integers(-128, 128, (width, hidden)).astype(np.int8), i8)
+        scales = (rng.uniform(0.001, 0.02, width).astype(np.float32).tolist(), -7)
+    elif integer:
         most = min(127, (1 << 16) // hidden - 1)  # Sums must fit 32 bits.
         stored = rng.integers(-most, most + 1, (width, hidden)).astype(np.int8)
         weights = net.constant(stored, i8)
@@ -151,7 +159,6 @@ def recurrence(
     else:
         scale = 1.5 / np.sqrt(hidden)
         weights = net.constant(rng.normal(0, scale, (width, hidden)).astype(np.float32))
-        exponents = None
     bias = net.constant(rng.normal(0, 0.5, width).astype(np.float32)) if biased else None
     op = RecurrenceOp(
         kind,
@@ -162,6 +169,7 @@ def recurrence(
         cell=cell,
         bias=bias,
         exponents=exponents,
+        scales=scales,
     )
     return net.add(op)
 

@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def layer(
     hidden: int = 7,
     starts: bool = True,
     biased: bool = True,
-    integer: bool = False,
+    integer: bool | Literal["dynamic"] = False,
     backwards: bool = False,
     functions: tuple[FunctionAttr, ...] | None = None,
 ) -> ModuleOp:
@@ -72,6 +73,18 @@ def test_other_forms(integer: bool):
     agree(layer(Cell.GRU, steps=3, batch=2, hidden=32, integer=integer, backwards=True))
 
 
+@pytest.mark.parametrize("hidden", [1, 7, 33])
+def test_a_state_that_is_quantized_dynamically(hidden: int):
+    agree(layer(Cell.LSTM, batch=3, hidden=hidden, integer="dynamic"))
+    agree(layer(Cell.LSTM, steps=2, hidden=hidden, starts=False, integer="dynamic", backwards=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=lambda flags: flags[-1:])
+def test_dynamic_scales_on_other_processors(flags: tuple[str, ...]):
+    agree(layer(Cell.LSTM, steps=9, batch=2, hidden=75, integer="dynamic"), flags=flags)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), *OTHER_PROCESSORS], ids=lambda flags: flags[-1:])
 @pytest.mark.parametrize("integer", [False, True])
@@ -86,6 +99,7 @@ def test_states_beyond_all_bounds(integer: bool):
     relu = (FunctionAttr(Function.RELU),) * 3
     with np.errstate(all="ignore"):
         agree(layer(Cell.LSTM, steps=40, integer=integer, functions=relu))
+        agree(layer(Cell.LSTM, steps=40, integer="dynamic", functions=relu))
         agree(layer(Cell.RNN, steps=200, hidden=20, integer=integer, functions=relu))
 
 
@@ -113,6 +127,7 @@ def _words(file: bytes) -> int:
 INTEGER, FLOATS = (
     written(layer(Cell.LSTM, batch=2, hidden=3, integer=integer)) for integer in (True, False)
 )
+DYNAMIC = written(layer(Cell.LSTM, batch=2, hidden=3, integer="dynamic"))
 
 # (what is in the file, word of the attributes, its value, what the reader says)
 CRAFTED = [
@@ -123,6 +138,12 @@ CRAFTED = [
     (INTEGER, 2, 0x7FC00000, "not a number"),
     (INTEGER, 10, 61, "its exponents"),
     (INTEGER, 22, 2**32 - 61, "its exponents"),
+    (DYNAMIC, 10, 2**32 - 14, "23 attributes expected"),
+    (INTEGER, 10, 2**31, "24 attributes expected"),
+    (DYNAMIC, 11, 128, "its zero point"),
+    (DYNAMIC, 12, 0xBF800000, "its scales"),
+    (DYNAMIC, 23, 0x7F800000, "its scales"),
+    (DYNAMIC, 13, 0x7FC00000, "its scales"),
     (FLOATS, 4, 2**32 - 1, "unknown function"),
     (FLOATS, 9, 0xFFFFFFFF, "not a number"),
 ]

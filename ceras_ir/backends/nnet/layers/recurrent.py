@@ -1,7 +1,9 @@
-"""Recurrent layers: all steps of one direction in one layer."""
+"""Recurrent layers: a layer has all steps of a direction."""
 
 import struct
-from math import isnan
+from math import inf, isnan
+
+import numpy as np
 
 from ceras_ir.backends.nnet.encoding import (
     FUNCTIONS,
@@ -21,6 +23,8 @@ GATES, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
 LSTM = 3
 LAST_FUNCTION = len(graph.Function)
 MAX_WIDTH, MAX_EXPONENT = 1 << 14, 60
+DYNAMIC = 1 << 31
+"""-2^31, in place of the exponent of a state that is quantized dynamically."""
 
 
 def _check_recurrence(case: Case) -> None:
@@ -45,20 +49,37 @@ def _check_recurrence(case: Case) -> None:
 
 
 def _check_words(case: Case, functions: int) -> None:
-    """Functions with their parameters; for integers the exponents of state and rows."""
+    """Check functions and parameters, and the exponents or scales of integer weights."""
     must, weights = case.must, case.operands[1]
     end = 1 + 3 * functions
-    exponents = 1 + weights.shape[0] if weights.is_quantized else 0
-    must(len(case.words) == end + exponents, f"{end + exponents} attributes expected")
+    integers = case.words[end:]
+    is_dynamic = weights.is_quantized and integers[:1] == (DYNAMIC,)
+    expected = (1 + is_dynamic) + weights.shape[0] if weights.is_quantized else 0
+    must(len(case.words) == end + expected, f"{end + expected} attributes expected")
     for i in range(1, end, 3):
         must(1 <= case.words[i] <= LAST_FUNCTION, "unknown function")
-        values = struct.unpack("<2f", struct.pack("<2I", *case.words[i + 1 : i + 3]))
-        must(not any(map(isnan, values)), "a parameter is not a number")
-    if weights.is_quantized:
-        plain = weights.type == ("i8", 1.0, 0)
-        must(plain, "weights of 8 bits, of scale 1 without zero point, expected")
-        signed = [w - ((w >> 31) << 32) for w in case.words[end:]]
-        must(all(abs(e) <= MAX_EXPONENT for e in signed), "its exponents")
+        must(
+            not any(isnan(_float(w)) for w in case.words[i + 1 : i + 3]),
+            "a parameter is not a number",
+        )
+    if not weights.is_quantized:
+        return
+    plain = weights.type == ("i8", 1.0, 0)
+    must(plain, "weights of 8 bits, of scale 1 without zero point, expected")
+    if is_dynamic:
+        must(case.words[0] == LSTM, "only an lstm has dynamic scales")
+        must(-128 <= _signed(integers[1]) < 128, "its zero point")
+        must(all(0 <= _float(w) < inf for w in integers[2:]), "its scales")
+    else:
+        must(all(abs(_signed(w)) <= MAX_EXPONENT for w in integers), "its exponents")
+
+
+def _float(word: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", word))[0]
+
+
+def _signed(word: int) -> int:
+    return word - ((word >> 31) << 32)
 
 
 RECURRENCE = Kind(22, "recurrence", _check_recurrence, words=None, operands=None)
@@ -73,4 +94,8 @@ def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecor
     if (exponents := op.exponents) is not None:
         state, rows = exponents
         words += [e & 0xFFFFFFFF for e in (state, *rows)]
+    if (scales := op.scales) is not None:
+        values, zero_point = scales
+        rows = np.broadcast_to(values, graph.shape_of(op.weights)[:1])
+        words += [DYNAMIC, zero_point & 0xFFFFFFFF, *(float_word(float(v)) for v in rows)]
     return LayerRecord(RECURRENCE, attributes=words)

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t PANEL = 32;  // outputs of the float kernel that are summed beside each other
 constexpr int64_t STATE_BOUND = 1 << 15;  // magnitude of the integers that stand for the state
 constexpr int64_t MAX_EXPONENT = 60;
+constexpr int32_t DYNAMIC = INT32_MIN;  // in place of the exponent of a state with dynamic scales
 constexpr size_t WORDS_OF_FUNCTION = 3;
 
 size_t functions_of(uint32_t cell) { return cell == CELL_RNN ? 1 : cell == CELL_LSTM ? 3 : 2; }
@@ -23,11 +24,17 @@ int64_t panels_of(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
 
 bool is_integer(const Layer& layer) { return layer.weights().quantized(); }
 
-// The exponent of the state, then of each row of weights.
-int exponent_of(const Layer& layer, size_t index) {
-  const size_t first = 1 + WORDS_OF_FUNCTION * functions_of(layer.attributes[0]);
-  return static_cast<int32_t>(layer.attributes[first + index]);
+// The words after the functions: the exponent of the state, then of each row of weights; or DYNAMIC,
+// the zero point of the weights, and the scale of each row.
+uint32_t word_of(const Layer& layer, size_t index) {
+  return layer.attributes[1 + WORDS_OF_FUNCTION * functions_of(layer.attributes[0]) + index];
 }
+
+int exponent_of(const Layer& layer, size_t index) {
+  return static_cast<int32_t>(word_of(layer, index));
+}
+
+bool is_dynamic(const Layer& layer) { return is_integer(layer) && exponent_of(layer, 0) == DYNAMIC; }
 
 // Replace values by what the layer's function `index` makes of them.
 void apply_own(const Layer& layer, size_t index, float* values, int64_t count) {
@@ -62,15 +69,23 @@ void pack(const Layer& layer, uint8_t* to) {
   }
   const int8_t* weights = reinterpret_cast<const int8_t*>(layer.weights().data);
   int16_t* wide = reinterpret_cast<int16_t*>(to);
+  const bool dynamic = is_dynamic(layer);
   const int64_t pairs = pairs_of(hidden), state = exponent_of(layer, 0);
+  const int zero_point = dynamic ? exponent_of(layer, 1) : 0;
   float* scales = reinterpret_cast<float*>(wide + whole_lanes(width) * PAIR * pairs);
   for (int64_t j = 0; j < width; ++j) {
-    const int row = exponent_of(layer, static_cast<size_t>(j) + 1);
-    scales[j] = std::ldexp(1.0f, row + static_cast<int>(state));
+    const size_t row = static_cast<size_t>(j) + 1;
+    scales[j] = dynamic ? as_float(word_of(layer, row + 1))
+                        : std::ldexp(1.0f, exponent_of(layer, row) + static_cast<int>(state));
     for (int64_t i = 0; i < hidden; ++i)
       wide[((j / LANES * pairs + i / PAIR) * LANES + j % LANES) * PAIR + i % PAIR] =
-          weights[j * hidden + i];
+          static_cast<int16_t>(weights[j * hidden + i] - zero_point);
   }
+}
+
+// The nearest integer, ties to even, within integer bounds; NaN counts as 0.
+float rounded(float v, float low, float high) {
+  return std::nearbyint(std::min(std::max(v == v ? v : 0.0f, low), high));
 }
 
 int64_t scratch_of(const Layer& layer) {
@@ -88,7 +103,23 @@ class Product {
     sums_ = static_cast<int32_t*>(memory);
     q_ = reinterpret_cast<int16_t*>(sums_ + whole_lanes(width_));
     std::fill(q_ + hidden_, q_ + PAIR * pairs_of(hidden_), int16_t{0});
-    up_ = std::ldexp(1.0f, -exponent_of(layer, 0));
+    if (!is_dynamic(layer)) up_ = std::ldexp(1.0f, -exponent_of(layer, 0));
+  }
+
+  // Before the sequences of a step: the scale and the bounds of all of their states.
+  void begin(const float* h, int64_t batch, int64_t pitch) {
+    if (!is_dynamic(layer_)) return;
+    float low = 0, high = 0;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t i = 0; i < hidden_; ++i) {
+        const float v = h[b * pitch + i];
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+      }
+    const float span = high - low;
+    scale_ = span == 0 ? 1.0f : span / 255;
+    low_ = -rounded((0 - low) / scale_, 0, 255);
+    high_ = low_ + 255;
   }
 
   // Of the rows of weights from `first` to `end`.
@@ -118,12 +149,9 @@ class Product {
   }
 
   void of_integers(const float* h, int64_t first, int64_t end, float* p) const {
-    for (int64_t i = 0; i < hidden_; ++i) {
-      float steps = h[i] * up_;
-      steps = steps == steps ? steps : 0.0f;
-      steps = std::min(std::max(steps, -32768.0f), 32767.0f);
-      q_[i] = static_cast<int16_t>(std::nearbyint(steps));  // ties to even
-    }
+    const bool dynamic = is_dynamic(layer_);
+    for (int64_t i = 0; i < hidden_; ++i)
+      q_[i] = static_cast<int16_t>(rounded(dynamic ? h[i] / scale_ : h[i] * up_, low_, high_));
     const int pairs = static_cast<int>(pairs_of(hidden_));
     const int16_t* wide = reinterpret_cast<const int16_t*>(layer_.ordered.data());
     const float* scales =
@@ -132,14 +160,15 @@ class Product {
     std::fill(sums_ + start, sums_ + whole_lanes(end), 0);
     for (int64_t j = start; j < end; j += LANES)
       multiply_pairs<1>(q_, 0, wide + j * PAIR * pairs, pairs, sums_ + j);
-    for (int64_t j = first; j < end; ++j) p[j] = static_cast<float>(sums_[j]) * scales[j];
+    for (int64_t j = first; j < end; ++j)
+      p[j] = static_cast<float>(sums_[j]) * (scale_ * scales[j]);
   }
 
   const Layer& layer_;
   int64_t width_, hidden_;
   int32_t* sums_ = nullptr;
   int16_t* q_ = nullptr;
-  float up_ = 0;
+  float up_ = 0, scale_ = 1, low_ = -32768.0f, high_ = 32767.0f;
 };
 
 // What a step of one sequence reads and writes.
@@ -200,7 +229,7 @@ void recurrence(const Layer& layer, Scratch& scratch) {
   s.n = n;
   s.p = reinterpret_cast<float*>(scratch.base);
   s.reset = s.p + layer.weights().dims[0];
-  const Product product(layer, s.reset + n);
+  Product product(layer, s.reset + n);
   float* cells = out.float_target() + steps * batch * out.pitch;
   if (cell == CELL_LSTM)
     for (int64_t b = 0; b < batch; ++b) {
@@ -214,6 +243,7 @@ void recurrence(const Layer& layer, Scratch& scratch) {
     s.y = out.float_target() + row * out.pitch;
     s.h = row < batch ? state.floats() + b * state.pitch : s.y - batch * out.pitch;
     s.c = cells + b * out.pitch;
+    if (b == 0) product.begin(s.h, batch, row < batch ? state.pitch : out.pitch);
     step(layer, product, s);
   }
 }
@@ -223,10 +253,12 @@ const char* check_words(const Layer& layer) {
   if (words.empty() || words[0] > CELL_LSTM) return "unknown attribute";
   const size_t functions = functions_of(words[0]);
   if (layer.operands.size() < 2) return "its weights are missing";
-  const size_t exponents =
-      is_integer(layer) ? 1 + static_cast<size_t>(layer.weights().dims[0]) : 0;
-  if (words.size() != 1 + WORDS_OF_FUNCTION * functions + exponents)
-    return "wrong number of attributes";
+  const size_t rows = static_cast<size_t>(layer.weights().dims[0]);
+  const size_t least = 1 + WORDS_OF_FUNCTION * functions;
+  if (is_integer(layer) && words.size() <= least) return "wrong number of attributes";
+  const bool dynamic = is_dynamic(layer);
+  const size_t exponents = is_integer(layer) && !dynamic ? 1 + rows : 0;
+  if (words.size() != least + (dynamic ? 2 + rows : exponents)) return "wrong number of attributes";
   for (size_t i = 0; i < functions; ++i) {
     const uint32_t* own = words.data() + 1 + WORDS_OF_FUNCTION * i;
     if (own[0] < 1 || own[0] > LAST_FUNCTION) return "unknown function";
@@ -236,6 +268,14 @@ const char* check_words(const Layer& layer) {
   for (size_t i = 0; i < exponents; ++i)
     if (std::abs(int64_t{exponent_of(layer, i)}) > MAX_EXPONENT)
       return "an exponent is out of range";
+  if (!dynamic) return nullptr;
+  if (words[0] != CELL_LSTM) return "only an lstm has dynamic scales";
+  if (exponent_of(layer, 1) < -128 || exponent_of(layer, 1) > 127)
+    return "its zero point is out of range";
+  for (size_t i = 0; i < rows; ++i) {
+    const float scale = as_float(word_of(layer, i + 2));
+    if (!(scale >= 0) || std::isinf(scale)) return "a scale is negative or not finite";
+  }
   return nullptr;
 }
 
@@ -277,6 +317,7 @@ const char* check(const Layer& layer) {
   if (!is_integer(layer)) return nullptr;
   if (weights.storage != Storage::I8 || weights.zero_point != 0 || weights.scale != 1.0f)
     return "weights of 8 bits, of scale 1 without zero point, are expected";
+  if (is_dynamic(layer)) return nullptr;  // No sum of 8-bit integers and MAX_STATE_WIDTH overflows.
   for (int64_t row = 0; row < weights.dims[0]; ++row)
     if (row_magnitude(weights, row, weights.dims[1]) * STATE_BOUND > INT32_MAX)
       return "its accumulator may overflow 32 bits";

@@ -165,7 +165,7 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     elif isinstance(op, graph.BranchOp):
         total += max(time_of(function, narrow=narrow) for function in op.functions)
     elif isinstance(op, graph.RecurrenceOp):
-        total += rates.moved * _recurrence(op, FLOAT if op.exponents is None else STATE)
+        total += rates.moved * _recurrence(op, STATE if op.is_integer else FLOAT)
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:

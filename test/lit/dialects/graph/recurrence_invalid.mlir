@@ -9,7 +9,7 @@ func.func @width(%x: tensor<5x2x9xf32>, %w: tensor<9x3xf32>, %h: tensor<2x3xf32>
 // -----
 
 func.func @cell(%x: tensor<5x2x12xf32>, %w: tensor<12x3xf32>, %h: tensor<2x3xf32>) {
-  // expected-error@+1 {{'lstm' has a cell state, and the others have none}}
+  // expected-error@+1 {{'lstm' has a cell state, and the other cells do not}}
   %0 = graph.recurrence lstm %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x12xf32>, tensor<12x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
@@ -45,5 +45,75 @@ func.func @rows(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
   // expected-error@+1 {{3 exponents of weights expected, got 1}}
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>], state_exponent = -14 : i64, weight_exponents = array<i64: 0>} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @both(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
+  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], state_exponent = -14 : i64, weight_exponents = array<i64: 0>, weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @half(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
+  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @floats(%x: tensor<5x2x12xf32>, %w: tensor<12x3xf32>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @computed(%x: tensor<5x2x12xf32>, %w: tensor<12x3xi8>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{weights of i8 must be constant}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @cell_without_scales(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
+  // expected-error@+1 {{only 'lstm' can have scales, got 'rnn'}}
+  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>], weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @count_of_scales(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
+  // expected-error@+1 {{1 or 12 scales expected, got 2}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0, 2.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @negative_scale(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
+  // expected-error@+1 {{scales must be finite and not negative}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: -1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @zero_point(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
+  // expected-error@+1 {{the zero point must be an i8, got 128}}
+  %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>, weight_zero_point = 128 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }

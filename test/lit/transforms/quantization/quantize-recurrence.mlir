@@ -40,3 +40,15 @@ func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<2x1xf32> {graph.range = array<
   %u = graph.recurrence rnn %x, %w, %g {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
   func.return %y, %z, %u : tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>
 }
+
+// -----
+
+// A layer of integers remains as it is.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.constant dense<100> : tensor<8x2xi8>
+// CHECK: graph.recurrence lstm {{.*}} weight_scales = array<f32: 5.000000e-01>, weight_zero_point = 3 : i64}
+func.func @main(%x: tensor<3x1x8xf32>, %h: tensor<1x2xf32>) -> tensor<4x1x2xf32> {
+  %w = graph.constant dense<100> : tensor<8x2xi8> : tensor<8x2xi8>
+  %y = graph.recurrence lstm %x, %w, %h cell %h : tensor<1x2xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 0.5>, weight_zero_point = 3 : i64} : (tensor<3x1x8xf32>, tensor<8x2xi8>, tensor<1x2xf32>) -> tensor<4x1x2xf32>
+  func.return %y : tensor<4x1x2xf32>
+}
