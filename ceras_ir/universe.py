@@ -77,6 +77,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization": (
         "align-scales",
         "calibrate",
+        "check-outputs",
         "check-scales",
         "choose-precision",
         "choose-row-exponents",

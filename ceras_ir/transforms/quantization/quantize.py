@@ -15,6 +15,7 @@ from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
+from ceras_ir.transforms.quantization.check_outputs import CheckOutputsPass
 from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
@@ -197,6 +198,7 @@ class QuantizePass(PipelinePass):
             ChooseRowExponentsPass(spread),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
+            CheckOutputsPass(*data),
             UnfuseResidualPass(),
             RoundWeightsPass(*data),
             QuantizeRecurrencePass(),
