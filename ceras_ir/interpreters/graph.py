@@ -27,6 +27,7 @@ from ceras_ir.interpreters.windows import (
     convolve_in_order,
     counts,
     exact_type,
+    window_maximum,
     window_sum,
 )
 from ceras_ir.network import integer
@@ -180,11 +181,7 @@ class GraphFunctions(InterpreterFunctions):
         window = Window.of_operation(op)
         if op.function is Pool.MAX:
             least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
-            taps = (tap for _, _, tap in window.taps(window.padded(x, least)))
-            result = next(taps).copy()
-            for tap in taps:
-                np.maximum(result, tap, out=result)
-            return (result,)
+            return (window_maximum(window, window.padded(x, least)),)
         if not op.is_quantized:
             total = window_sum(window, window.padded(x, 0))
             return (total / self._divisors(op, x, window).astype(np.float32),)

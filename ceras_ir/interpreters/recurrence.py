@@ -15,6 +15,7 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.interpreters.reductions import combined_in_order
 
 Floats = NDArray[np.float32]
 
@@ -40,9 +41,10 @@ def _product(op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats |
 
 def _of_floats(weights: NDArray[np.number]) -> Product:
     def multiply(h: Floats, rows: slice) -> Floats:
-        products: Floats = np.multiply(h[:, None, :], weights[rows])
-        # cumsum adds in index order; a sum that starts from 0 is never -0.
-        return np.cumsum(products, axis=-1, dtype=np.float32)[..., -1] + np.float32(0)
+        products: Floats = np.multiply(h.T[:, :, None], weights[rows].T[:, None, :])
+        total = combined_in_order(np.add, products.reshape(len(products), -1))
+        # A sum that starts from 0 is never -0.
+        return total.reshape(len(h), -1) + np.float32(0)
 
     return multiply
 

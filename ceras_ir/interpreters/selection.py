@@ -1,5 +1,8 @@
 """What the operations of `graph` that select, reduce, compare and cast mean, in numpy."""
 
+from collections.abc import Iterator
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.interpreter import (
@@ -12,6 +15,7 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.arithmetic import cast, combine, compare
+from ceras_ir.interpreters.reductions import index_of_extreme, reduce_rows
 from ceras_ir.interpreters.resampling import border_indices
 
 Array = NDArray[np.generic]
@@ -31,6 +35,15 @@ def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
     result = right.copy()
     np.copyto(result, left, where=where)
     return result
+
+
+def _turns(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
+    """Split positions into groups: the first of each place, then the second, and so on."""
+    order = np.argsort(places, kind="stable")
+    counts = np.unique(places, return_counts=True)[1]
+    starts = np.cumsum(counts) - counts
+    for turn in range(counts.max(initial=0)):
+        yield order[starts[counts > turn] + turn]
 
 
 @register_impls
@@ -70,12 +83,17 @@ class SelectionFunctions(InterpreterFunctions):
         x, indices, rows = args
         result: Array = x.copy()
         count = len(x)
-        for given, row in zip(indices.astype(np.int64).tolist(), rows, strict=True):
-            i = given + count if given < 0 else given
-            if not 0 <= i < count:
-                continue
-            kind = op.function
-            result[i] = row if kind is None else combine(COMBINED[kind], result[i], row)
+        given: NDArray[np.int64] = indices.astype(np.int64)
+        places = np.where(given < 0, given + count, given)
+        inside = (places >= 0) & (places < count)
+        places, rows = places[inside], rows[inside]
+        if (kind := op.function) is None:
+            # numpy keeps the last row of equal indices.
+            result[places] = rows
+            return (result,)
+        for turn in _turns(places):
+            at = places[turn]
+            result[at] = combine(COMBINED[kind], result[at], rows[turn])
         return (result,)
 
     @impl(graph.PadOp)
@@ -100,26 +118,14 @@ class SelectionFunctions(InterpreterFunctions):
         (x,) = args
         axes = op.axes.get_values()
         kept = [i for i in range(x.ndim) if i not in axes]
-        rows = x.transpose([*axes, *kept]).reshape(-1, *(x.shape[i] for i in kept))
-        result = rows[0]
-        if op.function is graph.Reduce.SUM and x.dtype == np.float32 and len(rows) > 1:
-            # cumsum adds in index order; np.sum would add in pairs.
-            result = np.cumsum(rows, axis=0, dtype=np.float32)[-1]
-        else:
-            for row in rows[1:]:
-                result = combine(COMBINED[op.function], result, row)
-        return (np.ascontiguousarray(result).reshape(graph.shape_of(op.result)),)
+        shape = graph.shape_of(op.result)
+        rows = x.transpose([*axes, *kept]).reshape(-1, prod(shape))
+        return (reduce_rows(op.function, rows).reshape(shape),)
 
     @impl(graph.ArgOp)
     def arg(self, interpreter: Interpreter, op: graph.ArgOp, args: PythonValues):
         x: Array = np.moveaxis(args[0], op.axis.value.data, 0)
-        best: Array = x[0]
-        index = np.zeros(x.shape[1:], np.int64)
-        for i in range(1, len(x)):
-            candidate: Array = x[i]
-            a, b = (candidate, best) if op.function is graph.Reduce.MAX else (best, candidate)
-            better = np.greater_equal(a, b) if op.takes_last else np.greater(a, b)
-            best, index = np.where(better, candidate, best), np.where(better, i, index)
+        index = index_of_extreme(op.function, x.reshape(len(x), -1), last=op.takes_last)
         return (index.reshape(graph.shape_of(op.result)),)
 
     @impl(graph.TopKOp)
@@ -130,8 +136,10 @@ class SelectionFunctions(InterpreterFunctions):
             order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         else:
             order = np.argsort(x, axis=-1, kind="stable")
-        behind = np.take_along_axis(np.not_equal(x, x), order, -1)
-        order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
+        is_nan = np.not_equal(x, x)
+        if is_nan.any():
+            behind = np.take_along_axis(is_nan, order, -1)
+            order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
         count = graph.shape_of(op.result)[-1]
         return (np.ascontiguousarray(order[..., :count], np.int64),)
 

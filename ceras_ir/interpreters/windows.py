@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
+from math import prod
 from operator import itemgetter
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from ceras_ir.dialects.graph import Conv2dOp, Pool2dOp, shape_of
 from ceras_ir.dialects.graph.attributes import integers_of
 from ceras_ir.dialects.graph.operation import window_output
+from ceras_ir.dialects.graph.reduction import Reduce
+from ceras_ir.interpreters.reductions import reduce_rows
 
 Reals = NDArray[np.floating]
 Numbers = TypeVar("Numbers", bound=np.number)
@@ -67,6 +70,13 @@ class Window:
         rows, columns = (self.places(axis, padded.shape[1 + axis]) for axis in (0, 1))
         for (i, seen_rows), (j, seen_columns) in product(enumerate(rows), enumerate(columns)):
             yield i, j, padded[:, seen_rows, seen_columns, :]
+
+    def laid_out(self, padded: NDArray[Numbers]) -> NDArray[Numbers]:
+        """Return all `taps` as a view [KH, KW, N, OH, OW, C]."""
+        reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+        seen = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2))
+        (high, wide), (down, right) = self.strides, self.dilations
+        return seen[:, ::high, ::wide, :, ::down, ::right].transpose(4, 5, 0, 1, 2, 3)
 
     def places(self, axis: int, size: int) -> list[slice]:
         """For each position of the window along an axis, the indices that all windows see there."""
@@ -127,7 +137,7 @@ def _by_columns(
 
 
 def _columns(padded: Reals, window: Window, shape: tuple[int, int, int, int]) -> Reals:
-    """What every window sees, in the order of weights: a row of the window at once if it can be."""
+    """Lay out the elements of each window in the order of the weights, by rows where possible."""
     (n, oh, ow, c), (kh, kw), stride = shape, window.kernel, window.strides[1]
     columns = np.empty((n, oh, ow, kh, kw * c), padded.dtype)
     if window.dilations[1] != 1 or not padded.flags.c_contiguous:
@@ -224,15 +234,43 @@ def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floati
 
 
 def counts(height: int, width: int, window: Window) -> NDArray[np.int64]:
-    """How many elements of each window lie inside an input of this size: [OH, OW]."""
+    """Count the elements of each window that are inside an input of this size: [OH, OW]."""
     ones = np.ones((1, height, width, 1), np.int64)
     return window_sum(window, window.padded(ones, 0))[0, :, :, 0]
 
 
+MANY_TAPS = 64
+"""Windows with more elements become a matrix, instead of a call for each element."""
+
+
+def window_maximum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
+    """The maximum of each window, its elements in row-major order."""
+    taps = (tap for _, _, tap in window.taps(padded))
+    if prod(window.kernel) > MANY_TAPS:
+        seen = window.laid_out(padded)
+        return reduce_rows(Reduce.MAX, seen.reshape(prod(window.kernel), -1)).reshape(
+            seen.shape[2:]
+        )
+    result = next(taps).copy()
+    for tap in taps:
+        np.maximum(result, tap, out=result)
+    return result
+
+
 def window_sum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
     """Sums over windows: of each row from left to right, then of the rows from the top, from 0."""
+    if prod(window.kernel) > MANY_TAPS:
+        seen = window.laid_out(padded)
+        rows = _sum_of_rows(np.moveaxis(seen, 1, 0))
+        return _sum_of_rows(rows)
     rows = groupby(window.taps(padded), key=itemgetter(0))
     return _sum(_sum(tap for _, _, tap in row) for _, row in rows)
+
+
+def _sum_of_rows(array: NDArray[Numbers]) -> NDArray[Numbers]:
+    """The sum over the first axis, from 0."""
+    total = reduce_rows(Reduce.SUM, array.reshape(len(array), -1))
+    return total.reshape(array.shape[1:]) + 0
 
 
 def _sum(arrays: Iterable[NDArray[Numbers]]) -> NDArray[Numbers]:
