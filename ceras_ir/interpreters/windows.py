@@ -244,15 +244,16 @@ MANY_TAPS = 64
 
 
 def window_maximum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
-    """The maximum of each window, its elements in row-major order."""
-    taps = (tap for _, _, tap in window.taps(padded))
+    """Return the maximum of each window: the first of zeros of both signs, the last NaN."""
+    # `reduce_rows`, and numpy on x86, choose the last zero, so take the elements in reverse.
     if prod(window.kernel) > MANY_TAPS:
-        seen = window.laid_out(padded)
+        seen = window.laid_out(padded)[::-1, ::-1]
         return reduce_rows(Reduce.MAX, seen.reshape(prod(window.kernel), -1)).reshape(
             seen.shape[2:]
         )
-    result = next(taps).copy()
-    for tap in taps:
+    *rest, (_, _, last) = window.taps(padded)
+    result = last.copy()
+    for _, _, tap in reversed(rest):
         np.maximum(result, tap, out=result)
     return result
 

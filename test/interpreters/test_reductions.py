@@ -170,8 +170,17 @@ def test_large_windows(dtype: str, kernel: tuple[int, int], strides: tuple[int, 
             zero = x.dtype.type(0)
             rows = [one_by_one(Reduce.SUM, [zero, *row]) for row in seen]
             same_bits(sums[n, i, j, c][None], np.array([one_by_one(Reduce.SUM, rows) + zero]))
-            expected = one_by_one(Reduce.MAX, list(seen.reshape(-1)))
+            expected = one_by_one(Reduce.MAX, list(seen.reshape(-1)[::-1]))
             same_bits(maxima[n, i, j, c][None], np.array([expected]))
+
+
+@pytest.mark.parametrize("size", [2, 100])
+def test_maximum_of_a_window_is_the_first_zero(size: int):
+    """As in generated C, where only a greater element replaces the maximum so far."""
+    x = np.full((1, 1, size, 2), -1, np.float32)
+    x[0, 0, [0, -1]] = [[0.0, -0.0], [-0.0, 0.0]]
+    maxima = window_maximum(Window.of((1, size), (1, 1), (0, 0, 0, 0), (1, 1)), x)
+    assert np.signbit(maxima).ravel().tolist() == [False, True]
 
 
 def calls(
