@@ -122,6 +122,16 @@ def test_functions_have_a_bound_that_holds_for_doubles(function: Function):
     assert np.median(bound) < 1e-5
 
 
+def test_an_unknown_operand_makes_an_unknown_product():
+    """0 times infinity is no bound of 0."""
+
+    def product(a: SSAValue, b: SSAValue) -> SSAValue:
+        return BinaryOp(Binary.MUL, a, b, result_element=f32).result
+
+    _, bound = bounded(product, floats(0), floats(0), errors=[np.inf, 0.0])
+    assert bound.item() == np.inf
+
+
 def test_overflow_is_infinite_in_one_implementation_only():
     largest, infinite = floats(3e38, 3e38, 1e30), floats(np.inf, -np.inf, np.inf)
     assert within(infinite, largest, np.zeros(3)).tolist() == [True, False, False]

@@ -107,7 +107,7 @@ class ModelCheck:
         step follows the one before.
         """
         pairs = zip((samples[i] for i in range(len(outputs))), outputs, strict=True)
-        if given:
+        if given and outputs:
             yield next(pairs)
         if not given or not self.imported.states:
             yield signed_sample(self.imported.main), None

@@ -50,6 +50,11 @@ class Real:
     error: Doubles
     unit: float = UNIT
 
+    def __post_init__(self) -> None:
+        # Of 0 times infinity, and so on: such a bound is unknown.
+        if np.isnan(self.error).any():
+            object.__setattr__(self, "error", np.nan_to_num(self.error, nan=inf, posinf=inf))
+
     @classmethod
     def of(cls, value: Array, error: Array, unit: float = UNIT) -> Real:
         return cls(value.astype(np.float64), np.asarray(error, np.float64), unit)
@@ -135,7 +140,9 @@ class Real:
                 jump = np.abs(x - function.values[0]) <= e
                 return np.where(jump & (e > 0), np.abs(x) + e, e)
             case _:
-                return _SLOPES[kind](function.values) * e
+                spread = _SLOPES[kind](function.values) * e
+                low, high = function.clip_range or _RANGES.get(kind, (-inf, inf))
+                return np.minimum(spread, high - low)
 
     def _rounded(self, value: Doubles, spread: Doubles, units: float | Doubles = 1.0) -> Real:
         inexact = (value != value.astype(np.float32)) | (self.unit > UNIT) | (spread > 0)
@@ -236,3 +243,15 @@ _SLOPES: dict[Function, Callable[[Sequence[float]], float]] = {
     Function.GELU_TANH: lambda p: 1.13,
 }
 """The largest slope of a function."""
+
+_RANGES: dict[Function, tuple[float, float]] = {
+    Function.SIGMOID: (0.0, 1.0),
+    Function.HARD_SIGMOID: (0.0, 1.0),
+    Function.TANH: (-1.0, 1.0),
+    Function.ERF: (-1.0, 1.0),
+    Function.SOFTSIGN: (-1.0, 1.0),
+    Function.SIN: (-1.0, 1.0),
+    Function.COS: (-1.0, 1.0),
+    Function.ATAN: (-2.0, 2.0),
+}
+"""The least and the greatest result of a function that is bounded."""
