@@ -7,6 +7,7 @@ reshapes and transposes in between, take that type then.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, Signedness, TensorType
@@ -27,7 +28,7 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import Array
@@ -130,6 +131,43 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
     if moved := (known.zero_point - element.zero_point) * element.scale:
         real = compose.add(real, compose.number(moved))
     return real
+
+
+def real_numbers(
+    emitter: Emitter, value: Value, scale: Array, zero_point: Array | None, axis: int
+) -> Value:
+    """
+    Return the real numbers of integers with a scale, or with a scale for each index of `axis`.
+
+    A constant may have scales of 0, which quantizers write for filters that are 0 throughout.
+    """
+    if isinstance(value, Constant) and not np.all(scale):
+        value, scale = _without_zero_scales(value, scale, zero_point, axis)
+    storage, shape = stored_type(emitter, value), shape_of_value(value)
+    return dequantized(
+        emitter, value, uniform_type(emitter, storage, scale, zero_point, shape, axis)
+    )
+
+
+def _without_zero_scales(
+    value: Constant, scale: Array, zero_point: Array | None, axis: int
+) -> tuple[Constant, Array]:
+    """
+    Return the same real numbers with scales above 0. A channel of scale 0 is 0 throughout, which is
+    the zero point at any scale: 0 is replaced by the largest scale.
+    """
+    integers = value.load()
+    points = np.zeros(scale.shape, integers.dtype) if zero_point is None else zero_point
+    extents = [1] * integers.ndim
+    if scale.size > 1 and -integers.ndim <= axis < integers.ndim:
+        extents[axis] = scale.size
+    fits = all(n in (1, extent) for n, extent in zip(extents, integers.shape, strict=True))
+    if prod(extents) != scale.size or points.size != scale.size or not fits:
+        return value, scale  # The caller reports it.
+    is_zero = (scale == 0).reshape(extents)
+    filled = np.where(is_zero, points.reshape(extents), integers).astype(integers.dtype)
+    largest = scale.max() if scale.any() else 1
+    return Constant.of(value.name, filled), np.where(scale == 0, largest, scale).astype(scale.dtype)
 
 
 def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:

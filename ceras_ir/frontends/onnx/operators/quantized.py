@@ -21,6 +21,7 @@ from ceras_ir.frontends.onnx.quantization import (
     dequantized,
     is_computed_integer,
     quantized,
+    real_numbers,
     storage_of,
     stored_type,
     uniform_type,
@@ -50,12 +51,10 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if isinstance(value, Constant) and value.dtype in PACKED.values():
         return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
-    storage = stored_type(emitter, value)
     if block:
+        storage = stored_type(emitter, value)
         return _dequantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
-    shape = emitter.shape(0)
-    element = uniform_type(emitter, storage, scale, point, shape, axis)
-    return dequantized(emitter, value, element)
+    return real_numbers(emitter, value, scale, point, axis)
 
 
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")

@@ -14,8 +14,8 @@ from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 from ceras_ir.frontends.onnx.quantization import (
-    dequantized,
     quantized,
+    real_numbers,
     stored_type,
     uniform_type,
 )
@@ -43,18 +43,10 @@ constant_operands(
 )
 
 
-def _element(emitter: Emitter, storage: str, first: int, shape: Sequence[int], axis: int = 0):
-    """The type that operands `first` (scale) and `first + 1` (zero point) describe."""
-    point = emitter.array(first + 1) if emitter.node.has_input(first + 1) else None
-    return uniform_type(emitter, storage, emitter.array(first), point, shape, axis)
-
-
 def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
-    """Operand `index` as real numbers; its scale and zero point follow it."""
-    value = emitter.value(index)
-    storage = stored_type(emitter, value)
-    element = _element(emitter, storage, index + 1, emitter.shape(index), axis)
-    return dequantized(emitter, value, element)
+    """Operand `index` as real numbers; the scale and the zero point follow it."""
+    point = emitter.array(index + 2) if emitter.node.has_input(index + 2) else None
+    return real_numbers(emitter, emitter.value(index), emitter.array(index + 1), point, axis)
 
 
 def _result(emitter: Emitter, value: Value, first: int, storage: str | None = None) -> Value:
@@ -66,7 +58,9 @@ def _result(emitter: Emitter, value: Value, first: int, storage: str | None = No
     if node.has_input(first + 1):
         storage = emitter.array(first + 1).dtype.name
     storage = storage or stored_type(emitter, emitter.value(0))
-    return quantized(emitter, value, _element(emitter, storage, first, ()), node.outputs[0])
+    point = emitter.array(first + 1) if node.has_input(first + 1) else None
+    element = uniform_type(emitter, storage, emitter.array(first), point, (), 0)
+    return quantized(emitter, value, element, node.outputs[0])
 
 
 def float_operator(
@@ -107,10 +101,8 @@ def qlinear_conv(node: Node, emitter: Emitter) -> Value:
 def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float = 1.0) -> Value:
     """A bias of integers at `factor` times the product of two scales, one or one per channel."""
     scale = emitter.array(first).astype(np.float64) * emitter.array(second).astype(np.float64)
-    scale = scale * factor
-    storage = stored_type(emitter, emitter.value(index))
-    element = uniform_type(emitter, storage, scale.reshape(-1), None, emitter.shape(index), -1)
-    return dequantized(emitter, emitter.value(index), element)
+    scale = (scale * factor).reshape(-1)
+    return real_numbers(emitter, emitter.value(index), scale, None, -1)
 
 
 @operator("QLinearMatMul")
