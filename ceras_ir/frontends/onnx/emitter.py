@@ -163,7 +163,7 @@ class Emitter:
 
     @contextmanager
     def aside(self) -> Generator[Block]:
-        """What is emitted here goes into a block of its own, constants included."""
+        """Emit into a separate block, constants included."""
         block, materialized = self.block, self._materialized
         self.block, self._materialized = Block(), {}
         try:
@@ -173,7 +173,7 @@ class Emitter:
 
     @contextmanager
     def called(self) -> Generator[None]:
-        """What is emitted here is in the body of a loop."""
+        """Emit into the body of a loop."""
         before, self.is_called = self.is_called, True
         try:
             yield

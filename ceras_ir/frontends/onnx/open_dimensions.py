@@ -46,31 +46,35 @@ class OpenDimensions:
         """Pairs of dimensions that are probably height and width."""
         self.fixed: list[int] = []
         """The extents that the model declares."""
-        self.are_not_only_batches = False
-        """Whether there are other dimensions than first ones."""
-        first = {_name(v, 0) for v in self._inputs if _dims(v)}
-        batches = {symbol_of(dims[0]) for v in self._inputs if (dims := _dims(v))} - {""}
+        self.batches = {name for v in self._inputs if _dims(v) and (name := _name(v, 0))}
+        """The dimensions that are the first ones of inputs."""
         for value in self._inputs:
-            for i, dim in enumerate(_dims(value)):
+            for i in range(len(_dims(value))):
                 if (name := _name(value, i)) and value.name in shapes:
                     self.start[name] = shapes[value.name][i]
                     self.given.add(name)
-                elif name and (i == 0 or symbol_of(dim) in batches):
+                elif name in self.batches:
                     self.start.setdefault(name, batch)
         for value in self._inputs:
             names = [_name(value, i) for i in range(len(_dims(value)))]
             for name, dim, extent in zip(names, _dims(value), _usual(value), strict=True):
-                if name:
+                if name and dim.HasField("dim_value") and dim.dim_value == 0:
+                    self.start.setdefault(name, 0)
+                elif name:
                     if name not in self.start:
                         self.guessed.add(name)
                     self.start.setdefault(name, extent)
-                    self.are_not_only_batches |= name not in first
                 elif dim.dim_value > 1:
                     self.fixed.append(dim.dim_value)
             if len(names) == 4:
                 pair = names[1:3] if names[1] and not names[3] else names[2:]
                 if all(pair) and pair[0] != pair[1]:
                     self.pictures.append((pair[0], pair[1]))
+
+    @property
+    def are_batches(self) -> bool:
+        """Whether all open dimensions are first ones."""
+        return self.batches.issuperset(self.start)
 
     def shapes(self, extents: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
         """The shapes of the inputs with open dimensions, which have these extents."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from math import prod
 from typing import TypeAlias
 
 import onnx
@@ -22,11 +23,14 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 MAX_ATTEMPTS = 100
 """Imports that one search may try."""
 
-MAX_EMITTED_NODES = 20_000
+MAX_EMITTED_NODES = 10_000
 """Nodes that these imports may emit in total, approximately: it bounds the time."""
 
 MAX_SHAPE_ATTEMPTS = 60
 """Imports that the search for shapes may try with one choice of values."""
+
+MAX_INPUT_ELEMENTS = 1 << 21
+"""Elements of the largest input that is tried: pictures of three channels have less."""
 
 MAX_EXTENT = 1 << 16
 """The largest extent that is tried."""
@@ -122,8 +126,8 @@ class Search:
 
     def run(self) -> Proposal | None:
         """
-        The first complete proposal. Without one, the first proposal with unsupported nodes that no
-        option can change, or None.
+        The first complete proposal. Without one, the proposal with the fewest unsupported nodes
+        that no option can change, or None.
         """
         self._partial: Proposal | None = None
         try:
@@ -161,7 +165,7 @@ class Search:
             return extents, values
         names = [name for name in outcome.undecided if name not in values]
         if not names and not outcome.is_wrong:
-            self._partial = self._partial or Proposal(self.options(extents, values), outcome)
+            self._partial = _fewer(self._partial, Proposal(self.options(extents, values), outcome))
         elif not names:
             # A number that the user gave may be wrong.
             names = [name for name in self.taken.values if values is self.taken.values]
@@ -198,6 +202,8 @@ class Search:
             changes = [move]
             while changes and len(self._known) < limit:
                 changed = {**extents, **(change := changes.pop(0))}
+                if max(map(prod, self.open.shapes(changed).values())) > MAX_INPUT_ELEMENTS:
+                    continue
                 found = self._outcome(changed, values)
                 if not found.is_wrong or found.emitted > outcome.emitted:
                     return changed, found
@@ -209,20 +215,25 @@ class Search:
 
     def _moves(self, extents: Extents, outcome: Outcome) -> Iterator[Mapping[str, int]]:
         """Changes of a dimension, or of height and width together; the likely ones first."""
-        numbers = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_EXTENT]
-        names = sorted(extents, key=lambda name: name in self.open.given)
-        for name in names:
+        found = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_EXTENT]
+        # An extent of 1 often fits only because it is broadcast.
+        numbers = sorted(found, key=lambda n: n == 1)
+        names = sorted(
+            extents, key=lambda name: (name in self.open.batches, name in self.open.given)
+        )
+        others = [name for name in names if name not in self.open.batches]
+        for name in others:
             if extents[name] in numbers:
                 yield from ({name: number} for number in numbers)
-                alike = [n for n in names if extents[n] == extents[name]]
-                yield from (dict.fromkeys(alike, number) for number in numbers)
+                alike = [n for n in others if extents[n] == extents[name]]
+                yield from (dict.fromkeys(alike, number) for number in numbers if number > 1)
         for pair in self.open.pictures:
             yield dict(zip(pair, LINE_OF_TEXT, strict=True))
             yield from (dict(zip(pair, (side, side), strict=True)) for side in SQUARES)
         for name in names:
             extent = extents[name]
             yield {name: 2 * extent}
-            yield from ({name: number} for number in (1, *numbers))
+            yield from ({name: number} for number in (*numbers, 1))
             yield from (
                 {name: extent * b // a}
                 for a, b in permutations(numbers, 2)
@@ -243,6 +254,15 @@ class Search:
         return Proposal(self.options(extents, values), self._outcome(extents, values))
 
 
+def _fewer(known: Proposal | None, new: Proposal) -> Proposal:
+    """The proposal with fewer unsupported nodes, the known one if there are equally many."""
+    if known is None:
+        return new
+    errors = [each.outcome.error for each in (known, new)]
+    counts = [0 if error is None else len(error.findings) for error in errors]
+    return new if counts[1] < counts[0] else known
+
+
 def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Sequence[int]:
     """
     Extents at which a number of a message that changes with the extent becomes equal to a number
@@ -256,7 +276,7 @@ def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Seq
         if got == other:
             continue
         for expected, unchanged in zip(before, after, strict=True):
-            if expected != unchanged:
+            if expected != unchanged or expected == 1:  # An extent of 1 is broadcast.
                 continue
             exact = first + (expected - got) * (second - first) / (other - got)
             found += [int(exact), int(exact) + 1]

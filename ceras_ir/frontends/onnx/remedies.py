@@ -76,12 +76,12 @@ def _explained(
         return error
     search = Search(model.graph, taken, dimensions, attempt)
     found = search.run()
-    is_shown_to_depend = dimensions.are_not_only_batches or search.progressed
+    is_shown_to_depend = search.progressed or not dimensions.are_batches
     if found is None and not is_refused and not is_shown_to_depend:
         return error
     findings = [as_unsupported(finding) for finding in error.findings]
-    if is_open and found is not None and found.outcome.error is not None:
-        findings += found.outcome.error.findings
+    if is_open and found is not None and found.options.values == taken.values:
+        findings += () if found.outcome.error is None else found.outcome.error.findings
     findings = [_with_shape(finding, found) for finding in findings]
     at_inputs = [*_values(taken, found), *_shapes(findings, is_refused, dimensions, found)]
     # The last of many findings are not printed.

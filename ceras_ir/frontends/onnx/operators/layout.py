@@ -25,7 +25,7 @@ def constant_shape(node: Node) -> str | None:
 
 @operator("Reshape")
 def reshape(node: Node, emitter: Emitter) -> Value:
-    """0 copies an extent unless `allowzero`, -1 is what is left."""
+    """0 copies an extent unless `allowzero`, -1 is the quotient of the elements."""
     old, target = emitter.shape(0), list(emitter.integers(1))
     allow_zero = node.flag("allowzero")
     if target.count(-1) > 1 or any(extent < -1 for extent in target):
