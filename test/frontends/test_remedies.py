@@ -145,6 +145,17 @@ def test_conditions_of_every_type(
     assert option in follow(proto)
 
 
+@pytest.mark.parametrize("number", [2**31 + 1, -123456789, 0])
+def test_numbers_with_all_digits(number: int) -> None:
+    proto = network(
+        [node("Equal", "v k", "c"), branch("c", GOOD, REFUSED)],
+        {"x": (3, 4)},
+        {"v": (INT64, ())},
+        k=number,
+    )
+    assert follow(proto).endswith(f"--set v={number}")
+
+
 def test_nested_branches() -> None:
     """Two inputs decide together which branch is taken."""
     inner = graph(branch("b", REFUSED, GOOD, "r", "inner"))

@@ -118,11 +118,16 @@ def _values(taken: Options, found: Proposal | None) -> Sequence[Finding]:
             name,
             BORDER,
             "unsupported as an input, because a branch or a size depends on the value; fix it, for "
-            f"example with --set {name}={','.join(f'{number:g}' for number in numbers)}",
+            f"example with --set {name}={','.join(map(_exactly, numbers))}",
         )
         for name, numbers in found.options.values.items()
         if numbers != taken.values.get(name)
     ]
+
+
+def _exactly(number: float) -> str:
+    """A number with all digits."""
+    return str(int(number)) if float(number).is_integer() else repr(float(number))
 
 
 def _shapes(
