@@ -25,7 +25,7 @@ from ceras_ir.backends.c.printers import printer_of
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.programs import bench_source, program_source
 from ceras_ir.backends.c.requant import Refused
-from ceras_ir.backends.c.source import kernels_header, model_source
+from ceras_ir.backends.c.source import kernels_header, model_source, self_test
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
@@ -56,7 +56,9 @@ def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
 
     files = [
         text("model.h", "C API of the model", api_header(model)),
-        text("model.c", "the network, a function per layer", model_source(model, crc)),
+        text(
+            "model.c", "the network, a function per layer", model_source(model, crc) + self_test()
+        ),
         text("model_kernels.h", "functions that the layers share", kernels_header(model)),
         text("model_weights.h", "declarations of the constants", weights_header(model, crc)),
     ]
