@@ -20,6 +20,7 @@ from pathlib import Path
 
 import fork_server
 import pytest
+import reference_imports
 from hypothesis import HealthCheck, settings
 
 from ceras_ir.backends.c import runner
@@ -79,6 +80,14 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "build_library", cached)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imports_are_compared() -> Iterator[None]:
+    """Models that tests import are held to a reference, see `reference_imports.py`."""
+    with pytest.MonkeyPatch.context() as patch:
+        reference_imports.install(patch)
         yield
 
 

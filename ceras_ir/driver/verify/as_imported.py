@@ -68,13 +68,13 @@ class AsImported:
         self.states = {state.name: initial_state(state) for state in states_of(self.main)}
 
     def reference_results(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """The tensors of the reference. Raises `ReferenceError`."""
+        """The tensors of the reference. Raises `NoReferenceError`."""
         return self.reference.run({**self.constants.inputs(), **sample, **self.states})
 
     def compare(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """
         Run both on one sample; the tensors of the reference. Raises `MismatchError` at the first
-        element that is out of its bound, and `ReferenceError`.
+        element that is out of its bound, and `NoReferenceError`.
         """
         inputs = {**self.constants.inputs(), **sample, **self.states}
         expected = self.reference_results(sample)
@@ -120,7 +120,9 @@ class AsImported:
                 operands = self._operands(name, known)
                 evaluation.unit = unit_of([*operands, expected])
                 term = term_of(self.reference.nodes[name], operands, expected.ndim)
-                bound = evaluation.error_of(value) + term
+                bound = evaluation.error_of(value) + term + lost(expected, actual.dtype)
+                if expected.dtype.kind == "f":
+                    bound = bound + evaluation.unit * np.abs(expected.astype(np.float64))
                 self._judge(name, known, actual, expected, bound)
             dtype = actual.dtype
             evaluation.set(value, expected.astype(dtype), lost(expected, dtype))

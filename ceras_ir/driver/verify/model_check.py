@@ -19,7 +19,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import Array, Verdict, compare_outputs, relative_difference
 from ceras_ir.driver.options import Interface
 from ceras_ir.driver.verify.as_imported import AsImported, MismatchError
-from ceras_ir.driver.verify.model_reference import ReferenceError, reference_of
+from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
 from ceras_ir.frontends.onnx import import_with_names
 from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
 from ceras_ir.interpreters.network import run
@@ -55,20 +55,20 @@ class ModelCheck:
             folder=DataFolder.of_model(file),
         )
         declare_states(module, interface["states"])
-        reference = reference_of(model, named, file.parent)
+        reference = ModelReference(model, named, file.parent)
         self.imported = AsImported(model, module, named, reference)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
         self.size = sum(sizes)
         if self.size > MAX_BYTES:
             message = f"its tensors take {self.size >> 20} MiB, at most {MAX_BYTES >> 20}"
-            raise ReferenceError(message)
+            raise NoReferenceError(message)
         self.differs: float | None = None
         """The largest relative difference of an output, end to end."""
 
     def run(self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool) -> None:
         """
         Compare some of `samples`, of which the imported graph computes `outputs`, and which are
-        `given` by the user or synthetic. Raises `MismatchError`, and `ReferenceError` if the
+        `given` by the user or synthetic. Raises `MismatchError`, and `NoReferenceError` if the
         reference runs none of them.
         """
         reason = None
@@ -76,7 +76,7 @@ class ModelCheck:
         for sample, output in self._samples(samples, outputs, given=given):
             try:
                 expected = self.imported.compare(sample)
-            except ReferenceError as error:
+            except NoReferenceError as error:
                 reason = error
                 continue
             if output is not None:
@@ -84,7 +84,7 @@ class ModelCheck:
             if self.imported.samples == count:
                 break
         if not self.imported.samples:
-            raise reason or ReferenceError("there are no samples")
+            raise reason or NoReferenceError("there are no samples")
         if outputs and self.differs is None:
             self.imported.reset()
             self._end_to_end(outputs[0], self.imported.reference_results(samples[0]))
@@ -162,7 +162,7 @@ def model_verdict(
         check.run(samples, outputs, given=given)
         if outputs:
             check.check_layouts(samples[0], outputs[0])
-    except ReferenceError as error:
+    except NoReferenceError as error:
         return Verdict(LEVEL, True, f"not compared with the model: {error}")
     except MismatchError as error:
         return Verdict(LEVEL, False, f"differs from the model at {error}")

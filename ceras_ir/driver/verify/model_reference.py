@@ -7,7 +7,6 @@ computes becomes an output, so that the importer can be compared node by node.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -34,66 +33,71 @@ MAX_CALLS = 10_000
 """Calls of functions that the evaluator runs, each with a copy of the body."""
 
 
-class ReferenceError(Exception):
+class NoReferenceError(Exception):
     """No reference can run the model; the message is the reason in one line."""
 
 
-@dataclass(frozen=True)
 class ModelReference:
     """A model that can be run, and the tensors that it returns."""
 
-    name: str
-    """Of the implementation, with its version."""
-    names: tuple[str, ...]
-    types: Mapping[str, np.dtype[np.generic]]
-    """The numpy types of the inputs that callers give."""
-    nodes: Mapping[str, onnx.NodeProto]
-    """The node that computes each tensor."""
-    _run: Run
+    def __init__(self, model: onnx.ModelProto, wanted: Collection[str], folder: Path | None):
+        """
+        Of `model`, with its outputs and those of `wanted` that nodes of its graph compute. `folder`
+        has the external data. Raises `NoReferenceError`.
+        """
+        graph = model.graph
+        self.nodes = {name: node for node in graph.node for name in node.output if name}
+        """The node that computes each tensor."""
+        outputs = [value.name for value in graph.output]
+        inner = [name for name in self.nodes if name in wanted and name not in outputs]
+        constants = {tensor.name for tensor in graph.initializer}
+        constants.update(tensor.values.name for tensor in graph.sparse_initializer)
+        inputs = (value for value in graph.input if value.name not in constants)
+        self.types = dict(_input_types(inputs))
+        """The numpy types of the inputs that callers give."""
+        self._model, self._folder, self._names = model, folder, (*outputs, *inner)
+        self._left = [(RUNTIME, _onnxruntime), (EVALUATOR, _evaluator)]
+        self._reasons: list[str] = []
+        self.name, self._run = self._next()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The tensors by name; values that are no tensors, such as sequences, are left out."""
+        """
+        The tensors by name; values that are no tensors, such as sequences, are left out. If one
+        implementation cannot run the model, the next one does.
+        """
         feeds = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self.types.items()}
-        try:
-            with np.errstate(all="ignore"):
-                found = self._run(feeds)
-        except Exception as error:  # Both references raise whatever their operators raise.
-            raise ReferenceError(f"{self.name}: {_first_line(error)}") from None
+        while True:
+            try:
+                with np.errstate(all="ignore"):
+                    found = self._run(feeds)
+                break
+            except Exception as error:  # Implementations raise any exception of their operators.
+                self._reasons.append(f"{self.name}: {_first_line(error)}")
+                self.name, self._run = self._next()
         tensors: dict[str, Array] = {}
-        for name, value in zip(self.names, found, strict=True):
+        for name, value in zip(self._names, found, strict=True):
             if value is not None and not isinstance(value, Sequence):
                 tensors[name] = np.asarray(value)
         return tensors
 
-
-def reference_of(
-    model: onnx.ModelProto, wanted: Collection[str], folder: Path | None
-) -> ModelReference:
-    """
-    What runs `model` and returns its outputs and those of `wanted` that nodes of its graph compute.
-    `folder` has the external data. Raises `ReferenceError`.
-    """
-    nodes = {name: node for node in model.graph.node for name in node.output if name}
-    outputs = [value.name for value in model.graph.output]
-    inner = [name for name in nodes if name in wanted and name not in outputs]
-    constants = {tensor.name for tensor in model.graph.initializer}
-    constants.update(tensor.values.name for tensor in model.graph.sparse_initializer)
-    types = dict(_input_types(value for value in model.graph.input if value.name not in constants))
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
-    whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-    names = (*outputs, *inner)
-    reasons: list[str] = []
-    for name, start in ((RUNTIME, _onnxruntime), (EVALUATOR, _evaluator)):
-        try:
-            version, run = start(whole, names, folder)
-        except ModuleNotFoundError:
-            reasons.append(f"{name}: not installed")
-        except Exception as error:  # As above.
-            reasons.append(f"{name}: {_first_line(error)}")
-        else:
-            return ModelReference(f"{name} {version}", names, types, nodes, run)
-    raise ReferenceError("; ".join(reasons))
+    def _next(self) -> tuple[str, Run]:
+        """The next implementation that takes the model."""
+        while self._left:
+            name, start = self._left.pop(0)
+            whole = onnx.ModelProto()
+            whole.CopyFrom(self._model)
+            known = {value.name for value in whole.graph.output}
+            added = (name for name in self._names if name not in known)
+            whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in added)
+            try:
+                version, run = start(whole, self._names, self._folder)
+            except ModuleNotFoundError:
+                self._reasons.append(f"{name}: not installed")
+            except Exception as error:  # As above.
+                self._reasons.append(f"{name}: {_first_line(error)}")
+            else:
+                return f"{name} {version}", run
+        raise NoReferenceError("; ".join(self._reasons))
 
 
 def _input_types(
@@ -102,7 +106,7 @@ def _input_types(
     for value in inputs:
         kind = value.type.tensor_type.elem_type
         if not value.type.HasField("tensor_type") or kind == onnx.TensorProto.STRING:
-            raise ReferenceError(f"input '{value.name}' is no tensor of numbers")
+            raise NoReferenceError(f"input '{value.name}' is no tensor of numbers")
         yield value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind))
 
 

@@ -1,16 +1,18 @@
 """
-What the rounding of an ONNX operator adds, where an implementation computes other constants.
+Terms that ONNX operators add to the bounds of our operations.
 
-The bounds of our operations see constants that the importer has folded. An implementation that
-computes a constant by a difference rounds the terms of the difference.
+Our operations can be exact where another algorithm rounds: with constants that the importer has
+folded, or with another order of steps. An operator that the reference is known to compute
+differently from ONNX's definition has no bound.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 import numpy as np
 import onnx
 
-from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles
+from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles, gamma
 
 Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
@@ -32,4 +34,29 @@ def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: 
     return 4 * UNIT * offset.reshape([-1 if axis == 1 else 1 for axis in range(rank)])
 
 
-_TERMS: dict[str, Term] = {"BatchNormalization": _batch_normalization}
+def _determinant(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """By elimination, of which no minor exceeds the product of the norms of the rows."""
+    matrix = operands[0].astype(np.float64)
+    extent = matrix.shape[-1]
+    return gamma(extent**3) * np.prod(np.linalg.norm(matrix, axis=-1), axis=-1)
+
+
+def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """Sums of as many terms as the longest dimension has, by factors that are rounded."""
+    extent = max(operands[0].shape, default=1)
+    peak = np.abs(operands[0]).max(initial=0.0)
+    return np.asarray(gamma(extent + 8) * extent * peak, np.float64)
+
+
+def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """ONNX Runtime takes indices for those of the given output shape, not of the inferred one."""
+    return np.full((), inf if len(operands) > 2 else 0.0)
+
+
+_TERMS: dict[str, Term] = {
+    "BatchNormalization": _batch_normalization,
+    "Det": _determinant,
+    "DFT": _fourier,
+    "STFT": _fourier,
+    "MaxUnpool": _unpooling,
+}

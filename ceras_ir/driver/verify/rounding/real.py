@@ -101,7 +101,8 @@ class Real:
             base = np.where(left > 0, np.abs(other.value) * self.error / left, inf)
             relative = base + _product(log, other.error)
             spread = np.where(relative > 0, np.abs(value) * np.expm1(relative), 0.0)
-        return self._rounded(value, spread, 8 + 8 * steps)
+        rounding = np.where(np.isfinite(value), np.abs(value) * (8 + 8 * steps), 0.0)
+        return Real(value, spread + self.unit * rounding, self.unit)
 
     def sqrt(self) -> Real:
         return self.apply(FunctionAttr(Function.SQRT))
@@ -144,10 +145,10 @@ class Real:
                 low, high = function.clip_range or _RANGES.get(kind, (-inf, inf))
                 return np.minimum(spread, high - low)
 
-    def _rounded(self, value: Doubles, spread: Doubles, units: float | Doubles = 1.0) -> Real:
+    def _rounded(self, value: Doubles, spread: Doubles) -> Real:
         inexact = (value != value.astype(np.float32)) | (self.unit > UNIT) | (spread > 0)
         rounding = np.where(np.isfinite(value) & inexact, np.abs(value), 0.0)
-        return Real(value, spread + rounding * self.unit * units, self.unit)
+        return Real(value, spread + self.unit * rounding, self.unit)
 
 
 def _product(factor: Doubles, error: Doubles) -> Doubles:

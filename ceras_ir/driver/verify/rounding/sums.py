@@ -47,7 +47,7 @@ def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
     for addend, error in zip(addends, at.errors[2:], strict=True):
         magnitudes = magnitudes + addend
         bound = bound + error
-    return bound + own * magnitudes + at.excess * at.magnitudes
+    return bound + (own + at.excess) * magnitudes
 
 
 def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
@@ -65,7 +65,7 @@ def _pool(op: graph.Pool2dOp, at: Applied) -> Doubles:
         return spread
     terms = prod(Window.of_operation(op).kernel) + 2
     magnitudes = at.evaluation.evaluate(op, [np.abs(at.values[0]).astype(np.float32)])
-    return spread + gamma(terms) * magnitudes.astype(np.float64) + at.excess * at.magnitudes
+    return spread + (gamma(terms) + at.excess) * magnitudes.astype(np.float64)
 
 
 @rule(graph.ReduceOp)
@@ -81,7 +81,7 @@ def _reduce(op: graph.ReduceOp, at: Applied) -> Doubles:
         case graph.Reduce.MAX | graph.Reduce.MIN:
             return error.max(axis=axes).reshape(at.result.shape)
         case graph.Reduce.SUM:
-            own = gamma(terms) * total(np.abs(x)) + at.excess * at.magnitudes
+            own = (gamma(terms) + at.excess) * total(np.abs(x))
             return total(error) + own if is_real else total(error)
         case _:
             if not is_real:

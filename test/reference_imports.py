@@ -1,0 +1,86 @@
+"""
+Hold models that tests import to a reference, as `ceras-verify` does, wherever they come from.
+
+CERAS_REFERENCE=all compares every model, none compares no model. By default the digest of a model
+chooses one in `SHARE`, and large models and long loops are left out, so that the tests stay fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from hashlib import sha256
+from math import prod
+
+import onnx
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects.graph import LoopOp, shape_of
+from ceras_ir.driver.verify.as_imported import AsImported
+from ceras_ir.driver.verify.model_check import signed_sample
+from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
+from ceras_ir.frontends.onnx.importer import Importer
+
+SHARE = 16
+"""By default one of so many models is compared."""
+
+MAX_ELEMENTS = 1 << 20
+"""Of all tensors of a model that is compared by default."""
+
+MAX_STEPS = 64
+"""Of a loop in a model that is compared by default."""
+
+_seen: set[str] = set()
+_suspended = False
+
+
+@contextmanager
+def suspended() -> Generator[None]:
+    """Importers that are wrong on purpose."""
+    global _suspended
+    _suspended = True
+    try:
+        yield
+    finally:
+        _suspended = False
+
+
+def install(patch: pytest.MonkeyPatch) -> None:
+    """Compare models whenever they are imported."""
+    start, emit = Importer.__init__, Importer.as_written
+    originals: dict[int, onnx.ModelProto] = {}
+
+    def init(self: Importer, model: onnx.ModelProto, **options: object) -> None:
+        start(self, model, **options)  # pyright: ignore[reportArgumentType]
+        originals[id(self)] = model
+
+    def as_written(self: Importer) -> ModuleOp:
+        original = originals.pop(id(self))
+        module = emit(self)
+        if not _suspended:
+            _compare(self, original, module)
+        return module
+
+    patch.setattr(Importer, "__init__", init)
+    patch.setattr(Importer, "as_written", as_written)
+
+
+def _compare(importer: Importer, model: onnx.ModelProto, module: ModuleOp) -> None:
+    mode = os.environ.get("CERAS_REFERENCE", "")
+    digest = sha256(model.SerializeToString()).hexdigest()
+    if mode == "none" or digest in _seen or (mode != "all" and int(digest[:8], 16) % SHARE):
+        return
+    _seen.add(digest)
+    loops = [op for op in module.walk() if isinstance(op, LoopOp)]
+    if mode != "all" and any(op.step_count > MAX_STEPS for op in loops):
+        return
+    try:
+        reference = ModelReference(model, importer.named, importer.folder)
+        imported = AsImported(model, module, importer.named, reference)
+        if mode != "all" and sum(prod(shape_of(v)) for v in imported.names) > MAX_ELEMENTS:
+            return
+        imported.compare(signed_sample(imported.main))
+    except NoReferenceError:
+        return
