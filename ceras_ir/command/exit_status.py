@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 from tempfile import gettempdir
 from types import FrameType
 from typing import IO, NoReturn
@@ -217,6 +218,12 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
+def _escape_characters(stream: object) -> None:
+    """Show escapes for characters that are not in the encoding of a console."""
+    if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+        stream.reconfigure(errors="backslashreplace")
+
+
 def run_tool(
     tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
@@ -230,6 +237,7 @@ def run_tool(
         # Closed by the caller (`>&-`).
         if getattr(sys, stream) is None:
             setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        _escape_characters(getattr(sys, stream))
     try:
         with phase(tool), each_once():
             try:

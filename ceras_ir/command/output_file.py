@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from itertools import count
 from typing import TextIO
 
@@ -43,7 +44,8 @@ def write_file(path: str, data: bytes) -> None:
 def open_output(path: str) -> Generator[TextIO]:
     """A text stream to the file `path`, or to the standard output for `-`."""
     if path == "-":
-        yield sys.stdout
+        with _in_utf8(sys.stdout) as stream:
+            yield stream
         return
     try:
         with _replacing(path) as stream:
@@ -53,6 +55,20 @@ def open_output(path: str) -> Generator[TextIO]:
         if error.filename is not None or isinstance(error, BrokenPipeError):
             raise
         raise InputError(f"cannot write: {error.strerror}", path) from None
+
+
+@contextmanager
+def _in_utf8(stream: TextIO) -> Generator[TextIO]:
+    """Write results as in files, whatever the encoding of the console is."""
+    if not isinstance(stream, TextIOWrapper):
+        yield stream
+        return
+    encoding, errors = stream.encoding, stream.errors
+    stream.reconfigure(encoding="utf-8", errors="strict")
+    try:
+        yield stream
+    finally:
+        stream.reconfigure(encoding=encoding, errors=errors)
 
 
 @contextmanager
