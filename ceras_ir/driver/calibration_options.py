@@ -26,6 +26,23 @@ IMAGES = {
 """Options of an image folder, as `--image-NAME`; see `ceras_ir.data.image_folder`."""
 
 
+FLOOR_DB = 10.0
+"""The signal-to-noise ratio below which a quantized network is reported."""
+
+
+def add_floor(parser: ArgumentContainer) -> None:
+    """Add --floor, the signal-to-noise ratio below which a quantized network is wrong."""
+    parser.add_argument(
+        "--floor",
+        type=float,
+        default=FLOOR_DB,
+        metavar="DB",
+        help="exit with status 1 if the signal-to-noise ratio of the quantized network is below "
+        "this, with --calibrate or for a model with Q/DQ, and print a warning otherwise "
+        "(default: %(default)g)",
+    )
+
+
 def add_calibration(group: ArgumentContainer) -> None:
     """Calibration data, files or a folder of images, and the observer."""
     group.add_argument(

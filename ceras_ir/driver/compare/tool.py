@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import calibration_workers, inputs_of
+from ceras_ir.driver.calibration_options import (
+    add_floor,
+    calibration_workers,
+    inputs_of,
+    with_image_options,
+)
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
@@ -83,6 +88,7 @@ def make_parser() -> ToolParser:
         "returns a number or numbers by name (default: topk or segmentation, by the labels)",
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
+    add_floor(parser)
     add_arithmetic(parser)
     add_scheme(parser)
     parser.add_argument(
@@ -140,6 +146,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.data.samples import require_finite
     from ceras_ir.driver.compare.table import print_proposals, print_table
     from ceras_ir.driver.compare.variants import Task
+    from ceras_ir.driver.data_notes import note_calibration, note_inputs
     from ceras_ir.metrics.choose import judgement_of
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
@@ -155,10 +162,12 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
     module = _read(arguments, arguments.model)
     inputs = inputs_of(arguments) or arguments.inputs
+    network = network_inputs(main_function(module))
+    calibrated = note_calibration(with_image_options(arguments.calibrate or [], arguments), network)
+    note_inputs(inputs, network, calibrated)
     if at_scale:
         return _compare_on_workers(arguments, module, inputs)
     main = main_function(module)
-    network = network_inputs(main)
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
@@ -181,7 +190,26 @@ def _compare_models(arguments: argparse.Namespace) -> int:
             print_proposals(found)
         elif alone:
             print("\n--propose tries other options and says what they gain")
-    return 0
+    return _status(arguments, variants)
+
+
+def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
+    """Return 1 if a variant is below the floor and comes from calibration data or from Q/DQ."""
+    from ceras_ir.driver.compare.variants import QDQ, STORED
+    from ceras_ir.support.remarks import remark
+
+    status = 0
+    for variant in variants:
+        if not variant.ratio < arguments.floor:
+            continue
+        comes_quantized = any(f"({kind})" in variant.name for kind in (QDQ, STORED))
+        wrong = bool(arguments.calibrate) or comes_quantized
+        remark(
+            f"ceras-compare: {'error' if wrong else 'warning'}: {variant.name}: signal to noise is "
+            f"{variant.ratio:.1f} dB, below --floor {arguments.floor:g}"
+        )
+        status = int(wrong) or status
+    return status
 
 
 def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:
@@ -205,7 +233,7 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
         page = compare_page(title_of(arguments.model), variants, count)
         write_file(arguments.html, page.encode())
     print_table(variants, count)
-    return 0
+    return _status(arguments, variants)
 
 
 def _proposals(

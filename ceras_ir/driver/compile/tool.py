@@ -129,12 +129,16 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
+    from ceras_ir.driver.data_notes import PEAKS, note_calibration
     from ceras_ir.driver.report.provenance import provenance
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.report_table import table
 
     with naming(arguments.model):
         module = read_model(arguments)
+        peaks = note_calibration(options.calibrate, network_inputs(main_function(module)))
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved: list[_Levels | ModelExplorer] = []
             if arguments.save_temps:
@@ -169,6 +173,8 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)
             others = {path.relative_to(folder).as_posix(): TEMPORARY for path in _files(folder)}
+            if peaks:
+                compiled.emission.manifest[PEAKS] = peaks
             made = provenance("ceras-compile", argv, arguments.model, options)
             compiled.report["provenance"] = made
             if page is not None:

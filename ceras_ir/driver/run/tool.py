@@ -164,6 +164,7 @@ def _refuse_choices(arguments: argparse.Namespace) -> None:
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.driver.data_notes import note_calibration, note_inputs
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.parsing import display_name
@@ -174,6 +175,8 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
         module = read_model(arguments)
         inputs = inputs_of(arguments) or arguments.inputs
         samples = open_samples(inputs, network_inputs(main_function(module)))
+        network = network_inputs(main_function(module))
+        note_inputs(inputs, network, note_calibration(options.calibrate, network))
         options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret
         run(module, options, samples, arguments.outputs, watching)
@@ -222,7 +225,10 @@ def _compile_and_execute(
 def _run_folder(
     folder: Path, manifest: "Manifest | None", arguments: argparse.Namespace, cls: TargetClass
 ) -> None:
+    from xdsl.utils.hints import isa
+
     from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.driver.data_notes import PEAKS, note_inputs
     from ceras_ir.pipeline.build import read_manifest
     from ceras_ir.pipeline.digests import check_digests
 
@@ -230,7 +236,10 @@ def _run_folder(
     target.check()
     manifest = manifest or read_manifest(folder)
     check_digests(folder, manifest)
-    samples = open_samples(inputs_of(arguments) or arguments.inputs, manifest.inputs)
+    inputs = inputs_of(arguments) or arguments.inputs
+    samples = open_samples(inputs, manifest.inputs)
+    peaks = manifest.content.get(PEAKS)
+    note_inputs(inputs, manifest.inputs, peaks if isa(peaks, dict[str, float]) else {})
     machine = target.open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)
 

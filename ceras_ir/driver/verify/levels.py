@@ -42,12 +42,15 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name
 from ceras_ir.support.progress import progress
+from ceras_ir.support.remarks import remark
 from ceras_ir.targets.execution import Executable
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.pipeline import flatten
 from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
+from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
+from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 Outputs = dict[str, Array]
@@ -71,12 +74,14 @@ class Verification:
         samples: Sequence[Mapping[str, Array]] | None,
         limit: int | None,
         watching: Watching | None = None,
+        floor: float | None = None,
     ):
         """
         On the first `limit` of `samples`, or of made-up ones without any; `watching` is that of
         `run_stages`.
         """
-        self.watching = watching
+        self.watching, self.floor = watching, floor
+        self.is_calibrated = options.calibrate is not None or carries_quantization(module)
         if samples is None:
             main = main_function(module)
             count = STEPS if states_of(main) else SYNTHETIC
@@ -110,7 +115,7 @@ class Verification:
             yield _refusal(f"{first.name}: fused graph", error)
             if whole is not None:
                 options = replace(self.options, target=others[0])
-                rest = Verification(whole, options, self.samples, None, self.watching)
+                rest = Verification(whole, options, self.samples, None, self.watching, self.floor)
                 yield from rest.run(others)
             return
         for target in targets:
@@ -135,7 +140,7 @@ class Verification:
             if stage.changes_values:
                 self.expected = actual
                 text = f"reference; {describe_noise(actual, floats, self.quantities)} against float"
-                yield Verdict(stage.title, True, text)
+                yield self.above_floor(stage.title, actual, floats, text)
                 if written is not None:
                     yield self.as_written(written)
                 continue
@@ -155,6 +160,20 @@ class Verification:
             else:
                 text = self.agrees(actual)
             yield Verdict(stage.title, wrong is None, wrong or text)
+
+    def above_floor(
+        self, title: str, actual: Sequence[Outputs], floats: Sequence[Outputs], text: str
+    ) -> Verdict:
+        """
+        Return the verdict on the signal-to-noise ratio. A ratio below the floor is an error if the
+        ranges come from the user or from Q/DQ, and a warning otherwise.
+        """
+        ratio = ratio_of(floats, actual, self.quantities)
+        if self.floor is None or not ratio < self.floor:
+            return Verdict(title, True, text)
+        if not self.is_calibrated:
+            remark(f"warning: signal to noise is {ratio:.1f} dB, below --floor {self.floor:g}")
+        return Verdict(title, not self.is_calibrated, f"{text}, below --floor {self.floor:g}")
 
     def as_written(self, written: ModuleOp) -> Verdict:
         """Whether quantized numbers are those of the Q/DQ network, on the first samples."""
@@ -301,6 +320,7 @@ def verifications(
     samples: Sequence[Mapping[str, Array]] | None = None,
     limit: int | None = None,
     watching: Watching | None = None,
+    floor: float | None = None,
 ) -> Iterator[tuple[Verification, list[Target]]]:
     """
     What `targets` are verified by: one for those together whose passes make the same quantized
@@ -315,7 +335,7 @@ def verifications(
     for i, group in enumerate(groups):
         network = module if i == len(groups) - 1 else module.clone()
         own = replace(options, target=group[0])
-        yield Verification(network, own, samples, limit, watching), group
+        yield Verification(network, own, samples, limit, watching, floor), group
 
 
 def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
-from ceras_ir.driver.calibration_options import calibration_workers, inputs_of
+from ceras_ir.driver.calibration_options import add_floor, calibration_workers, inputs_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
@@ -91,6 +91,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     add_workers(group, jobs=WORKERS, default="this process alone")
     add_build_options(parser)
+    add_floor(parser)
     add_bisection(parser, "the first of --inputs, or made-up ones")
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser
@@ -134,6 +135,7 @@ def _compare(
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
+    from ceras_ir.driver.data_notes import note_calibration, note_inputs
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.network.artefacts import network_inputs
@@ -147,7 +149,8 @@ def _compare(
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None
-        inputs = inputs_of(arguments)
+        inputs, network = inputs_of(arguments), network_inputs(main_function(module))
+        note_inputs(inputs, network, note_calibration(options.calibrate, network))
         if inputs is not None and workers is not None:
             samples = SharedSamples(workers, inputs, module, arguments.samples)
         elif inputs is not None:
@@ -157,7 +160,7 @@ def _compare(
         status, started = 0, False
         watching = watching_of(arguments, inputs)
         for found, group in verifications(
-            module, options, targets, samples, arguments.samples, watching
+            module, options, targets, samples, arguments.samples, watching, arguments.floor
         ):
             if not started:
                 print(

@@ -1,0 +1,85 @@
+"""The types and magnitudes of the data of each input, to compare two sets of data."""
+
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ceras_ir.data.image_folder import is_folder
+from ceras_ir.data.sample_stream import array_header, open_samples
+from ceras_ir.data.samples import UNREADABLE
+from ceras_ir.network.artefacts import TensorInfo
+
+IMAGES = 64
+"""The number of samples of a folder of images that are read: all are scaled in the same way."""
+
+FACTOR = 4.0
+"""The ratio of two peaks from which one of them has another scale."""
+
+BYTE = 255
+"""The largest value of a pixel."""
+
+
+@dataclass(frozen=True)
+class Magnitude:
+    """The data of one input."""
+
+    peak: float
+    """The largest finite magnitude."""
+    is_pixels: bool = False
+    """Whether all elements are whole numbers from 0 to 255, and some exceed 127."""
+
+
+def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]:
+    """Return the magnitudes of the data for each input, over all samples of the files."""
+    samples = open_samples(paths, inputs)
+    if any(is_folder(part) for part in _parts(paths)):
+        samples = samples.first(IMAGES)
+    peaks = dict.fromkeys((tensor.name for tensor in inputs), 0.0)
+    whole = dict.fromkeys(peaks, True)
+    for sample in samples:
+        for name, array in sample.items():
+            finite = array[np.isfinite(array)].astype(np.float64)
+            peaks[name] = max(peaks[name], float(np.abs(finite).max(initial=0.0)))
+            if whole[name]:
+                pixels = (finite >= 0) & (finite <= BYTE) & (finite == np.rint(finite))
+                whole[name] = bool(pixels.all())
+    return {name: Magnitude(peak, whole[name] and peak > BYTE / 2) for name, peak in peaks.items()}
+
+
+def types_that_differ(paths: str, inputs: Sequence[TensorInfo]) -> Iterable[tuple[str, str, str]]:
+    """Return the name, the type of the data, and the type of each float input with integer data."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for path in _parts(paths):
+        if not Path(path).is_file():
+            continue
+        for tensor in inputs:
+            dtype = _dtype(path, tensor.name)
+            if dtype is not None and dtype.kind in "iub" and np.dtype(tensor.dtype).kind == "f":
+                found[tensor.name] = tensor.name, dtype.name, tensor.dtype
+    return found.values()
+
+
+def _parts(paths: str) -> list[str]:
+    return [paths] if Path(paths).exists() else paths.split(",")
+
+
+def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
+    """Return the type of an array in an `.npz` file; None if the file has no such array."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+            return array_header(stream)[2]
+    except (OSError, *UNREADABLE):
+        return None
+
+
+def scales_that_differ(
+    given: Mapping[str, float], reference: Mapping[str, float]
+) -> Iterable[tuple[str, float, float]]:
+    """Return the inputs with a peak above 4 times, or below a quarter, of that of the reference."""
+    for name, peak in given.items():
+        known = reference.get(name, 0.0)
+        if known > 0 and (peak > FACTOR * known or peak < known / FACTOR):
+            yield name, peak, known

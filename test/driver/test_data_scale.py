@@ -1,0 +1,115 @@
+"""Data of another type or scale than the network expects is reported; `--floor` decides."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ceras_ir.driver.compare.tool import main as compare_main
+from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.verify.tool import main as verify_main
+
+NETWORK = """
+!row = tensor<1x4xf32>
+!out = tensor<1x2xf32>
+func.func @main(%x: !row {graph.name = "x"}) -> (!out {graph.name = "y"}) {
+  %w = graph.constant dense<[[0.25, -0.5, 0.125, 0.3], [0.5, 0.25, -1.0, 0.75]]> : tensor<2x4xf32>
+      : tensor<2x4xf32>
+  %0 = graph.matmul %x, %w : (!row, tensor<2x4xf32>) -> !out loc("layer")
+  func.return %0 : !out
+}
+"""
+UNIT = np.random.default_rng(9).uniform(0, 1, (40, 4)).astype(np.float32)
+UNIT[0, 0] = 1.0
+BYTES = np.rint(UNIT * 255)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "m.mlir").write_text(NETWORK)
+    return str(tmp_path / "m.mlir")
+
+
+def saved(folder: Path, name: str, data: NDArray[np.generic]) -> str:
+    np.savez(folder / name, x=data)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (BYTES.astype(np.uint8), "warning: the calibration data of input 'x' has type uint8"),
+        (BYTES.astype(np.int64), "warning: the calibration data of input 'x' has type int64"),
+        (BYTES, "note: the calibration data of input 'x' are whole numbers from 0 to 255"),
+        (UNIT, None),
+        (BYTES - 128, None),
+        (np.rint(UNIT * 9), None),
+    ],
+)
+def test_calibration_data(
+    data: NDArray[np.generic],
+    expected: str | None,
+    model: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path, out = saved(tmp_path, "c.npz", data), str(tmp_path / "out")
+    assert compile_main([model, "--target", "c", "--calibrate", path, "-o", out]) == 0
+    said = capfd.readouterr().err
+    assert ("of input 'x'" in said) == (expected is not None)
+    assert expected is None or (expected in said and "--input-image" in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("factor", "reported"), [(255.0, True), (4.5, True), (3.5, False), (0.3, False), (0.2, True)]
+)
+def test_inputs_of_another_scale(
+    factor: float,
+    reported: bool,
+    model: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    calibration = saved(tmp_path, "c.npz", UNIT)
+    inputs = saved(tmp_path, "i.npz", (UNIT * factor).astype(np.float32))
+    folder, out = str(tmp_path / "out"), str(tmp_path / "y.npz")
+    assert compile_main([model, "--target", "c", "--calibrate", calibration, "-o", folder]) == 0
+    quantized = ["--calibrate", calibration]
+    commands = [
+        lambda: run_main([folder, "--inputs", inputs, "--outputs", out]),
+        lambda: run_main([model, *quantized, "--inputs", inputs, "--outputs", out]),
+        lambda: verify_main([model, *quantized, "--inputs", inputs, "--targets", "c"]),
+        lambda: compare_main([model, *quantized, "--inputs", inputs]),
+    ]
+    capfd.readouterr()
+    for command in commands:
+        command()
+        said = capfd.readouterr().err
+        assert ("the largest magnitude in the data of input 'x'" in said) == reported
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["compare", "verify"])
+def test_floor(command: str, model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    calibration = saved(tmp_path, "c.npz", UNIT)
+    large = saved(tmp_path, "i.npz", UNIT * 255)
+    one = saved(tmp_path, "one.npz", UNIT[:1] * 255)
+    main = compare_main if command == "compare" else verify_main
+    more = ["--targets", "c"] if command == "verify" else []
+
+    def status(inputs: str, *options: str) -> int:
+        return main([model, "--inputs", inputs, *options, *more])
+
+    assert status(large, "--calibrate", calibration) == 1
+    assert "below --floor 10" in "".join(capfd.readouterr())
+    assert status(large, "--calibrate", calibration, "--floor", "-100") == 0
+    assert status(calibration, "--calibrate", calibration) == 0
+    assert status(calibration, "--calibrate", calibration, "--floor", "200") == 1
+    # Ranges of synthetic data are not the user's, and a single sample has no ratio.
+    assert status(large) == 0
+    capfd.readouterr()
+    assert status(one, "--calibrate", calibration) == 0
+    assert "n/a" in capfd.readouterr().out
