@@ -215,8 +215,13 @@ def atan(x: Floats) -> Floats:
 
 
 def softplus(x: Floats) -> Floats:
-    """`max(x, 0) + log(1 + exp(-abs(x)))`"""
-    return np.maximum(x, np.float32(0)) + log(np.float32(1) + exp(-np.abs(x)))
+    """
+    With `e = exp(-abs(x))` and `u = 1 + e`: `max(x, 0) + (log(u) + (e - (u - 1)))`. The last term
+    is the rounding error of `u`, so that results near 0 keep their relative accuracy of 2e-7.
+    """
+    e, one = exp(-np.abs(x)), np.float32(1)
+    u = one + e
+    return np.maximum(x, np.float32(0)) + (log(u) + (e - (u - one)))
 
 
 def tanh(x: Floats) -> Floats:

@@ -49,6 +49,10 @@ SUMS = frozenset(
 """Operators with sums inside, whose operands are changed too."""
 
 
+EXPONENTIALS = frozenset({"Exp", "Sigmoid", "Softplus", "Softmax", "Pow", "Mish", "Swish"})
+"""Functions whose results below the least normal number may be 0."""
+
+
 class Evaluator(ReferenceEvaluator):
     """ONNX's reference implementation, with changes of every float after each operator."""
 
@@ -78,19 +82,22 @@ class Evaluator(ReferenceEvaluator):
         exact = [wide(a) for a in node.run(*given, **linked)]
         if noise is None:
             return exact
-        if op in SUMS:
+        if op in SUMS or op == "Pow":
             terms = max((np.size(a) for a in given if a is not None), default=1)
-            size = np.sqrt(min(terms, 64))
-            moved = [noise.changed(a, size) if is_float(a) else a for a in given]
+            # A power is right if it is that of operands within a rounding.
+            size = ROUNDINGS if op == "Pow" else np.sqrt(min(terms, 64))
+            near = 1.0 if op == "Pow" else size
+            moved = [noise.changed(a, near) if is_float(a) else a for a in given]
             other = [wide(a) for a in node.run(*moved, **linked)]
             if op == "DynamicQuantizeLinear":
                 return other
         else:
             size, other = 1.0 if op in BASIC else ROUNDINGS, exact
-        return [
-            np.where(is_exact(a), a, noise.changed(o, size)) if is_float(a) else o
+        found = [
+            np.where(is_exact(a) & (op != "Pow"), a, noise.changed(o, size)) if is_float(a) else o
             for a, o in zip(exact, other, strict=True)
         ]
+        return [noise.flushed(a) for a in found] if op in EXPONENTIALS else found
 
 
 def is_float(array: Any) -> bool:

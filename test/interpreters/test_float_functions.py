@@ -45,6 +45,16 @@ def test_exp_for_statistics_is_the_same_but_for_last_bits():
     np.testing.assert_array_equal(exp(x), expected)
 
 
+def test_softplus_keeps_its_relative_accuracy_near_zero():
+    x = np.linspace(-87.0, 88.0, 200_001, dtype=np.float32)
+    reference = np.logaddexp(x.astype(np.float64), 0)
+    got = apply_function(FunctionAttr(Function.SOFTPLUS), x)
+    assert np.max(np.abs(got / reference - 1)) < 3e-7
+    special = apply_function(FunctionAttr(Function.SOFTPLUS), SPECIAL)
+    assert special[2:4].tolist() == [np.inf, 0.0]
+    assert np.isnan(special[4])
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

@@ -127,7 +127,7 @@ class Function(StrEnum):
     CELU = "celu", Facts(OnnxOperator("Celu", 13, (1.0,)), ("alpha",))
     """`x` where `x >= 0`, else `p0 * (exp(x / p0) - 1)`"""
     SOFTPLUS = "softplus", Facts(OnnxOperator("Softplus", 1))
-    """`max(x, 0) + log(1 + exp(-abs(x)))`"""
+    """`max(x, 0) + log(1 + exp(-abs(x)))`, accurate near 0 too"""
     SOFTSIGN = "softsign", Facts(OnnxOperator("Softsign", 1))
     """`x / (1 + abs(x))`"""
     THRESHOLDED_RELU = (
