@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import frexp, inf, log2, log10
+from math import frexp, isfinite, log2, log10
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType, UnitAttr, f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -19,20 +19,28 @@ from ceras_ir.network.exponents import (
     least_squares_exponent,
     squared_error,
 )
-from ceras_ir.network.quantizable import SNAPPED
+from ceras_ir.network.quantizable import SNAPPED, keeps_scale, observed_values
 from ceras_ir.network.ranges import exponent, network_values, set_exponent
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
+from ceras_ir.transforms.quantization.analysis.proven_bounds import proven_bounds, range_of
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
+from ceras_ir.transforms.quantization.rewrites.saturation import saturated
 from ceras_ir.transforms.rebuilding import erase_dead, with_data
 
 WORST = 5
 """How many layers the note on stderr names, and in how many characters."""
+
+MIN_UNUSED_BITS = 3
+"""
+Bits of the storage that proven bounds leave unused, from which steps fit the bounds instead.
+Models store numbers of few bits in 8 bits, after a clip.
+"""
 
 WIDEST = 16
 """Bits of numbers whose storage says something of their range; sums in 32 bits never fill it."""
@@ -42,16 +50,20 @@ WIDEST = 16
 class SnapScalesPass(NetworkPass):
     """
     Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
-    symmetric int8 holds the whole range. `quantize` then works with these. Where each channel has a
-    scale, the range is that of all channels. Types of arguments and results stay. A network without
-    Q/DQ stays as it is, and so does one whose scales are all powers of two already.
+    symmetric int8 holds the whole range. `quantize` then uses these exponents. If each channel has
+    a scale, the range is that of all channels. If a clip before QuantizeLinear leaves at most an
+    eighth of the range, as for integers of 4 bits, the exponent fits the clip. Arguments and
+    results keep their types. A network without Q/DQ is left unchanged, and so is a network whose
+    scales are all powers of two.
 
-    QuantizeLinear also saturates, and quantizers leave out a Relu or Clip that it repeats. So sums
-    and products get a clip to the range that was stored, which costs integers nothing.
+    QuantizeLinear also saturates, so each pair that is removed leaves a clip to its range. The clip
+    is part of the sum or product before it, and otherwise a `graph.unary`. It is left out only if
+    the operations prove that the value cannot exceed the range by more than one step, as after a
+    sigmoid. If channels have different ranges, a minimum and a maximum clip each channel.
 
-    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr says the cost: decibels
-    of signal to noise per activation, and the signal-to-noise ratio of constant weights stored with
-    one power of two against those of the model.
+    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr prints the cost:
+    decibels of signal to noise per activation, and the signal-to-noise ratio of constant weights
+    stored with a single power of two, compared with those of the model.
     """
 
     name = "snap-scales"
@@ -93,8 +105,9 @@ class _Costs:
         self.steps: list[tuple[float, str]] = []
         self.weights: list[tuple[float, str]] = []
 
-    def step(self, op: Operation | None, old: float, new: int) -> None:
-        name = "input" if op is None else node_name(op)
+    def step(self, value: SSAValue, element: UniformType, new: int) -> None:
+        name = node_name(value.owner) if isinstance(value.owner, Operation) else "input"
+        old = min(scale.data for scale in element.scales)
         self.steps.append((20 * log10(2) * (new - log2(old)), shortened(name)))
 
     def weight(self, op: graph.LinearOperation) -> None:
@@ -131,100 +144,115 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
     """Replace what is read of stored integers by the floats that were stored."""
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
+    clipped: dict[tuple[SSAValue, Attribute], SSAValue] = {}
     for op in list(block.ops):
         match op:
             case graph.QuantizeOp():
-                floats[op.result] = op.input
-                if not isinstance(op.input.owner, graph.ConstantOp):
-                    _snap(op.input, graph.stored_element(op.result), costs)
-                    floats[op.result] = _saturated(op)
+                key = op.input, op.result.type
+                if key not in clipped:
+                    clipped[key] = _saturated(op, costs)
+                floats[op.result] = clipped[key]
             case graph.DequantizeOp() if op.input in floats:
                 op.result.replace_all_uses_with(floats[op.input])
             case graph.DequantizeOp() if not isinstance(op.input.owner, graph.ConstantOp):
-                _snap(op.result, graph.stored_element(op.input), costs)
+                element = graph.stored_element(op.input)
+                _snap(op.result, element)
+                if (chosen := exponent(op.result)) is not None:
+                    costs.step(op.result, element, chosen)
             case graph.PadOp() if op.input in floats:
                 padded = repadded(op, floats[op.input])
                 assert padded is not None
                 Rewriter.insert_op(padded, InsertPoint.before(op))
                 floats[op.result] = padded.result
-                _snap(padded.result, graph.stored_element(op.result), None)
+                _snap(padded.result, graph.stored_element(op.result))
             case graph.GraphOperation() if op.is_quantized and only_moves(op):
                 if all(v in floats for v in op.data_operands):
                     moved = with_data(op, [floats[v] for v in op.data_operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))
                     floats[op.output] = moved.output
-                    _snap(moved.output, graph.stored_element(op.output), None)
+                    _snap(moved.output, graph.stored_element(op.output))
             case _:
                 pass
     erase_dead(block)
     folding = GreedyRewritePatternApplier([FoldDequantize()])
     PatternRewriteWalker(folding).rewrite_region(main.body)
+    _complete(main)
     for op in block.ops:
         if isinstance(op, graph.LinearOperation):
             costs.weight(op)
 
 
-def _range(element: UniformType) -> tuple[float, float]:
-    """The least and the greatest number that `element` stores, in any channel."""
-    channels = list(zip(element.scales, element.zero_points, strict=True))
-    low = min((element.low - z.data) * s.data for s, z in channels)
-    return low, max((element.high - z.data) * s.data for s, z in channels)
+def _saturated(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
+    """The operand of `quantize`, within the range that it stores, with an exponent."""
+    element, value = graph.stored_element(quantize.result), quantize.input
+    chosen, known = _fitting_exponent(element), exponent(value)
+    if chosen is None or isinstance(value.owner, graph.ConstantOp):
+        return saturated(quantize, chosen)
+    chosen = _exponent_of_few_bits(value, element, chosen)
+    result = saturated(quantize, chosen)
+    kept = chosen if known is None else max(known, chosen)
+    set_exponent(value, kept)
+    if result is not value:
+        set_exponent(result, chosen)
+    costs.step(value, element, kept)
+    return result
 
 
-def _saturated(quantize: graph.QuantizeOp) -> SSAValue:
+def _exponent_of_few_bits(value: SSAValue, element: UniformType, chosen: int) -> int:
+    """Return the exponent that fits the bounds of `value`, if it has fewer bits than `element`."""
+    owner = value.owner
+    if isinstance(owner, graph.PadOp) or keeps_scale(owner):
+        return chosen  # The operand decides.
+    least, most = range_of(element)
+    low, high = (min(max(end, least), most) for end in proven_bounds(value))
+    finer = fitting_exponent(max(-low, high))
+    return finer if chosen - finer >= MIN_UNUSED_BITS else chosen
+
+
+def _complete(main: FuncOp) -> None:
     """
-    What `quantize` reads, clipped to what it stores where sums or products made it. Values of
-    other operations are within the ranges of those that they are made of.
+    Give exponents to values that the model does not quantize: that of the result to operands that
+    are moved or clipped, and otherwise the least that holds the proven bounds. Synthetic samples
+    would say less.
     """
-    element = graph.stored_element(quantize.result)
-    low, high = (float(np.float32(end)) for end in _range(element))
-    makers = [(o, bounds) for o in _makers(quantize.input) if (bounds := _clip_range(o))]
-    if makers and not is_quantized_alike(quantize):
-        clip = graph.UnaryOp(quantize.input, _clip(low, high))
-        clip.location = quantize.location
-        Rewriter.insert_op(clip, InsertPoint.before(quantize))
-        _snap(clip.result, element, None)
-        return clip.result
-    for maker, (least, most) in makers:
-        if max(low, least) <= min(high, most):
-            maker.activation = _clip(max(low, least), min(high, most))
-    return quantize.input
+    for op in reversed(list(main.body.block.ops)):
+        if not isinstance(op, graph.GraphOperation) or not _keeps_range(op):
+            continue
+        chosen = exponent(op.output)
+        for value in op.data_operands:
+            is_free = exponent(value) is None and value.has_one_use()
+            if chosen is not None and is_free and not isinstance(value.owner, graph.ConstantOp):
+                set_exponent(value, chosen)
+    for value in observed_values(main):
+        if exponent(value) is None and isfinite(most := max(map(abs, proven_bounds(value)))):
+            set_exponent(value, fitting_exponent(most))
 
 
-def _makers(value: SSAValue) -> list[graph.LinearOperation | graph.BinaryOp]:
-    """The sums and products whose elements `value` has, and nothing else."""
-    op = value.owner
-    if isinstance(op, graph.LinearOperation | graph.BinaryOp):
-        return [op]
-    if not (isinstance(op, graph.GraphOperation) and only_moves(op)):
-        return []
-    if not all(operand.has_one_use() for operand in op.data_operands):
-        return []
-    return [maker for operand in op.data_operands for maker in _makers(operand)]
+def _keeps_range(op: graph.GraphOperation) -> bool:
+    """Whether elements of the result are elements of the operands, clipped perhaps."""
+    match op:
+        case graph.UnaryOp():
+            return op.function.clip_range is not None
+        case graph.BinaryOp():
+            return op.function in (graph.Binary.MIN, graph.Binary.MAX)
+        case _:
+            return only_moves(op) or isinstance(op, graph.PadOp)
 
 
-def _clip_range(op: graph.LinearOperation | graph.BinaryOp) -> tuple[float, float] | None:
-    """What the function of `op` clips to, None if it does more."""
-    return (-inf, inf) if op.activation is None else op.activation.clip_range
-
-
-def _clip(low: float, high: float) -> graph.FunctionAttr:
-    return graph.FunctionAttr(graph.Function.CLIP, (low, high))
-
-
-def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
+def _snap(value: SSAValue, element: UniformType) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
+    chosen, known = _fitting_exponent(element), exponent(value)
+    if chosen is not None:
+        set_exponent(value, chosen if known is None else max(known, chosen))
+
+
+def _fitting_exponent(element: UniformType) -> int | None:
+    """The least power of two that holds the range of `element` in int8; None for sums."""
     if element.storage.width.data > WIDEST:
-        return
-    finest, coarsest = min(s.data for s in element.scales), max(s.data for s in element.scales)
-    low, high = _range(element)
-    chosen = fitting_exponent(max(high, -low))
+        return None
     # A power-of-two scale without zero point already is one; only -128 would not fit.
     is_symmetric = element.is_signed and not any(point.data for point in element.zero_points)
     if is_symmetric and has_power_scales(element) and element.storage.width.data == 8:
-        chosen = frexp(coarsest)[1] - 1
-    if (known := exponent(value)) is not None:
-        chosen = max(known, chosen)
-    set_exponent(value, chosen)
-    if costs is not None:
-        costs.step(value.owner if isinstance(value.owner, Operation) else None, finest, chosen)
+        return frexp(max(s.data for s in element.scales))[1] - 1
+    low, high = range_of(element)
+    return fitting_exponent(max(high, -low))

@@ -49,7 +49,7 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<2x1xf32>, t
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} {activation = #graph.function<clip, 0.0, 25.5>} :
+// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64, activation = #graph.function<clip, 0.0, 25.5>} :
 // CHECK-NEXT: %{{.*}} = graph.transpose %{{.*}} {graph.exponent = -2 : i64, permutation = array<i64: 1, 0>} :
 // CHECK-NEXT: %{{.*}} = graph.binary sub %{{.*}}, %{{.*}} {graph.exponent = -3 : i64, activation = #graph.function<clip, 0.0, 12.69
 // CHECK-NEXT: func.return
@@ -70,7 +70,7 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<1x2xf32>, t
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %[[Y:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
 // CHECK-NEXT: %[[D:.*]] = graph.unary <clip, 0.0, 25.5> %[[Y]] {graph.exponent = -2 : i64} : tensor<1x2xf32>
-// CHECK-NEXT: %[[E:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -2 : i64, activation = #graph.function<sigmoid>} :
+// CHECK-NEXT: %[[E:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.exponent = -6 : i64, activation = #graph.function<sigmoid>} :
 // CHECK-NEXT: func.return %[[Y]], %[[D]], %[[E]]
 
 // -----
@@ -89,7 +89,7 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
 
 // -----
 
-// Where each channel of an activation has a scale, the range is that of all of them.
+// If the channels of an activation have different scales, each is clipped to its range.
 func.func @main(%x: tensor<2x2xf32>, %w: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %q = graph.quantize %x : (tensor<2x2xf32>) -> tensor<2x2x!quant.uniform<i8:f32:1, {0.3:-128, 0.1:4}>>
   %d = graph.dequantize %q : (tensor<2x2x!quant.uniform<i8:f32:1, {0.3:-128, 0.1:4}>>) -> tensor<2x2xf32>
@@ -101,5 +101,54 @@ func.func @main(%x: tensor<2x2xf32>, %w: tensor<2x2xf32>) -> tensor<2x2xf32> {
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: graph.exponent = 0 : i64
-// CHECK-NEXT: graph.matmul %{{.*}} {graph.exponent = 1 : i64, activation = #graph.function<clip, 0.0, 127.5>}
+// CHECK-NEXT: %[[X:.*]] = graph.unary <clip, -13.1{{.*}}, 76.5> %{{.*}} {graph.exponent = 0 : i64}
+// CHECK-NEXT: %[[HIGH:.*]] = graph.constant dense<{{\[\[}}7.650000e+01, 1.230000e+01]]>
+// CHECK-NEXT: %[[MIN:.*]] = graph.binary min %[[X]], %[[HIGH]] {graph.exponent = 0 : i64}
+// CHECK-NEXT: %[[LOW:.*]] = graph.constant dense<{{\[\[}}0.000000e+00, -1.320000e+01]]>
+// CHECK-NEXT: %[[MAX:.*]] = graph.binary max %[[MIN]], %[[LOW]] {graph.exponent = 0 : i64}
+// CHECK-NEXT: graph.matmul %[[MAX]], %{{.*}} {graph.exponent = 1 : i64, activation = #graph.function<clip, 0.0, 127.5>}
+// CHECK-NEXT: graph.constant dense<{{\[\[}}1.275000e+02, 6.375000e+01]]>
+// CHECK-NEXT: graph.binary min
 // CHECK-NEXT: func.return
+
+// -----
+
+// Bounds that follow from the operations need no clip; one step more than the range is allowed.
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %s = graph.unary <sigmoid> %x : tensor<1x2xf32>
+  %q = graph.quantize %s : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.00392:-128>>
+  %d = graph.dequantize %q : (tensor<1x2x!quant.uniform<i8:f32, 0.00392:-128>>) -> tensor<1x2xf32>
+  %t = graph.unary <tanh> %d : tensor<1x2xf32>
+  %p = graph.quantize %t : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.006>>
+  %e = graph.dequantize %p : (tensor<1x2x!quant.uniform<i8:f32, 0.006>>) -> tensor<1x2xf32>
+  func.return %e : tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[S:.*]] = graph.unary <sigmoid> %{{.*}} {graph.exponent = -6 : i64}
+// CHECK-NEXT: %[[T:.*]] = graph.unary <tanh> %[[S]] {graph.exponent = -7 : i64}
+// CHECK-NEXT: %[[C:.*]] = graph.unary <clip, -0.76{{.*}}, 0.76{{.*}}> %[[T]] {graph.exponent = -7 : i64}
+// CHECK-NEXT: func.return %[[C]]
+
+// -----
+
+// The number that a pad puts around is clipped too. A clip in finer steps than a value that is
+// stored already stays an operation.
+func.func @main(%x: tensor<2xf32>) -> tensor<4xf32> {
+  %q = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.3>>
+  %d = graph.dequantize %q : (tensor<2x!quant.uniform<i8:f32, 0.3>>) -> tensor<2xf32>
+  %r = graph.unary <relu> %d : tensor<2xf32>
+  %y = graph.pad constant %r {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = -100.0 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+  %p = graph.quantize %y : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.01>>
+  %e = graph.dequantize %p : (tensor<4x!quant.uniform<i8:f32, 0.01>>) -> tensor<4xf32>
+  %s = graph.quantize %e : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.001>>
+  %f = graph.dequantize %s : (tensor<4x!quant.uniform<i8:f32, 0.001>>) -> tensor<4xf32>
+  func.return %f : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %[[X:.*]] = graph.unary <clip, -38.4{{.*}}, 38.0{{.*}}> %{{.*}} {graph.exponent = -1 : i64}
+// CHECK-NEXT: %[[R:.*]] = graph.unary <clip, 0.0, 1.26{{.*}}> %[[X]] {graph.exponent = -6 : i64}
+// CHECK-NEXT: %[[P:.*]] = graph.pad constant %[[R]] {graph.exponent = -6 : i64, {{.*}} value = -1.28{{.*}} : f32}
+// CHECK-NEXT: %[[C:.*]] = graph.unary <clip, -0.12{{.*}}, 0.12{{.*}}> %[[P]] {graph.exponent = -9 : i64}
+// CHECK-NEXT: func.return %[[C]]
