@@ -30,8 +30,8 @@ from xdsl.ir import Operation
 from xdsl.parser import AttrParser, Parser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer
+from xdsl.utils.lexer import Input, Span, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from ceras_ir.command.exit_status import from_parse_error
 from ceras_ir.pipeline.printing import ELIDED
@@ -51,10 +51,23 @@ MALFORMED = (VerifyException, ValueError, OverflowError)
 
 
 class LinearLexer(MLIRLexer):
-    """xDSL's lexer without its exponential time on a string literal that is not closed."""
+    """
+    The lexer of xDSL, with two changes: a string literal that is not closed takes linear time, and
+    escaped bytes that are UTF-8 are text, as xDSL prints names that are not ASCII.
+    """
 
     # The same literals; `++` and `*+` do not try again with less.
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        if token.kind != MLIRTokenKind.BYTES_LIT:
+            return token
+        try:
+            StringLiteral.from_span(token.span).bytes_contents.decode()
+        except UnicodeDecodeError:
+            return token
+        return Token(MLIRTokenKind.STRING_LIT, token.span)
 
 
 class LocatingParser(Parser):

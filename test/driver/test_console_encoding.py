@@ -3,15 +3,20 @@
 import os
 import subprocess
 import sys
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx_models import model, node
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_file import open_output
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
 
 NAME = "größe→😀"
 
@@ -20,6 +25,12 @@ ENVIRONMENTS = {
     "latin-1": {"PYTHONIOENCODING": "latin-1"},
     "C": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
+
+
+def printed(module: ModuleOp) -> str:
+    stream = StringIO()
+    Printer(stream, print_debuginfo=True).print_op(module)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
@@ -37,6 +48,15 @@ def test_text_on_the_standard_output(encoding: str, monkeypatch: pytest.MonkeyPa
     assert run_tool("ceras-opt", main, []) == 0
     shown = NAME.encode(encoding, "backslashreplace")
     assert buffer.getvalue() == shown + b"\n" + NAME.encode() + shown + b"\n"
+
+
+def test_names_in_ir_text() -> None:
+    """Names that are not ASCII are printed as escaped bytes, and parsed again."""
+    layer = node("Relu", NAME, "ü", NAME)
+    module = import_model(model([layer], {NAME: (1, 4)}, ["ü"]))
+    text = printed(module)
+    assert NAME not in text
+    assert printed(parse_text(load_context(), text, "m.mlir")) == text
 
 
 @pytest.mark.slow
