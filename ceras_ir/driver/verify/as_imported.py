@@ -34,6 +34,9 @@ from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.states import initial_state, states_of
 
+SIZED_BY_DATA = frozenset({"NonMaxSuppression"})
+"""Operators whose results have as many rows as data decide."""
+
 
 class MismatchError(Exception):
     """An element that is out of its bound; the message names it."""
@@ -57,6 +60,8 @@ class AsImported:
                 self.names.setdefault(value, []).append(name)
         self.reset()
         self.constants = FoldedConstants(model, named, reference)
+        self._sized = set[SSAValue]()
+        """Values of the sample that depend on a number of rows that data decide."""
         self.samples = 0
         self.compared: set[str] = set()
         """The tensors of the model that were compared."""
@@ -85,6 +90,7 @@ class AsImported:
             if not self.samples:
                 for name, actual, tensor, bound in self.constants.compare(expected):
                     self.compared.add(name)
+                    self._check_shape(name, actual, tensor)
                     self._judge(name, known, actual, tensor, bound)
             self._walk(known)
         self.samples += 1
@@ -92,6 +98,7 @@ class AsImported:
 
     def _walk(self, known: Mapping[str, Array]) -> None:
         evaluation = BoundedEvaluation(self.module, self.constants.relative_error)
+        self._sized = set[SSAValue]()
         block, types = self.main.body.block, self.reference.types
         for name, argument in zip(input_names(self.main), block.args, strict=True):
             given = np.asarray(known[name]).astype(types[name])
@@ -104,7 +111,10 @@ class AsImported:
             (result,) = op.results
             if result in self.names or result.uses.get_length():
                 evaluation.compute(op)
-                self._check(result, evaluation, known)
+                if self._sized.isdisjoint(op.operands):
+                    self._check(result, evaluation, known)
+                else:
+                    self._sized.add(result)
 
     def _check(
         self, value: SSAValue, evaluation: BoundedEvaluation, known: Mapping[str, Array]
@@ -116,7 +126,12 @@ class AsImported:
                 continue  # Text and sequences.
             expected = np.asarray(known[name])
             self.compared.add(name)
+            if (rows := self._common_rows(name, actual, expected)) is not None:
+                self._sized.add(value)
+                self._judge(name, known, actual[:rows], expected[:rows], np.zeros(()))
+                continue
             if actual.shape != expected.shape or not equal(actual, expected).all():
+                self._check_shape(name, actual, expected)
                 operands = self._operands(name, known)
                 evaluation.unit = unit_of([*operands, expected])
                 term = term_of(self.reference.nodes[name], operands, expected.ndim)
@@ -127,6 +142,17 @@ class AsImported:
             dtype = actual.dtype
             evaluation.set(value, expected.astype(dtype), lost(expected, dtype))
 
+    def _common_rows(self, name: str, actual: Array, expected: Array) -> int | None:
+        """
+        If data decide the number of rows, which is fixed in the imported graph, the number of rows
+        that both have. Later rows have no counterpart, and neither do values that are computed of
+        them.
+        """
+        is_sized = self.reference.nodes[name].op_type in SIZED_BY_DATA
+        if not is_sized or actual.shape[1:] != expected.shape[1:] or actual.shape == expected.shape:
+            return None
+        return min(len(actual), len(expected))
+
     def _judge(
         self,
         name: str,
@@ -135,11 +161,6 @@ class AsImported:
         expected: Array,
         bound: Doubles,
     ) -> None:
-        node = self.reference.nodes[name]
-        title = f"node '{node.name or name}' ({node.op_type}), tensor '{name}'"
-        if actual.shape != expected.shape:
-            shapes = f"{list(actual.shape)}, the reference {list(expected.shape)}"
-            raise MismatchError(f"{title}: the imported graph has shape {shapes}")
         bound = np.broadcast_to(bound, actual.shape)
         if (close := within(actual, expected, bound)).all() and not np.isinf(bound).any():
             return
@@ -154,9 +175,18 @@ class AsImported:
         if not close.all():
             at = tuple(int(i) for i in np.argwhere(~close)[0])
             raise MismatchError(
-                f"{title}{list(at)}: the imported graph computes {actual[at]}, the reference "
-                f"{expected[at]}; bound {bound[at]:.2g}"
+                f"{self._title(name)}{list(at)}: the imported graph computes {actual[at]}, "
+                f"the reference {expected[at]}; bound {bound[at]:.2g}"
             )
+
+    def _check_shape(self, name: str, actual: Array, expected: Array) -> None:
+        if actual.shape != expected.shape:
+            shapes = f"{list(actual.shape)}, the reference {list(expected.shape)}"
+            raise MismatchError(f"{self._title(name)}: the imported graph has shape {shapes}")
+
+    def _title(self, name: str) -> str:
+        node = self.reference.nodes[name]
+        return f"node '{node.name or name}' ({node.op_type}), tensor '{name}'"
 
     def _operands(self, name: str, known: Mapping[str, Array]) -> list[Array]:
         """The tensors that the node of `name` reads; none for what is no tensor or not given."""

@@ -19,7 +19,8 @@ Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
 def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """The term of a node, which broadcasts to a result of `rank`; 0 without one."""
-    term = _TERMS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
+    term = _TERMS.get(f"{domain}{node.op_type}")
     with np.errstate(all="ignore"):
         return np.zeros(()) if term is None else term(node, operands, rank)
 
@@ -53,10 +54,42 @@ def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Do
     return np.full((), inf if len(operands) > 2 else 0.0)
 
 
+def _regressor(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """ONNX Runtime does not transform a single target."""
+    given = {attribute.name: attribute for attribute in node.attribute}
+    is_single = "n_targets" not in given or given["n_targets"].i == 1
+    is_plain = "post_transform" not in given or given["post_transform"].s == b"NONE"
+    return np.full((), inf if is_single and not is_plain else 0.0)
+
+
+def _classifier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """ONNX Runtime exchanges two classes that both have weights and base values."""
+    given = {attribute.name: attribute for attribute in node.attribute}
+    ids = set(given["class_ids"].ints) if "class_ids" in given else set[int]()
+    return np.full((), inf if ids == {0, 1} and "base_values" in given else 0.0)
+
+
+def _quotient(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """ONNX does not define integers that are divided by 0."""
+    divisor = operands[1]
+    is_open = (divisor == 0) & (divisor.dtype.kind in "iu")
+    return np.where(is_open, inf, 0.0)
+
+
+def _cache(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """Caches, which have rank 4, are not specified after the length of the sequence."""
+    return np.full((), inf if rank == 4 else 0.0)
+
+
 _TERMS: dict[str, Term] = {
     "BatchNormalization": _batch_normalization,
     "Det": _determinant,
     "DFT": _fourier,
     "STFT": _fourier,
     "MaxUnpool": _unpooling,
+    "Div": _quotient,
+    "Mod": _quotient,
+    "ai.onnx.ml::TreeEnsembleRegressor": _regressor,
+    "ai.onnx.ml::TreeEnsembleClassifier": _classifier,
+    "com.microsoft::GroupQueryAttention": _cache,
 }
