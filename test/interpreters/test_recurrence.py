@@ -188,6 +188,7 @@ def test_integers_in_c_are_exact(name: str) -> None:
     check(module, flags=SANITIZE)
     check(module, flags=(*SANITIZE, "-march=native"))
     check(module, flags=("-O3", "-march=native"))
+    check(module, flags=(*SANITIZE, "-mavx2"))
 
 
 def dynamic(

@@ -9,7 +9,7 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.register_tiles import WIDE
+from ceras_ir.backends.c.register_tiles import CONDITION
 from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
@@ -25,7 +25,7 @@ VECTOR = 16
 """Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
 
 INTEGER_PANEL = 64
-"""Likewise in `multiply_words.c`, where they are four vectors."""
+"""Likewise in `multiply_words.c`, where they are four vectors, or eight shorter vectors."""
 
 
 @prints(RecurrenceOp)
@@ -173,7 +173,7 @@ def _in_panels(outputs: int) -> int:
 
 
 def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
-    """The weights of some outputs, row by row, or in panels for the longest vectors."""
+    """The weights of some outputs, row by row, or in panels for vectors."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     rows, depth = _in_panels(outputs), _depth(op)
     weights = constant_array(op.weights)
@@ -186,8 +186,8 @@ def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) 
         lanes = whole.reshape(-1, INTEGER_PANEL, depth // 2, 2)
         return lanes.transpose(0, 2, 1, 3).reshape(-1)
 
-    w = layer.constant(name, "int8_t", rows * depth, 1, packed, WIDE)
-    layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part, f"!({WIDE})")
+    w = layer.constant(name, "int8_t", rows * depth, 1, packed, CONDITION)
+    layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part, f"!{CONDITION}")
     return w
 
 
