@@ -60,6 +60,11 @@ class Epilogue:
             return None
         if half and (not is_scaled or requant.mode is not Rounding.HALF_UP):
             return None
+        result = element_of(op.result)
+        assert isinstance(result, UniformType)
+        stored, least = result.storage.width.data, result.low
+        if stored > 16:
+            return None
         extra, after, bits = np.zeros(1, np.int64), half + (requant.zero_point.data << shift), 8
         if op.residual is not None:
             bits = {"int8_t": 8, "int16_t": 16}.get(value_type(op.residual), 0)
@@ -67,9 +72,6 @@ class Epilogue:
                 return None
             point = zero_point_of(quantized(op.residual, "residual"))
             extra = -np.left_shift(point, np.array(op.residual_shifts, np.int64))
-        result = element_of(op.result)
-        assert isinstance(result, UniformType)
-        stored, least = result.storage.width.data, result.low
         low, high = requant.low.data, requant.high.data
         if is_scaled and (shifts := _right_shifts(requant)):
             # What is added to a product is a multiple of its power of two, or below its last bit.

@@ -33,13 +33,19 @@ Outputs up to which, and products from which on, the input is moved by 128 as it
 is copied once.
 """
 
+MIN_POSITIONS_OF_SUMS = 16
+"""
+Positions from which on tiles are faster than rows if the results have 32 bits: a loop stores these,
+after the tile.
+"""
+
 
 def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
     """Whether products of bytes, or of words and bytes, summed in 32 bits can serve."""
     return (
         layer.options.vectors
         and value_type(op.input) in ("int8_t", "uint8_t", "int16_t")
-        and value_type(op.result) in ("int8_t", "uint8_t", "int16_t")
+        and value_type(op.result) in ("int8_t", "uint8_t", "int16_t", "int32_t")
         and sums.weight_type == "int8_t"
         and sums.raw_bound < LIMIT
     )
@@ -48,6 +54,8 @@ def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
     """How a layer is cut into tiles, or None where only portable loops serve."""
     if geometry.depthwise or not has_vector_products(layer, op, sums):
+        return None
+    if value_type(op.result) == "int32_t" and geometry.positions < MIN_POSITIONS_OF_SUMS:
         return None
     stored = value_type(op.input)
     is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE

@@ -64,14 +64,18 @@ def rescaling(
     factor = requant.multiplier.data
     scaled = scaled_bound if multiplier is not None else bound * factor
     half = 0 if half_folded else half_of(requant)
-    most = max(scaled + half + 1, abs(low), abs(high))
+    most = scaled + half + 1
+    # Sums of 32-bit results do not reach the bounds.
+    if clamps := low > -most or most > high:
+        most = max(most, abs(low), abs(high))
     if most >= 1 << 63:
         raise Refused(
             f"a sum of up to {bound} times its multiplier reaches {scaled}, beyond 64 bits; "
             "use storage of 8 or 16 bits"
         )
-    # The last test keeps `v + zero_point` in range too.
-    wide = most >= 1 << 31 or shift > 31 or abs(zero_point) + max(abs(low), abs(high)) >= 1 << 31
+    # The result with the zero point is also in range: it is below the bounds, or they are small.
+    wide = most >= 1 << 31 or shift > 31
+    wide |= clamps and abs(zero_point) + max(abs(low), abs(high)) >= 1 << 31
     statements: list[str] = []
     if multiplier is not None:
         statements.append(f"v *= {multiplier};")
@@ -79,10 +83,11 @@ def rescaling(
         statements.append(f"v *= {int_literal(factor)};")
     if shift:
         statements.append(f"v = {_shifted(requant.mode, shift, half)};")
-    statements.append(
-        f"v = v < {int_literal(low)} ? {int_literal(low)} "
-        f": v > {int_literal(high)} ? {int_literal(high)} : v;"
-    )
+    if clamps:
+        statements.append(
+            f"v = v < {int_literal(low)} ? {int_literal(low)} "
+            f": v > {int_literal(high)} ? {int_literal(high)} : v;"
+        )
     offset = f" + {zero_point}" if zero_point > 0 else f" - {-zero_point}" if zero_point else ""
     result = f"({storage})(v{offset})" if offset else f"({storage})v"
     return Rescaling("int64_t" if wide else "int32_t", tuple(statements), result)

@@ -215,16 +215,17 @@ def test_matrix_products(shape: tuple[int, int, int], name: str):
     check(module, tolerance=1e-5, flags=FLOAT_BUILDS[name])
 
 
+@pytest.mark.parametrize("rows", [2, 33])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_extreme_products_saturate(sign: int):
-    """(-128)(-128) and (-128)(127) everywhere, against plain integers."""
+def test_extreme_products_saturate(sign: int, rows: int):
+    """(-128)(-128) and (-128)(127) in each element, against plain integers, also in tiles."""
     k, n = 70, 6
     q = UniformType(1.0)
-    x = np.full((2, k), -128, np.int8)
+    x = np.full((rows, k), -128, np.int8)
     weights = np.full((n, k), -128 if sign > 0 else 127, np.int8)
     bias = np.array([-(2**30), 2**30, -1, 0, 1, 127], np.int32)
     module = make_network(
-        [(q, (2, k))],
+        [(q, (rows, k))],
         lambda v: [
             graph.MatmulOp(
                 v, constant(weights, q), constant(bias, UniformType(1.0, storage=i32)),
@@ -236,4 +237,4 @@ def test_extreme_products_saturate(sign: int):
     product = -128 * int(weights[0, 0]) * k
     for flags in BUILDS.values():
         got = check(module, {"input0": x}, flags=("-O2", *flags))["output0"]
-        assert got.tolist() == [[(product + int(b) + 1) // 2 for b in bias]] * 2
+        assert got.tolist() == [[(product + int(b) + 1) // 2 for b in bias]] * rows
