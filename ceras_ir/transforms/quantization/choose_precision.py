@@ -50,8 +50,11 @@ if TYPE_CHECKING:
 MEASURED = 4
 """On how many samples values are measured at most; one of large networks."""
 
-GOAL = 30.0
-"""Decibels at the ends from which noise of stored values is worth no time that is noticed."""
+GOAL = 24.0
+"""
+The signal-to-noise ratio of the ends, in decibels, from which a noticeable time is not spent on the
+noise of stored values.
+"""
 
 CHEAP = 0.01
 """Share of the network's time that is not noticed: notes leave it out, reports list all layers."""
@@ -104,7 +107,7 @@ class ChoosePrecisionPass(CalibratedPass):
        `split-wide-inputs`. Others it leaves to the CPU, where they take 64 times as long. Depthwise
        layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
-    3. From a signal-to-noise ratio of 30 dB, or if the ratio is unknown because no output varies
+    3. From a signal-to-noise ratio of 24 dB, or if the ratio is unknown because no output varies
        over the samples, all together may take 1% of the time. But for
        accelerators of 8 bits it is 2% where each saves ten times as large a share of the noise that
        is left as its own share of the time.
