@@ -49,6 +49,19 @@ def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doub
     return np.asarray(gamma(extent + 8) * extent * peak, np.float64)
 
 
+def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
+    """
+    Weights of interpolation follow from coordinates that float32 rounds, which can reach the extent
+    of a dimension. They have the sum 1, and so act on differences of elements.
+    """
+    mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
+    if mode == b"nearest":
+        return np.zeros(())
+    x = operands[0].astype(np.float64)
+    peak, spread = np.abs(x).max(initial=0.0), np.ptp(x)
+    return np.asarray(8 * UNIT * (spread * sum(extent + 2 for extent in x.shape[2:]) + peak))
+
+
 def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """ONNX Runtime takes indices for those of the given output shape, not of the inferred one."""
     return np.full((), inf if len(operands) > 2 else 0.0)
@@ -87,6 +100,8 @@ _TERMS: dict[str, Term] = {
     "DFT": _fourier,
     "STFT": _fourier,
     "MaxUnpool": _unpooling,
+    "Resize": _resize,
+    "Upsample": _resize,
     "Div": _quotient,
     "Mod": _quotient,
     "ai.onnx.ml::TreeEnsembleRegressor": _regressor,
