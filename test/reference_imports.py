@@ -23,7 +23,7 @@ from ceras_ir.driver.verify.model_check import signed_sample
 from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
 from ceras_ir.frontends.onnx.importer import Importer
 
-SHARE = 16
+SHARE = 4
 """By default one of so many models is compared."""
 
 MAX_ELEMENTS = 1 << 20

@@ -29,6 +29,9 @@ MAX_BYTES = (1 << 31) - 1
 """Bytes of a model that protobuf can hold in one message."""
 
 
+MAX_TREE_NODES = 1 << 14
+"""Nodes of a tree that ONNX Runtime is given."""
+
 MAX_CALLS = 10_000
 """Calls of functions that the evaluator runs, each with a copy of the body."""
 
@@ -151,6 +154,11 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
         options.add_session_config_entry(key, str(folder.resolve()))
     if (size := model.ByteSize()) > MAX_BYTES:
         raise ValueError(f"{size} bytes exceed the 2 GiB of a protobuf message")
+    for node in model.graph.node:
+        # ONNX Runtime walks trees by recursion, and crashes without stack.
+        ids = (a.ints for a in node.attribute if a.name == "nodes_nodeids")
+        if any(max(found, default=0) >= MAX_TREE_NODES for found in ids):
+            raise ValueError(f"a tree of more than {MAX_TREE_NODES} nodes")
     session = runtime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
