@@ -31,11 +31,11 @@ import numpy as np
 from network_pages import earlier, models, samples_of
 from numpy.typing import NDArray
 
-from ceras_ir.driver.differences import signal_to_noise
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.report import PRODUCTS
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
 
 BIN = Path(sys.executable).parent
 ROUNDS = 5
@@ -186,9 +186,15 @@ def quantized_by_runtime(
 def decibels(
     session: Any, expected: Sequence[Sequence[NDArray[Any]]], samples: Sequence[dict[str, Any]]
 ) -> float:
-    """Signal to noise at the outputs of a session."""
+    """Return the signal-to-noise ratio of the outputs of a session."""
     found = [session.run(None, given_to(session, sample)) for sample in samples]
-    return signal_to_noise([a for f in found for a in f], [a for e in expected for a in e])
+    return ratio_of(*([dict(enumerated(each)) for each in run] for run in (expected, found)))
+
+
+def enumerated(arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield arrays with their positions as names."""
+    for i, array in enumerate(arrays):
+        yield str(i), array
 
 
 def share_of(report: Path) -> str:

@@ -32,9 +32,6 @@ MAX_ELEMENTS = 1 << 20
 MAX_STEPS = 64
 """Of a loop in a model that is compared by default."""
 
-KNOWN = frozenset({"DynamicQuantizeLSTM"})
-"""Operators that are imported as floats, where ONNX Runtime computes with integers."""
-
 _seen: set[str] = set()
 _suspended = False
 
@@ -52,22 +49,22 @@ def suspended() -> Generator[None]:
 
 def install(patch: pytest.MonkeyPatch) -> None:
     """Compare models whenever they are imported."""
-    start, emit = Importer.__init__, Importer.as_written
+    start, emit = Importer.__init__, Importer.module
     originals: dict[int, onnx.ModelProto] = {}
 
     def init(self: Importer, model: onnx.ModelProto, **options: object) -> None:
         start(self, model, **options)  # pyright: ignore[reportArgumentType]
         originals[id(self)] = model
 
-    def as_written(self: Importer) -> ModuleOp:
+    def module(self: Importer, *, emits_always: bool = False) -> ModuleOp:
         original = originals.pop(id(self))
-        module = emit(self)
+        emitted = emit(self, emits_always=emits_always)
         if not _suspended:
-            _compare(self, original, module)
-        return module
+            _compare(self, original, emitted)
+        return emitted
 
     patch.setattr(Importer, "__init__", init)
-    patch.setattr(Importer, "as_written", as_written)
+    patch.setattr(Importer, "module", module)
 
 
 def _compare(importer: Importer, model: onnx.ModelProto, module: ModuleOp) -> None:
@@ -76,13 +73,12 @@ def _compare(importer: Importer, model: onnx.ModelProto, module: ModuleOp) -> No
     if mode == "none" or digest in _seen or (mode != "all" and int(digest[:8], 16) % SHARE):
         return
     _seen.add(digest)
-    if any(node.op_type in KNOWN for node in model.graph.node):
-        return
     loops = [op for op in module.walk() if isinstance(op, LoopOp)]
     if mode != "all" and any(op.step_count > MAX_STEPS for op in loops):
         return
     try:
-        reference = ModelReference(model, importer.named, importer.folder)
+        folder = None if importer.folder is None else importer.folder.path
+        reference = ModelReference(model, importer.named, folder)
         imported = AsImported(model, module, importer.named, reference)
         if mode != "all" and sum(prod(shape_of(v)) for v in imported.names) > MAX_ELEMENTS:
             return

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ceras_ir.data.array_archive import UNREADABLE, read_header
 from ceras_ir.data.image_folder import is_folder
-from ceras_ir.data.sample_stream import array_header, open_samples
-from ceras_ir.data.samples import UNREADABLE
+from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.network.artefacts import TensorInfo
 
 IMAGES = 64
@@ -70,7 +70,7 @@ def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
     """Return the type of an array in an `.npz` file; None if the file has no such array."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
-            return array_header(stream)[2]
+            return read_header(stream).dtype
     except (OSError, *UNREADABLE):
         return None
 

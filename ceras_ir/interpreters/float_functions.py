@@ -221,7 +221,8 @@ def softplus(x: Floats) -> Floats:
     """
     e, one = exp(-np.abs(x)), np.float32(1)
     u = one + e
-    return np.maximum(x, np.float32(0)) + (log(u) + (e - (u - one)))
+    lost: Floats = np.subtract(e, u - one)
+    return np.maximum(x, np.float32(0)) + (log(u) + lost)
 
 
 def tanh(x: Floats) -> Floats:

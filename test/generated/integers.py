@@ -146,6 +146,7 @@ def indices(b: Builder) -> Case:
         scattered,
         logic,
         ranged,
+        bucketed,
     ]
     for index in b.random.permutation(len(steps))[: b.size(1, 4)]:
         value = steps[int(index)](b, x)
@@ -265,6 +266,20 @@ def logic(b: Builder, x: Value) -> Value:
         op = b.pick("And", "Or", "Xor", "Not", "Equal")
         p = b.emit("Not", p) if op == "Not" else b.emit(op, p, q, dtype=BOOL)
     return p if b.chance(0.5) else s.where(b, p, x, b.emit("Add", x, x))
+
+
+def bucketed(b: Builder, x: Value) -> Value:
+    """Positions divided by a constant and rounded, as buckets of relative positions are."""
+    places = b.input(x.shape, below(300, -50), INT64)
+    divisor = b.constant(b.pick(3.0, 7.0, 41.0, 47.0, 255.0))
+    share = b.emit("Div", s.cast(b, places, FLOAT), divisor, shape=x.shape)
+    if b.chance(0.3):
+        share = b.emit("Add", share, b.constant(b.pick(0.5, 1.0)))
+    if b.chance(0.3):
+        return s.cast(b, share, INT64)
+    if b.chance(0.3) and b.opset >= 9:
+        return s.compare(b, b.pick("Less", "Greater"), share, b.constant(b.pick(1.0, 3.0)))
+    return b.emit(b.pick("Floor", "Ceil"), share)
 
 
 def ranged(b: Builder, x: Value) -> Value:

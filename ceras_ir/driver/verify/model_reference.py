@@ -149,6 +149,8 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
+    # Threads change the order of sums, and the ranges that DynamicQuantizeLSTM quantizes by.
+    options.intra_op_num_threads = 1
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(key, str(folder.resolve()))

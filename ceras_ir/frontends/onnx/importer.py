@@ -19,6 +19,7 @@ from ceras_ir.frontends.onnx.conditions import taken_graphs
 from ceras_ir.frontends.onnx.declarations import check_declarations
 from ceras_ir.frontends.onnx.early_refusals import early_refusals
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
+from ceras_ir.frontends.onnx.exact_quotients import divide_exactly
 from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
@@ -155,7 +156,9 @@ class Importer:
                 ]
             ),
         )
-        return ModuleOp([main, *emitter.functions])
+        module = ModuleOp([main, *emitter.functions])
+        divide_exactly(module)
+        return module
 
     def _opset(self) -> int:
         if not self.model.HasField("graph"):

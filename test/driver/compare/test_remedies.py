@@ -9,7 +9,10 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:
     element = None if scale is None else UniformType(scale)
-    return LayerNoise("dense", "matmul", 3, element, signal=1000.0, accumulated=noise)
+    found = LayerNoise("dense", "matmul", 3, element, accumulated=noise)
+    # Two samples of a power of 1000 around the mean.
+    found.moments.add(np.array([[-(250**0.5)], [250**0.5]]))
+    return found
 
 
 def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.exact_quotients import mark_quotient
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.registry import operator
@@ -104,7 +105,10 @@ def reciprocal(node: Node, emitter: Emitter) -> Value:
 
 @operator("Div")
 def divide(node: Node, emitter: Emitter) -> Value:
-    """Division by a constant is a product with its reciprocal, rounded to float32 once more."""
+    """
+    Division by a constant is a product with its reciprocal, rounded to float32 once more, unless
+    the quotient is rounded to an integer or compared.
+    """
     aligned = _aligned(node, emitter)
     if isinstance(aligned, Constant) and aligned.dtype == np.float32:
         divisor = emitter.floats(1).reshape(shape_of_value(aligned))
@@ -112,7 +116,10 @@ def divide(node: Node, emitter: Emitter) -> Value:
             inverse = (1.0 / divisor.astype(np.float64)).astype(np.float32)
         if np.isfinite(inverse).all():
             factor = emitter.constant(inverse, "reciprocal")
-            return emitter.binary(Binary.MUL, emitter.value(0), factor)
+            product = emitter.binary(Binary.MUL, emitter.value(0), factor)
+            if not (inverse.astype(np.float64) * divisor == 1).all():
+                mark_quotient(product, divisor)
+            return product
     return emitter.binary(Binary.DIV, emitter.value(0), aligned)
 
 
