@@ -17,6 +17,7 @@ from onnx_models import (
     node,
     norm_parameters,
     pool_model,
+    run_onnxruntime,
     weights,
 )
 from xdsl.context import Context
@@ -471,3 +472,12 @@ def test_nodes_need_no_order() -> None:
     proto = model(nodes, {"x": (3,)}, ["y"], {"c": np.array(True)})
     proto.graph.node.reverse()
     agree(proto)
+
+
+@pytest.mark.parametrize("bounds", [{"min": 0.0}, {"max": 6.0}, {}], ids=str)
+def test_clip_before_opset_11_has_finite_bounds(bounds: dict[str, float]) -> None:
+    proto = model([node("Clip", "x", "y", **bounds)], {"x": (4,)}, ["y"], opset=10)
+    x = np.array([np.inf, -np.inf, -1.5, 7.0], np.float32)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    assert np.isfinite(expected).all()
+    np.testing.assert_array_equal(run(import_model(proto), {"x": x})["y"], expected)

@@ -13,6 +13,8 @@ from ceras_ir.frontends.onnx.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.registry import OperatorImporter, operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 
+LARGEST = float(np.finfo(np.float32).max)
+
 OTHERS = ("Abs", "Celu", "Relu", "Sign")
 """Operators that are functions, but whose importers look at more than attributes."""
 
@@ -126,12 +128,13 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
     """
-    Bounds are attributes before opset 11, then optional operands; the upper one wins. Those of what
-    QuantizeLinear made are integers.
+    Bounds are attributes before opset 11, by default the largest finite numbers, then optional
+    operands; the upper one wins. Those of what QuantizeLinear made are integers.
     """
     value = emitter.value(0)
     if node.opset < 11:
-        low, high = node.bound("min", -inf), node.bound("max", inf)
+        # The defaults are finite: an infinite value becomes the largest finite one.
+        low, high = node.bound("min", -LARGEST), node.bound("max", LARGEST)
     else:
         if not _are_constant(node, (1, 2)):
             return _computed_clip(node, emitter)
