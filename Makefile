@@ -5,6 +5,7 @@
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
 # make fuzz-generated    transformers, states, loops, integers, Q/DQ, trees, guards of operator
 #              sets 7 to 24, through the interpreter, C and nnet; COUNT, FIRST
+# make fuzz-node-suite    ONNX's node suite in the interpreter and as C; EVERY=10 for a tenth of it
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
 # make fuzz-options    random networks with random options, through all levels and texts; COUNT, FIRST
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
@@ -118,6 +119,11 @@ fuzz-quantized: $(VENV)/.installed-test
 .PHONY: fuzz-generated
 fuzz-generated: $(VENV)/.installed-test
 	$(BIN)/python test/fuzz_generated.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-node-suite
+EVERY ?= 1
+fuzz-node-suite: $(VENV)/.installed-test
+	$(BIN)/python -W ignore test/frontends/fuzz_node_suite.py --every $(EVERY)
 
 .PHONY: fuzz-c
 NETWORKS ?= 50

@@ -36,19 +36,22 @@ HEAD = """\
 
 # Conformance
 
-ONNX has a test suite of its own. Of its cases these are the ones that an edge compiler should take,
-with parameters as initializers, each run on every data set that it has: `ceras-run` in the
-interpreter, and with `--target c`. PASS is within the case's own tolerance, integers and types
-exactly. UNSUPPORTED is exit status 3 with a reason and no output. WRONG, FAIL (another
-status) and DIRTY (a file left behind) are what must not occur.
+The first table has the cases of ONNX's test suite that an edge compiler should take. Parameters are
+initializers. `ceras-run` runs each case on all of its data sets, in the interpreter and with
+`--target c`. PASS: the result is within the tolerance of the case, integers and types are equal.
+UNSUPPORTED: exit status 3 with a reason and no output. WRONG, FAIL (another status) and DIRTY (a
+file is left) must not occur.
 """
 
 WHOLE = """\
 ## The whole node suite
 
-All node cases of the `onnx` package, expanded functions included: those above and every operator
-and type that is none of an edge compiler's. Results in bfloat16 are
-compared to half a unit in its last place, because they are computed and kept in float32.
+The second table has all node cases of the `onnx` package, expanded functions included. Results in
+bfloat16 may differ by half a unit in the last place, because they are computed and kept in float32.
+
+`make fuzz-node-suite` compares the interpreter and C with the suite a second time, with no file but
+those of the `onnx` package. It runs each case with computed operands, and once more with the
+operands after the first as initializers. The test suite runs a sample of it.
 """
 PARAMETERS = {
     **dict.fromkeys(("DFT", "STFT", "CumSum", "CumProd", "Trilu", "CenterCropPad"), "1-"),

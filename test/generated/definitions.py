@@ -2,8 +2,8 @@
 Operators that ONNX's reference implementation lacks or computes otherwise than ONNX defines them.
 
 Each is written from the definition, in numpy and in float64: loops without a condition or without
-steps, scans along any axis, gathers of fewer rows, DequantizeLinear before operator set 19, and
-the tree ensembles of ai.onnx.ml.
+steps, scans along any axis, gathers of fewer rows, DequantizeLinear before operator set 19, tree
+ensembles and linear regressions of ai.onnx.ml.
 """
 
 from __future__ import annotations
@@ -210,6 +210,19 @@ class TreeEnsembleClassifier(OpRun):
         return found, scores
 
 
+class LinearRegressor(OpRun):
+    def _run(
+        self,
+        x: Array,
+        coefficients: Any = None,
+        intercepts: Any = None,
+        targets: int = 1,
+        post_transform: str = "NONE",
+    ) -> tuple[Array]:
+        matrix = np.asarray(coefficients, np.float64).reshape(targets, -1)
+        return (x @ matrix.T + np.asarray(intercepts or [0.0], np.float64),)
+
+
 class TreeEnsemble(OpRun):
     def _run(
         self,
@@ -260,8 +273,9 @@ DEFINITIONS: list[type[OpRun]] = [
     TreeEnsembleRegressor,
     TreeEnsembleClassifier,
     TreeEnsemble,
+    LinearRegressor,
 ]
 """In place of those of ONNX's reference implementation."""
 
-for _each in (TreeEnsembleRegressor, TreeEnsembleClassifier, TreeEnsemble):
+for _each in DEFINITIONS[-4:]:
     _each.op_domain = "ai.onnx.ml"
