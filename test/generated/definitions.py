@@ -3,7 +3,7 @@ Operators that ONNX's reference implementation lacks or computes otherwise than 
 
 Each is written from the definition, in numpy and in float64: loops without a condition or without
 steps, scans along any axis, gathers of fewer rows, DequantizeLinear before operator set 19, tree
-ensembles and linear regressions of ai.onnx.ml.
+ensembles and linear and support vector regressions of ai.onnx.ml.
 """
 
 from __future__ import annotations
@@ -219,8 +219,39 @@ class LinearRegressor(OpRun):
         targets: int = 1,
         post_transform: str = "NONE",
     ) -> tuple[Array]:
-        matrix = np.asarray(coefficients, np.float64).reshape(targets, -1)
-        return (x @ matrix.T + np.asarray(intercepts or [0.0], np.float64),)
+        matrix = np.asarray(coefficients, np.float64).reshape(targets, -1).T
+        base = np.asarray(intercepts or [0.0], np.float64)
+        return (rounded(x @ matrix + base, np.abs(x) @ np.abs(matrix) + np.abs(base)),)
+
+
+class SVMRegressor(OpRun):
+    def _run(
+        self,
+        x: Array,
+        coefficients: Any = None,
+        kernel_params: Any = None,
+        kernel_type: str = "LINEAR",
+        n_supports: int = 0,
+        rho: Any = None,
+        support_vectors: Any = None,
+        **_: Any,
+    ) -> tuple[Array]:
+        vectors = np.asarray(support_vectors, np.float64).reshape(n_supports, -1)
+        gamma, offset, degree = kernel_params
+        products = x @ vectors.T
+        match kernel_type:
+            case "LINEAR":
+                kernel = products
+            case "POLY":
+                kernel = (gamma * products + offset) ** degree
+            case "SIGMOID":
+                kernel = np.tanh(gamma * products + offset)
+            case _:
+                kernel = np.exp(-gamma * ((x[:, None] - vectors) ** 2).sum(2))
+        factors = np.asarray(coefficients, np.float64)[:, None]
+        size = np.abs(x) @ np.abs(vectors.T) if kernel_type == "LINEAR" else np.abs(kernel)
+        total = size @ np.abs(factors) + abs(rho[0])
+        return (rounded(kernel @ factors + rho[0], total),)
 
 
 class TreeEnsemble(OpRun):
@@ -274,8 +305,9 @@ DEFINITIONS: list[type[OpRun]] = [
     TreeEnsembleClassifier,
     TreeEnsemble,
     LinearRegressor,
+    SVMRegressor,
 ]
 """In place of those of ONNX's reference implementation."""
 
-for _each in DEFINITIONS[-4:]:
+for _each in DEFINITIONS[-5:]:
     _each.op_domain = "ai.onnx.ml"
