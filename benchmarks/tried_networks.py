@@ -188,7 +188,8 @@ def decibels(
 ) -> float:
     """Return the signal-to-noise ratio of the outputs of a session."""
     found = [session.run(None, given_to(session, sample)) for sample in samples]
-    return ratio_of(*([dict(enumerated(each)) for each in run] for run in (expected, found)))
+    wanted, actual = ([dict(enumerated(each)) for each in run] for run in (expected, found))
+    return ratio_of(wanted, actual)
 
 
 def enumerated(arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -56,6 +56,16 @@ func.func @main(%x: tensor<1x3x3x1xf32>) -> tensor<1x4x4x1xf32> {
 """What is padded and quantized here is quantized first and padded by the window there."""
 
 
+WEIGHTS_ONLY = """
+!w = tensor<2x2x!quant.uniform<i8:f32, 0.1>>
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[1, 5], [-7, 3]]> : tensor<2x2xi8> : !w
+  %f = graph.dequantize %w : (!w) -> tensor<2x2xf32>
+  %y = graph.matmul %x, %f : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %y : tensor<1x2xf32>
+}
+"""
+
 ALIKE = """
 !w = tensor<2x2x!quant.uniform<i8:f32, 0.1>>
 !s = tensor<1x2x!quant.uniform<i8:f32, 0.007:-4>>
@@ -115,6 +125,13 @@ def test_values_that_are_called_alike_are_not_taken_for_each_other(
 ) -> None:
     assert main([network(tmp_path, ALIKE), "--targets", "c"]) == 0
     assert "have no counterpart" in capsys.readouterr().out
+
+
+def test_integers_of_weights_specify_no_activation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([network(tmp_path, WEIGHTS_ONLY), "--targets", "c"]) == 0
+    assert "as written" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", [BORDER, PRODUCT, PADDED])
