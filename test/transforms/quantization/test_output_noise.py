@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from noise_by_hand import ratio_by_hand
 from numpy.typing import NDArray
+from onnx_models import model, node
 from xdsl.dialects.func import FuncOp
 
 import ceras_ir as ceras
@@ -188,3 +189,20 @@ def test_a_regressor_with_an_offset(target: str, tmp_path: Path) -> None:
     # A 16-bit result of the only layer would double the time of an accelerator.
     is_told = any("int8 hardly computes this network" in str(w.message) for w in said)
     assert is_told == (target != "c") and (ratio_by_hand(right, found) > 20) != is_told
+
+
+def test_a_network_without_a_ratio_is_quantized(tmp_path: Path) -> None:
+    """The output is constant in float32, so that no decibels can be noted."""
+    proto = model(
+        [node("Sigmoid", "x", "s"), node("Add", "s b", "y")],
+        {"x": (1, 4)},
+        ["y"],
+        {"b": np.float32(1e9)},
+    )
+    (path := tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    samples = RNG.normal(size=(16, 4)).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ceras.CerasWarning)
+        quantized = ceras.load(path).quantize(samples, target="nnet")
+    (result,) = quantized.run(samples).values()
+    np.testing.assert_allclose(np.asarray(result, np.float64), 1e9, rtol=0.01)

@@ -15,7 +15,10 @@ and measured after.
 
 
 def note(main: FuncOp, name: str, **numbers: float) -> None:
-    """Write numbers down: counts as integers, others in float32."""
+    """Write numbers down: counts as integers, others in float32; without numbers, remove them."""
+    if not numbers:
+        main.attributes.pop(name, None)
+        return
     main.attributes[name] = DictionaryAttr(
         {
             when: IntegerAttr(number, i64) if isinstance(number, int) else FloatAttr(number, f32)
