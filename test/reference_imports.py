@@ -1,8 +1,8 @@
 """
-Hold models that tests import to a reference, as `ceras-verify` does, wherever they come from.
+Compare each model that a test imports with a reference, as `ceras-verify` does.
 
-CERAS_REFERENCE=all compares every model, none compares no model. By default the digest of a model
-chooses one in `SHARE`, and large models and long loops are left out, so that the tests stay fast.
+CERAS_REFERENCE=all compares all models and CERAS_REFERENCE=none compares no model. By default the
+digest of a model selects a quarter of the models. Large models and long loops are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceEr
 from ceras_ir.frontends.onnx.importer import Importer
 
 SHARE = 4
-"""By default one of so many models is compared."""
+"""By default, the inverse of the share of models that is compared."""
 
 MAX_ELEMENTS = 1 << 20
 """Of all tensors of a model that is compared by default."""

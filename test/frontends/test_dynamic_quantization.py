@@ -47,7 +47,7 @@ OPERANDS: dict[str, Array] = {
 
 
 def quantized_dynamically(proto: onnx.ModelProto, folder: Path, **options: object):
-    """What ONNX Runtime's quantizer makes of a float model."""
+    """Quantize a float model by ONNX Runtime's quantizer."""
     quantization: Any = import_module("onnxruntime.quantization")
     source, target = folder / "float.onnx", folder / "dynamic.onnx"
     source.write_bytes(proto.SerializeToString())
@@ -159,7 +159,7 @@ def test_operator(name: str, low: float, high: float, tmp_path: Path):
 
 @pytest.mark.parametrize("storage", [np.int8, np.uint8])
 def test_rows_of_a_quantized_table(storage: type[np.integer[Any]]) -> None:
-    """An embedding: the quantizer gathers integers, and real numbers come behind that."""
+    """An embedding: the quantizer gathers integers and converts them to floats after that."""
     nodes = [node("Gather", "table ids", "rows"), node("DequantizeLinear", "rows s z", "y")]
     table = np.arange(12).reshape(4, 3).astype(storage)
     tensors = {"table": table, "s": np.array(0.25, np.float32), "z": np.array(7, storage)}

@@ -166,7 +166,7 @@ def model_source(model: Model, crc: int) -> str:
 
 
 def _functions(model: Model) -> list[str]:
-    """Those of the layers, each once."""
+    """Return the functions that the layers share, each a single time."""
     users: defaultdict[int, list[int]] = defaultdict(list)
     for index, first in model.functions.items():
         users[first].append(index)
@@ -262,7 +262,7 @@ def _run_in(model: Model) -> str:
         ]
     if any("MODEL_AT" in line for line in body):
         head.append("  unsigned char *const base = (unsigned char *)arena;")
-    # What only a trace reads is otherwise unused.
+    # A buffer that only a trace uses is otherwise unused.
     computing = "\n".join(line for line in body if "TRACE(" not in line)
     unused = [n for n in names if not re.search(rf"\b{n}\b", computing)]
     if any("base" in line for line in head) and "MODEL_AT" not in computing:

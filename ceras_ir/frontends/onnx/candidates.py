@@ -1,6 +1,8 @@
 """
-Numbers that a small input may stand for: those that the model compares it with, the extents that
-the model declares, and a few small integers.
+List values to try for a small input that decides a branch or a size.
+
+The candidates are the constants that the model compares the input with, the declared extents, and a
+few small integers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

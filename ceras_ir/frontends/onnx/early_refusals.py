@@ -1,7 +1,8 @@
 """
-Refusals that need no shapes: those of all nodes that the outputs need for certain, at once and
-before any node is emitted. A node in a branch is not looked at if the condition may be known when
-the model is imported, because the branch may not be taken.
+Find unsupported nodes before any node is emitted, by rules that need no shapes.
+
+A single run reports all of them. Nodes that no output needs are ignored, and so are nodes in a
+branch whose condition may be known when the model is imported: it may be the other branch.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ from ceras_ir.support.diagnostics import Finding
 
 
 def early_refusals(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Finding]:
-    """What is known to be unsupported of ordered `nodes`, of which `outputs` need some."""
+    """Return the refusals of the ordered `nodes` that `outputs` need."""
     return [f for node in _certainly_needed(nodes, outputs) for f in _refused(node)]
 
 
 def _certainly_needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Node]:
-    """Those of `nodes` that the outputs depend on, whichever branches constants choose."""
+    """Return the nodes that the outputs need, independent of the branches that constants choose."""
     wanted = set(outputs)
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -34,7 +35,7 @@ def _certainly_needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence
 
 
 def _refused(node: Node) -> Sequence[Finding]:
-    """What is known to be unsupported of a node and of its subgraphs, without any shape."""
+    """Return the refusals of a node and of the nodes in the subgraphs."""
     if is_folded(node) or (node.operator not in OPERATORS and has_body(node)):
         return ()
     found = list(refusals(node))
@@ -57,7 +58,7 @@ def _refused(node: Node) -> Sequence[Finding]:
 
 def _takes_known_branch(node: Node) -> bool:
     """
-    Whether a node is an If whose condition is known when it is imported, as far as names tell. Such
-    a condition in the body of a loop that is unrolled may follow from the number of the step.
+    Return whether a node is an If with a condition that may be known when it is imported. In the
+    body of a loop that is unrolled, the condition can follow from the number of the step.
     """
     return node.operator == "If" and (node.is_constant(0) or not node.origin(node.inputs[:1]))

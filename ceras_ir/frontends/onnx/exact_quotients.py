@@ -1,9 +1,9 @@
 """
 Divide by a constant exactly where the quotient is rounded to an integer or compared.
 
-`Div` by a constant becomes a product with the reciprocal, which rounds once more: 41 / 41 is just
-below 1. Arithmetic does not depend on that last bit. Floor, Ceil, Round, a conversion to integers
-and comparisons do, so the quotients that reach them are divisions again.
+The importer replaces a division by a constant by a product with the reciprocal, which adds a
+rounding: 41 / 41 is just below 1. Arithmetic does not depend on the last bit. Floor, Ceil, Round,
+conversions to integers and comparisons do. A quotient that reaches them remains a division.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from ceras_ir.dialects.graph.traits import MovesElements
 from ceras_ir.frontends.onnx.values import Value
 
 DIVISOR = "graph.divisor"
-"""The attribute of a product that stands for a quotient, while a model is imported."""
+"""The attribute of a product that replaces a quotient, during the import of a model."""
 
 ROUNDING = (Function.FLOOR, Function.CEIL, Function.ROUND, Function.SIGN)
 CONTINUED = (Function.RELU, Function.CLIP, Function.ABS, Function.LEAKY_RELU)
@@ -27,7 +27,7 @@ ARITHMETIC = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.MAX, Binary.MIN)
 
 
 def mark_quotient(product: Value, divisor: NDArray[np.float32]) -> None:
-    """Note that `product` is a quotient by `divisor`."""
+    """Record that `product` replaces a quotient by `divisor`."""
     if isinstance(product, SSAValue) and isinstance(op := product.owner, graph.BinaryOp):
         kind = TensorType(f32, divisor.shape)
         op.attributes[DIVISOR] = DenseIntOrFPElementsAttr.from_list(kind, divisor.ravel().tolist())
@@ -50,7 +50,7 @@ def divide_exactly(module: ModuleOp) -> None:
 
 
 def _is_rounded(quotient: graph.BinaryOp) -> bool:
-    """Whether sums, bounds and moves of a quotient reach what rounds or compares it."""
+    """Return whether sums, clips or moves of a quotient reach a rounding or a comparison."""
     seen: set[Operation] = {quotient}
     pending: list[SSAValue] = [quotient.result]
     while pending:
