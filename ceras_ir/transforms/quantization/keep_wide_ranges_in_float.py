@@ -10,6 +10,7 @@ from ceras_ir.dialects.graph.traits import Elementwise
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.graph.split_activation import split_activation
 
 REASON = "leads to a logarithm, a divisor or a root of squares: small numbers count there"
 
@@ -29,6 +30,10 @@ class KeepWideRangesInFloatPass(FloatNetworkPass):
     products, such as the filters of a spectrum, reads what squares lead to, it and they stay in
     float too. So does what leads from a logarithm to an exponential, and the exponential: sums of
     logarithms are products, of which a step of int8 would be a factor. Changes no value.
+
+    A layer that leads there can end in a clip with a positive lower bound, such as 1e-7. The bound
+    would round to 0 and the logarithm to minus infinity, so that the clip becomes an operation in
+    float.
     """
 
     name = "keep-wide-ranges-in-float"
@@ -40,6 +45,10 @@ class KeepWideRangesInFloatPass(FloatNetworkPass):
         for inner in reversed(ops):
             if leading.isdisjoint(inner.results):
                 read = _starts(inner, logarithms)
+            elif (bounds := _positive_bounds(inner)) is not None:
+                assert isinstance(inner, graph.Conv2dOp | graph.MatmulOp)
+                keep_in_float(split_activation(inner, bounds), REASON)
+                read = []
             elif _leads_on(inner):
                 read = inner.operands
             elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
@@ -71,6 +80,13 @@ def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValu
             return [value] if counts else []
         case _:
             return []
+
+
+def _positive_bounds(op: Operation) -> graph.FunctionAttr | None:
+    """Return the clip of a layer that has a positive lower bound, which rounds to 0 in int8."""
+    function = op.activation if isinstance(op, graph.LinearOperation) else None
+    bounds = None if function is None else function.clip_range
+    return function if bounds is not None and bounds[0] > 0 else None
 
 
 def _is_quotient(value: SSAValue) -> bool:

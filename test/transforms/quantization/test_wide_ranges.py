@@ -58,6 +58,24 @@ def test_loud_and_quiet_frames(tmp_path: Path) -> None:
     assert decibels(tmp_path, nodes, constants, frames.astype(np.float32)) > 12
 
 
+def test_a_lower_bound_before_a_logarithm(tmp_path: Path) -> None:
+    """Silence has the logarithm of the bound, which is far below a step of int8."""
+    rng = np.random.default_rng(0)
+    frames = rng.uniform(size=(40, 64)) * 10.0 ** rng.uniform(-4, 3, (40, 1))
+    frames[::4] = 0.0
+    np.savez(tmp_path / "c.npz", x=frames.astype(np.float32)[:, None])
+    constants = {
+        "w": rng.uniform(size=(64, 16)).astype(np.float32),
+        "e": np.array(1e-7, np.float32),
+    }
+    nodes = [node("MatMul", "x w", "m"), node("Max", "m e", "g"), node("Log", "g", "y")]
+    module = import_model(model(nodes, {"x": (1, 64)}, ["y"], constants))
+    FusePass().apply(load_context(), module)
+    QuantizePass(calibration=str(tmp_path / "c.npz")).apply(load_context(), module)
+    silence = run(module, {"x": np.zeros((1, 64), np.float32)})["y"]
+    np.testing.assert_allclose(silence.astype(np.float32), np.log(np.float32(1e-7)), rtol=1e-6)
+
+
 def test_magnitudes_of_a_spectrum(tmp_path: Path) -> None:
     """
     Bands whose loudness differs by a factor of a hundred, all of which count. Squares in int8, or

@@ -133,3 +133,25 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %7 = graph.unary <atan> %6 : tensor<1x2xf32>
   func.return %7 : tensor<1x2xf32>
 }
+
+// -----
+
+// A lower bound that keeps a logarithm finite becomes an operation in float. A ReLU remains in the
+// layer, and so does a bound before another function.
+// CHECK-LABEL: func.func @main(
+// CHECK:       %[[M:.*]] = graph.matmul %x, %{{.*}} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT:  %[[G:.*]] = graph.unary <clip, 1.0{{.*}}e-07, inf> %[[M]] {graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <log> %[[G]] {graph.precision = "f32"
+// CHECK-NEXT:  graph.matmul {{.*}}activation = #graph.function<relu>
+// CHECK-NEXT:  graph.unary <log>
+// CHECK-NEXT:  graph.matmul {{.*}}activation = #graph.function<clip, 0.5, inf>
+func.func @main(%x: tensor<1x2xf32>) -> (tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>) {
+  %w = graph.constant dense<0.5> : tensor<2x2xf32> : tensor<2x2xf32>
+  %0 = graph.matmul %x, %w {activation = #graph.function<clip, 1.0e-07, inf>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %1 = graph.unary <log> %0 : tensor<1x2xf32>
+  %2 = graph.matmul %x, %w {activation = #graph.function<relu>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %3 = graph.unary <log> %2 : tensor<1x2xf32>
+  %4 = graph.matmul %x, %w {activation = #graph.function<clip, 0.5, inf>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %5 = graph.unary <tanh> %4 : tensor<1x2xf32>
+  func.return %1, %3, %5 : tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>
+}
