@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from typing import get_args
 
 from ceras_ir.command.tool_parser import ArgumentContainer
@@ -30,11 +31,18 @@ FLOOR_DB = 10.0
 """The signal-to-noise ratio below which a quantized network is reported."""
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise argparse.ArgumentTypeError(f"expected a number of decibels, got {text!r}")
+    return number
+
+
 def add_floor(parser: ArgumentContainer) -> None:
     """Add --floor, the signal-to-noise ratio below which a quantized network is wrong."""
     parser.add_argument(
         "--floor",
-        type=float,
+        type=_finite,
         default=FLOOR_DB,
         metavar="DB",
         help="exit with status 1 if the signal-to-noise ratio of the quantized network is below "

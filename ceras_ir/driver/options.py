@@ -1,11 +1,11 @@
 """The command-line options that compile, run and verify have in common."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypedDict
+from typing import TYPE_CHECKING, NoReturn, TypedDict, TypeVar
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import (
@@ -246,6 +246,12 @@ def add_states(group: ArgumentContainer) -> None:
     )
 
 
+Value = TypeVar("Value")
+
+TRUTH = {"true": "1", "false": "0"}
+"""Words for the elements of a boolean input."""
+
+
 class Bindings(TypedDict):
     """What decides the inputs of a model, as `read_network` takes it."""
 
@@ -269,9 +275,17 @@ def bindings_of(arguments: argparse.Namespace) -> Bindings:
     """The options of `add_shapes`."""
     return {
         "batch": arguments.batch,
-        "shapes": dict(arguments.shape),
-        "values": dict(arguments.set),
+        "shapes": _unique("--shape", arguments.shape),
+        "values": _unique("--set", arguments.set),
     }
+
+
+def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:
+    """Return what an option gives for each input; refuse two for one input."""
+    names = [name for name, _ in given]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(f"{option} is given twice for input '{twice[0]}': remove one")
+    return dict(given)
 
 
 def read_model(arguments: argparse.Namespace) -> "ModuleOp":
@@ -368,11 +382,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
     name, _, numbers = text.rpartition("=")
     try:
-        found = tuple(float(number) for number in numbers.split(","))
+        found = tuple(float(TRUTH.get(number.lower(), number)) for number in numbers.split(","))
     except ValueError:
         found = ()
     if not name or not found:
-        raise argparse.ArgumentTypeError(f"expected NAME=16000, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=16000, a list such as NAME=1,2, or NAME=true, got {text!r}"
+        )
     return name, found
 
 

@@ -104,7 +104,10 @@ def test_floor(command: str, model: str, tmp_path: Path, capfd: pytest.CaptureFi
         return main([model, "--inputs", inputs, *options, *more])
 
     assert status(large, "--calibrate", calibration) == 1
-    assert "below --floor 10" in "".join(capfd.readouterr())
+    message = capfd.readouterr().err
+    assert f"ceras-{command}: error:" in message and "below --floor 10: " in message
+    for wrong in ("nan", "inf"):
+        assert status(large, "--floor", wrong) == 2
     assert status(large, "--calibrate", calibration, "--floor", "-100") == 0
     assert status(calibration, "--calibrate", calibration) == 0
     assert status(calibration, "--calibrate", calibration, "--floor", "200") == 1

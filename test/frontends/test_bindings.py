@@ -196,8 +196,8 @@ def test_inputs_without_elements_are_constants(tool: Tool, tmp_path: Path):
     ("values", "message"),
     [
         ({"z": [1.0]}, "no input named 'z' to set"),
-        ({"c": [0.5]}, "input 'c' is bool, which"),
-        ({"c": [1.0, 1.0]}, "is set to 2 numbers, expected 1 or 1"),
+        ({"c": [0.5]}, "input 'c' is set to 0.5, expected 0 or 1"),
+        ({"c": [1.0, 1.0]}, "is set to 2 numbers, expected 1$"),
     ],
 )
 def test_wrong_numbers_are_refused(values: dict[str, list[float]], message: str):
@@ -209,5 +209,9 @@ def test_set_is_an_option(tool: Tool, tmp_path: Path):
     (tmp_path / "if.onnx").write_bytes(branches(None).SerializeToString())
     done = tool("ceras-opt", "if.onnx", "--set", "c=1")
     assert done.status == 0 and "graph.select" not in done.stdout
+    for truth in ("true", "False"):
+        assert tool("ceras-opt", "if.onnx", "--set", f"c={truth}").status == 0
+    twice = tool("ceras-opt", "if.onnx", "--set", "c=1", "--set", "c=0")
+    assert twice.status == 2 and "--set is given twice for input 'c'" in twice.stderr
     wrong = tool("ceras-opt", "if.onnx", "--set", "c=yes")
     assert wrong.status == 2 and "expected NAME=16000" in wrong.stderr

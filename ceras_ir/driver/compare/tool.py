@@ -206,7 +206,7 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
         wrong = bool(arguments.calibrate) or comes_quantized
         remark(
             f"ceras-compare: {'error' if wrong else 'warning'}: {variant.name}: signal to noise is "
-            f"{variant.ratio:.1f} dB, below --floor {arguments.floor:g}"
+            f"{variant.ratio:.1f} dB, below --floor {arguments.floor:g}: --propose tries remedies"
         )
         status = int(wrong) or status
     return status

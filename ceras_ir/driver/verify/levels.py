@@ -171,8 +171,11 @@ class Verification:
         ratio = ratio_of(floats, actual, self.quantities)
         if self.floor is None or not ratio < self.floor:
             return Verdict(title, True, text)
-        if not self.is_calibrated:
-            remark(f"warning: signal to noise is {ratio:.1f} dB, below --floor {self.floor:g}")
+        severity = "error" if self.is_calibrated else "warning"
+        remark(
+            f"ceras-verify: {severity}: signal to noise is {ratio:.1f} dB, below --floor "
+            f"{self.floor:g}: ceras-compare names the layers and remedies"
+        )
         return Verdict(title, not self.is_calibrated, f"{text}, below --floor {self.floor:g}")
 
     def as_written(self, written: ModuleOp) -> Verdict:

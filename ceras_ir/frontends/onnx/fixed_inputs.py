@@ -30,14 +30,17 @@ def fix_inputs(
         declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
         shape = tuple(shapes.get(name, declared))
         if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_ELEMENTS:
+            counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
             raise InputError(
                 f"input '{name}' of shape {list(shape)} is set to {len(numbers)} numbers, "
-                f"expected 1 or {prod(shape)}"
+                f"expected {counts}"
             )
         with np.errstate(all="ignore"):
             array = np.array(numbers, np.float64).astype(dtype)
         if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
-            raise InputError(f"input '{name}' is {dtype}, which {list(numbers)} is not")
+            allowed = "0 or 1" if dtype.kind == "b" else f"integers that {dtype} holds"
+            given = ", ".join(f"{number:g}" for number in numbers)
+            raise InputError(f"input '{name}' is set to {given}, expected {allowed}")
         found[name] = Constant.of(
             name, np.broadcast_to(array.reshape(shape if array.size == prod(shape) else ()), shape)
         )
