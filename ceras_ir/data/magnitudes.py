@@ -30,6 +30,7 @@ class Magnitude:
     """The largest finite magnitude."""
     is_pixels: bool = False
     """Whether all elements are whole numbers from 0 to 255, and some exceed 127."""
+    has_nan: bool = False
 
 
 def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]:
@@ -38,15 +39,19 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
     if any(is_folder(part) for part in _parts(paths)):
         samples = samples.first(IMAGES)
     peaks = dict.fromkeys((tensor.name for tensor in inputs), 0.0)
-    whole = dict.fromkeys(peaks, True)
+    whole, nan = dict.fromkeys(peaks, True), dict.fromkeys(peaks, False)
     for sample in samples:
         for name, array in sample.items():
             finite = array[np.isfinite(array)].astype(np.float64)
+            nan[name] |= bool(np.isnan(array).any())
             peaks[name] = max(peaks[name], float(np.abs(finite).max(initial=0.0)))
             if whole[name]:
                 pixels = (finite >= 0) & (finite <= BYTE) & (finite == np.rint(finite))
                 whole[name] = bool(pixels.all())
-    return {name: Magnitude(peak, whole[name] and peak > BYTE / 2) for name, peak in peaks.items()}
+    return {
+        name: Magnitude(peak, whole[name] and peak > BYTE / 2, nan[name])
+        for name, peak in peaks.items()
+    }
 
 
 def types_that_differ(paths: str, inputs: Sequence[TensorInfo]) -> Iterable[tuple[str, str, str]]:

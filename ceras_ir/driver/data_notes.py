@@ -56,6 +56,12 @@ def note_inputs(
         if tensor.dtype.startswith("float") or (tensor.dtype == "uint8" and tensor.scale is None)
     }
     found = _magnitudes(paths, inputs)
+    for name, each in found.items():
+        if each.has_nan:
+            remark(
+                f"warning: the data of input '{name}' have NaN elements. Unless the network "
+                "replaces them (IsNaN and Where), results of integers are meaningless"
+            )
     given = {name: each.peak for name, each in found.items() if name in real}
     for name, peak, known in scales_that_differ(given, calibrated):
         remedy = f"; {REMEDY}" if name not in wrong else ""

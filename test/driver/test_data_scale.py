@@ -92,6 +92,17 @@ def test_inputs_of_another_scale(
 
 
 @pytest.mark.slow
+def test_nan_in_the_data_of_a_quantized_network(
+    model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends = ["--calibrate", saved(tmp_path, "c.npz", UNIT), "--outputs", str(tmp_path / "o.npz")]
+    wrong = UNIT[:3].copy()
+    wrong[1, 2] = np.nan
+    for data, reported in ((wrong, True), (UNIT[:3], False)):
+        assert run_main([model, "--inputs", saved(tmp_path, "i.npz", data), *ends]) == 0
+        assert ("warning: the data of input 'x' have NaN" in capfd.readouterr().err) == reported
+
+
 @pytest.mark.parametrize("command", ["compare", "verify"])
 def test_floor(command: str, model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     calibration = saved(tmp_path, "c.npz", UNIT)
