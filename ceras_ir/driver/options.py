@@ -34,6 +34,7 @@ from ceras_ir.transforms.quantization.recipe import (
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ceras_ir.frontends.onnx import Observer
     from ceras_ir.pipeline.instrumentation import Watching
 
 EXIT_STATUS = (
@@ -288,11 +289,11 @@ def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]
     return dict(given)
 
 
-def read_model(arguments: argparse.Namespace) -> "ModuleOp":
+def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None) -> "ModuleOp":
     """The network that a command line names, which takes bytes if `--input-image` says so."""
     from ceras_ir.pipeline.reading import read_network
 
-    module = read_network(arguments.model, **interface_of(arguments))
+    module = read_network(arguments.model, **interface_of(arguments), observe=observe)
     if arguments.input_image is not None:
         _take_images(module, arguments)
     return module

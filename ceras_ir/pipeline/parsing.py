@@ -11,7 +11,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
@@ -37,6 +37,9 @@ from ceras_ir.command.exit_status import from_parse_error
 from ceras_ir.pipeline.printing import ELIDED
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from ceras_ir.frontends.onnx import Observer
 
 MAX_NESTING = 64
 """Regions deeper than this are refused, so that no recursion over the IR can run out of stack."""
@@ -197,6 +200,7 @@ def load_module(
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
+    observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
     The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model,
@@ -207,5 +211,5 @@ def load_module(
         from ceras_ir.frontends.onnx import import_file
 
         with open(path, "rb"):  # a missing file is reported before onnx is imported
-            return import_file(path, batch=batch, shapes=shapes, values=values)
+            return import_file(path, batch=batch, shapes=shapes, values=values, observe=observe)
     return parse_text(ctx, read_text(path), display_name(path))

@@ -14,11 +14,10 @@ from reference_imports import suspended
 
 from ceras_ir.dialects.graph import Binary, Function
 from ceras_ir.driver.differences import Verdict
-from ceras_ir.driver.options import Interface
 from ceras_ir.driver.verify import model_reference
 from ceras_ir.driver.verify.model_check import model_verdict
 from ceras_ir.driver.verify.tool import main
-from ceras_ir.frontends.onnx import folding, importer
+from ceras_ir.frontends.onnx import NamedImport, folding, import_file, importer
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
@@ -60,11 +59,14 @@ def verdict(
     samples = [] if inputs is None else [inputs]
     outputs: list[Mapping[str, Array]] = [{} for _ in samples]
     given = inputs is not None
-    return model_verdict(str(path), interface(1), samples, outputs, given=given, seconds=0.0)
+    return model_verdict(str(path), observed(path), {}, samples, outputs, given=given, seconds=0.0)
 
 
-def interface(batch: int) -> Interface:
-    return {"batch": batch, "shapes": {}, "values": {}, "states": {}}
+def observed(path: Path, batch: int = 1) -> NamedImport:
+    """The import of a file before transposes are eliminated."""
+    found: list[NamedImport] = []
+    import_file(path, batch=batch, observe=found.append)
+    return found[0]
 
 
 def save(proto: onnx.ModelProto, path: Path) -> Path:
@@ -385,7 +387,7 @@ def test_external_data_and_outputs_that_are_initializers(tmp_path: Path):
     external_data_helper.convert_model_to_external_data(proto, location="big", size_threshold=0)
     external_data_helper.write_external_data_tensors(proto, str(tmp_path))
     path = save(proto, tmp_path / "model.onnx")
-    found = model_verdict(str(path), interface(3), [], [], given=False, seconds=0.0)
+    found = model_verdict(str(path), observed(path, 3), {}, [], [], given=False, seconds=0.0)
     assert found.good
     assert "1 tensors of 1 sample(s)" in found.text
 

@@ -17,11 +17,10 @@ from xdsl.dialects.func import FuncOp
 from ceras_ir.data.synthetic_samples import synthetic_steps
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import Array, Verdict, compare_outputs, relative_difference
-from ceras_ir.driver.options import Interface
 from ceras_ir.driver.verify.as_imported import AsImported, MismatchError
 from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
-from ceras_ir.frontends.onnx import import_with_names
-from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
+from ceras_ir.frontends.onnx import NamedImport
+from ceras_ir.frontends.onnx.model_file import read_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.states import declare_states
 
@@ -45,17 +44,10 @@ Sample = Mapping[str, Array]
 class ModelCheck:
     """The model in a file, and its import."""
 
-    def __init__(self, path: str, interface: Interface):
-        model, file = read_model(path), Path(path)
-        module, named = import_with_names(
-            model,
-            batch=interface["batch"],
-            shapes=interface["shapes"],
-            values=interface["values"],
-            folder=DataFolder.of_model(file),
-        )
-        declare_states(module, interface["states"])
-        reference = ModelReference(model, named, file.parent)
+    def __init__(self, path: str, imported: NamedImport, states: Mapping[str, str]):
+        model, (module, named) = read_model(path), imported
+        declare_states(module, states)
+        reference = ModelReference(model, named, Path(path).parent)
         self.imported = AsImported(model, module, named, reference)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
         self.size = sum(sizes)
@@ -143,7 +135,8 @@ def signed_sample(main: FuncOp) -> dict[str, Array]:
 
 def model_verdict(
     path: str,
-    interface: Interface,
+    imported: NamedImport,
+    states: Mapping[str, str],
     samples: Sequence[Sample],
     outputs: Sequence[Sample],
     *,
@@ -151,14 +144,14 @@ def model_verdict(
     seconds: float,
 ) -> Verdict:
     """
-    Hold the import of the model at `path`, which is valid and supported, to a reference.
+    Compare the import of the model at `path` with a reference.
 
-    `outputs` are those of the imported graph, which took the interpreter `seconds`; none if it does
-    not take the inputs of the model.
+    `states` maps inputs to outputs of the previous step. `outputs` are those of the imported graph,
+    which took the interpreter `seconds`; none if it does not take the inputs of the model.
     """
     start = perf_counter()
     try:
-        check = ModelCheck(path, interface)
+        check = ModelCheck(path, imported, states)
         check.run(samples, outputs, given=given)
         if outputs:
             check.check_layouts(samples[0], outputs[0])

@@ -32,6 +32,7 @@ from ceras_ir.targets.registry import find_target
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict
     from ceras_ir.driver.verify.levels import Verification
+    from ceras_ir.frontends.onnx import NamedImport
     from ceras_ir.support.workers import Workers
 
 
@@ -145,7 +146,8 @@ def _compare(
 
     check_request(arguments.quantize, classes, arguments.samples)
     with naming(display_name(arguments.model)):
-        module = read_model(arguments)
+        imports: list[NamedImport] = []
+        module = read_model(arguments, None if arguments.no_reference else imports.append)
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None
@@ -168,7 +170,7 @@ def _compare(
                     f"{found.elements:,} output elements",
                     flush=True,
                 )
-                if (verdict := _reference_verdict(arguments, found)) is not None:
+                if (verdict := _reference_verdict(arguments, imports, found)) is not None:
                     _print(verdict)
                     status = verdict.exit_status
             started = True
@@ -180,17 +182,19 @@ def _compare(
     return status
 
 
-def _reference_verdict(arguments: argparse.Namespace, found: "Verification") -> "Verdict | None":
+def _reference_verdict(
+    arguments: argparse.Namespace, imports: "list[NamedImport]", found: "Verification"
+) -> "Verdict | None":
     """The comparison of the imported graph with the model; None for IR text, or if disabled."""
-    from ceras_ir.driver.verify.model_check import model_verdict
-    from ceras_ir.pipeline.parsing import is_model
-
-    if arguments.no_reference or not is_model(arguments.model):
+    if not imports:
         return None
+    from ceras_ir.driver.verify.model_check import model_verdict
+
     outputs = () if arguments.input_image is not None else found.expected
     return model_verdict(
         arguments.model,
-        interface_of(arguments),
+        imports.pop(),
+        interface_of(arguments)["states"],
         found.samples,
         outputs,
         given=arguments.inputs is not None,

@@ -6,9 +6,9 @@ Importing this package is cheap: protobuf and numpy are loaded by the first call
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import onnx
@@ -18,12 +18,25 @@ if TYPE_CHECKING:
     from ceras_ir.frontends.onnx.values import Value
 
 
+class NamedImport(NamedTuple):
+    """An imported graph before transposes are eliminated, in the layouts of the model."""
+
+    module: ModuleOp
+    named: Mapping[str, Value]
+    """The value or constant that the importer made of each tensor of the model's own graph."""
+
+
+Observer: TypeAlias = "Callable[[NamedImport], None]"
+"""Receives the graph of an import before transposes are eliminated, and owns it."""
+
+
 def import_file(
     path: str | Path,
     *,
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
+    observe: Observer | None = None,
 ) -> ModuleOp:
     """
     The model in the file `path` as a module with one `func.func @main`.
@@ -36,7 +49,7 @@ def import_file(
     from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
 
     model, folder = read_model(path), DataFolder.of_model(Path(path))
-    return _imported(model, batch, shapes, values, str(path), folder)
+    return _imported(model, batch, shapes, values, str(path), folder, observe)
 
 
 def import_model(
@@ -65,16 +78,13 @@ def import_with_names(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
     folder: DataFolder | None = None,
-) -> tuple[ModuleOp, Mapping[str, Value]]:
-    """
-    As `import_model`, before transposes are eliminated; and for each tensor that the model's own
-    graph names, the value or constant that the importer made of it, in the layout of the model.
-    """
+) -> NamedImport:
+    """As `import_model`, before transposes are eliminated."""
     from ceras_ir.frontends.onnx.importer import Importer
 
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=None, folder=folder)
-    return importer.module(), importer.named
+    return NamedImport(importer.module(), importer.named)
 
 
 def _imported(
@@ -84,6 +94,7 @@ def _imported(
     values: Mapping[str, Sequence[float]] | None,
     name: str | None,
     folder: DataFolder | None,
+    observe: Observer | None = None,
 ) -> ModuleOp:
     """Import a model, and eliminate transposes where possible."""
     from xdsl.context import Context
@@ -95,5 +106,8 @@ def _imported(
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=folder)
     module = imported(importer)
+    if observe is not None:
+        observe(NamedImport(module, importer.named))
+        module = module.clone()
     EliminateTransposesPass().apply(Context(), module)
     return module
