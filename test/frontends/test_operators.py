@@ -424,6 +424,15 @@ def test_a_reduction_along_no_axes(kind: str, keep: int):
     assert np.allclose(found, UNREDUCED[kind](x), atol=1e-6)
 
 
+def test_logarithms_of_sums_of_infinities() -> None:
+    inf = np.inf
+    x = np.array([[-inf, -inf], [inf, 1], [inf, inf], [-inf, inf], [-inf, 2], [3e38, -3e38]])
+    reduce = node("ReduceLogSumExp", "x a", "y", keepdims=0)
+    proto = model([reduce], {"x": (6, 2)}, ["y"], {"a": np.array([1])}, opset=18)
+    found = run(import_model(proto), {"x": x.astype(np.float32)})["y"]
+    assert np.array_equal(found, np.array([-inf, inf, inf, inf, 2, 3e38], np.float32))
+
+
 def test_same_padding_of_a_dilated_window() -> None:
     # ONNX Runtime refuses this; ONNX says that the padding keeps the extents.
     same = conv_model(auto_pad="SAME_LOWER", dilations=[2, 3])

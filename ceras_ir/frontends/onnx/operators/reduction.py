@@ -21,9 +21,13 @@ def _plain(kind: Reduce) -> Reduction:
 
 _sum = _plain(Reduce.SUM)
 
+GREATEST = float(np.finfo(np.float32).max)
+"""The greatest finite float32."""
+
 
 def _log_sum_exp(c: Composer, x: Value, axes: Sequence[int]) -> Value:
-    most = c.reduce(Reduce.MAX, x, axes)
+    # Infinity minus infinity is NaN.
+    most = c.unary(Function.CLIP, c.reduce(Reduce.MAX, x, axes), -GREATEST, GREATEST)
     total = _sum(c, c.unary(Function.EXP, c.sub(x, most)), axes)
     return c.add(c.unary(Function.LOG, total), most)
 
