@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -355,6 +355,27 @@ def test_the_command_exits_with_status_1(
     assert "differs from the model at node 'y_leakyrelu' (LeakyRelu)" in capsys.readouterr().out
     assert main([*command, "--no-reference"]) == 0
     assert "imported graph  " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_subnormal_numbers_of_float16(
+    factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The reference rounds 1e-8 to 0 and 5e-8 to 2^-24. A fourfold product is still found."""
+    nodes = [node("Cast", "x", "h", to=10), node("Mul", "h s", "p"), node("Cast", "p", "y", to=1)]
+    small = np.array([[1e-4, 5e-4, 1e-3, 2e-3]], np.float16)
+    proto = model(nodes, {"x": (1, 4)}, ["y"], {"s": small})
+    load_operators()
+    compute = OPERATORS["Mul"]
+
+    def scaled(given: Node, emitter: Emitter) -> Value | Sequence[Value]:
+        result = compute(given, emitter)
+        assert not isinstance(result, Sequence)
+        return Composer(emitter).mul(result, emitter.constant(np.array(factor, np.float32), "factor"))
+
+    monkeypatch.setitem(OPERATORS, "Mul", scaled)
+    found = verdict(proto, tmp_path, {"x": np.full((1, 4), 1e-4, np.float32)})
+    assert found.exit_status == (factor != 1), found.text
 
 
 def test_a_reference_that_cannot_run_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

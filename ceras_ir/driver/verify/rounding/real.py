@@ -7,7 +7,8 @@ correct implementation computes from the same inputs. With u = 2^-24 and r the e
 1. Addition, subtraction, multiplication and division add 2u * |r|, unless r is a float32.
 2. A sum of n terms t adds 2 * gamma(n) * sum(|t|) in any order, gamma(n) = n * u / (1 - n * u).
 3. A function adds its row of `_OWN`, in units of 2u, and enlarges a difference by `_SLOPES`.
-4. Each bound has 2^-126 more, since implementations differ in subnormal numbers.
+4. Each bound has 2^-126 more, since implementations differ in subnormal numbers. If the tensor of
+   the reference is a float16, it is 2^-24, the distance of subnormal numbers of this type.
 
 If the model computes in float16 or bfloat16, the unit of each result is that of the type, which is
 added to u.
@@ -34,6 +35,11 @@ UNIT = 2.0 * 2.0**-24
 
 SMALLEST = 2.0**-126
 """The smallest normal float32."""
+
+
+def smallest_step(dtype: np.dtype[np.generic]) -> float:
+    """The difference that any bound of numbers of a float type permits."""
+    return max(SMALLEST, float(np.finfo(dtype.name).smallest_subnormal))
 
 
 def gamma(terms: int) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.driver.verify.rounding.real import SMALLEST, UNIT, Array, Doubles, Real
+from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles, Real, smallest_step
 
 Called: TypeAlias = tuple[list[Array], list[Doubles]]
 """Arrays and their bounds."""
@@ -149,7 +149,7 @@ def within(actual: Array, expected: Array, bound: Doubles) -> NDArray[np.bool_]:
     close = equal(actual, expected)
     left = ~close
     a, e = actual[left].astype(np.float64), expected[left].astype(np.float64)
-    least = SMALLEST if is_float(expected) else 0.0
+    least = smallest_step(expected.dtype) if is_float(expected) else 0.0
     with np.errstate(all="ignore"):
         huge = (np.minimum(np.abs(a), np.abs(e)) >= 2.0**127) & (np.sign(a) == np.sign(e))
         close[left] = (np.abs(a - e) <= bound[left] + least) | huge
