@@ -38,7 +38,7 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
     """A temporary folder whose content becomes that of `path` when the block ends well."""
     if not path:
         raise UsageError("the name of the output folder is empty")
-    destination = Path(path).resolve()
+    destination = Path(os.path.realpath(path))
     exists = destination.exists()
     if exists and not destination.is_dir():
         raise InputError("is a file, and a folder is needed for the output", path)

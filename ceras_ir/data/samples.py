@@ -178,7 +178,7 @@ def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> d
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an `.npz` file, completely or not at all."""
-    destination = Path(path).resolve()
+    destination = Path(os.path.realpath(path))
     # Two processes may write to one destination.
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.partial")
     try:

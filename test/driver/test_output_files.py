@@ -16,6 +16,7 @@ from slow_cases import first_fast, slow
 
 from ceras_ir.command.entry_point import start
 from ceras_ir.driver.compare.tool import main as compare
+from ceras_ir.driver.compile.tool import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run.tool import main as run
 
@@ -134,6 +135,16 @@ def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> No
     (tmp_path / "link.npz").symlink_to(tmp_path / "target.npz")
     assert run([str(model), "--inputs", str(data), "--outputs", str(tmp_path / "link.npz")]) == 0
     assert (tmp_path / "link.npz").is_symlink() and (tmp_path / "target.npz").is_file()
+
+
+def test_links_that_lead_to_themselves(model: Path, data: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert compile_([str(model), "--target", "c", "-o", str(loop)]) == 1
+    assert loop.is_symlink()
+    # A file can be renamed onto the link.
+    assert run([str(model), "--inputs", str(data), "--outputs", str(loop)]) == 0
+    assert not loop.is_symlink()
 
 
 @pytest.mark.slow

@@ -230,6 +230,13 @@ def test_a_cache_that_links_files(tmp_path: Path) -> None:
         import_file(snapshot / "copy.onnx")
 
 
+def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to("data")
+    (tmp_path / "m.onnx").write_bytes(external(location="data").SerializeToString())
+    with pytest.raises(InputError, match="external data file 'data' is missing"):
+        import_file(tmp_path / "m.onnx")
+
+
 def test_links_to_a_model_and_its_data(tmp_path: Path) -> None:
     """Both links lead to the same folder; a link to the data without one to the model does not."""
     (tmp_path / "model").mkdir()

@@ -9,6 +9,7 @@ the folder of the file that the model is a link to, and the cache of Hugging Fac
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from shlex import quote
@@ -73,7 +74,8 @@ class DataFolder:
             raise ValueError(f"external data at '{location}', expected {inside}")
         if location.startswith("/") or PureWindowsPath(location).anchor or "\\" in location:
             raise ValueError(f"external data at '{location}', expected {inside}")
-        path = (self.path / location).resolve()
+        # Path.resolve raises an error at a link that leads to itself.
+        path = Path(os.path.realpath(self.path / location))
         if not any(path.is_relative_to(folder) for folder in self._allowed()):
             raise ValueError(
                 f"external data '{location}' leads out by a link, expected {inside}; replace links "
