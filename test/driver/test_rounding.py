@@ -137,6 +137,12 @@ def test_overflow_is_infinite_in_one_implementation_only():
     assert within(infinite, largest, np.zeros(3)).tolist() == [True, False, False]
 
 
+def test_large_integers_that_are_the_same_double_are_not_equal():
+    """2^53 + 1 becomes 2^53 as a double."""
+    a, b = np.array([2**53, 2**53 + 1]), np.array([2**53, 2**53])
+    assert within(a, b, np.zeros(2)).tolist() == [True, False]
+
+
 def test_operations_that_importers_emit_have_a_rule():
     made_by_quantization = {"requantize", "scaled_quantize", "lookup", "shift_swish"}
     made_by_quantization |= {"integer_normalize", "integer_softmax"}

@@ -371,7 +371,9 @@ def test_subnormal_numbers_of_float16(
     def scaled(given: Node, emitter: Emitter) -> Value | Sequence[Value]:
         result = compute(given, emitter)
         assert not isinstance(result, Sequence)
-        return Composer(emitter).mul(result, emitter.constant(np.array(factor, np.float32), "factor"))
+        return Composer(emitter).mul(
+            result, emitter.constant(np.array(factor, np.float32), "factor")
+        )
 
     monkeypatch.setitem(OPERATORS, "Mul", scaled)
     found = verdict(proto, tmp_path, {"x": np.full((1, 4), 1e-4, np.float32)})
@@ -418,3 +420,15 @@ def test_states_are_those_of_the_reference(tmp_path: Path):
     path = save(model(nodes, {"x": (1, 3), "h": (1, 3)}, ["y", "n"]), tmp_path / "s.onnx")
     command = [str(path), "--targets", "c", "--quantize", "none", "--state", "h=n"]
     assert main(command) == 0
+
+
+def test_a_wrong_elimination_of_transposes_is_found(tmp_path: Path):
+    x = np.arange(9, dtype=np.float32).reshape(3, 3)
+    proto = model([node("Transpose", "x", "y", perm=[1, 0])], {"x": (3, 3)}, ["y"])
+    path = save(proto, tmp_path / "model.onnx")
+    for y, status in ((x.T, 0), (x, 1)):
+        found = model_verdict(
+            str(path), observed(path), {}, [{"x": x}], [{"y": y}], given=True, seconds=0.0
+        )
+        assert found.exit_status == status, found.text
+        assert ("transposes, which are eliminated: output 'y'" in found.text) == bool(status)

@@ -45,12 +45,33 @@ class BoundedEvaluation:
         self.values: dict[SSAValue, Array] = {}
         self.packed: dict[SSAValue, list[Doubles]] = {}
         self._errors: dict[SSAValue, Doubles] = {}
+        self._settled = set[SSAValue]()
+        """Values with known bounds, and values that no bound depends on."""
         self._relative_error = relative_error
         self._interpreter = interpreter_of(module)
 
     def set(self, value: SSAValue, array: Array, error: Doubles) -> None:
         """Replace a value by that of the reference; the error may be one number for all."""
         self.values[value], self._errors[value] = array, error
+        self._settle(value)
+
+    def _settle(self, value: SSAValue) -> None:
+        """Remove operands of a value on which no other bound depends."""
+        self._settled.add(value)
+        left = [value]
+        while left:
+            op = left.pop().owner
+            for operand in op.operands if isinstance(op, Operation) else ():
+                users = (use.operation for use in operand.uses)
+                done = all(self._settled.issuperset(user.results) for user in users)
+                if not done or operand not in self.values:
+                    continue
+                del self.values[operand]
+                self._errors.pop(operand, None)
+                self.packed.pop(operand, None)
+                if operand not in self._settled:
+                    self._settled.add(operand)
+                    left.append(operand)
 
     def compute(self, op: Operation) -> None:
         """Evaluate an operation of values that are known."""

@@ -51,14 +51,14 @@ class ModelReference:
         graph = model.graph
         self.nodes = {name: node for node in graph.node for name in node.output if name}
         """The node that computes each tensor."""
-        outputs = [value.name for value in graph.output]
-        inner = [name for name in self.nodes if name in wanted and name not in outputs]
+        self.outputs = [value.name for value in graph.output]
+        inner = [name for name in self.nodes if name in wanted and name not in self.outputs]
         constants = {tensor.name for tensor in graph.initializer}
         constants.update(tensor.values.name for tensor in graph.sparse_initializer)
         inputs = (value for value in graph.input if value.name not in constants)
         self.types = dict(_input_types(inputs))
         """The numpy types of the inputs that callers give."""
-        self._model, self._folder, self._names = model, folder, (*outputs, *inner)
+        self._model, self._folder, self._names = model, folder, (*self.outputs, *inner)
         self._left = [(RUNTIME, _onnxruntime), (EVALUATOR, _evaluator)]
         self._reasons: list[str] = []
         self.name, self._run = self._next()

@@ -76,9 +76,12 @@ class Real:
         return self._rounded(self.value - other.value, self.error + other.error)
 
     def __mul__(self, other: Real) -> Real:
-        a, b = np.abs(self.value), np.abs(other.value)
         # Where a value is infinite and the other's error is 0, the product is no error.
-        spread = _product(a + self.error, other.error) + _product(b, self.error)
+        spread = np.zeros(())
+        if other.error.any():
+            spread = _product(np.abs(self.value) + self.error, other.error)
+        if self.error.any():
+            spread = spread + _product(np.abs(other.value), self.error)
         return self._rounded(self.value * other.value, spread)
 
     def __truediv__(self, other: Real) -> Real:
@@ -154,15 +157,22 @@ class Real:
     def _rounded(self, value: Doubles, spread: Doubles) -> Real:
         inexact = (value != value.astype(np.float32)) | (self.unit > UNIT) | (spread > 0)
         rounding = np.where(np.isfinite(value) & inexact, np.abs(value), 0.0)
-        return Real(value, spread + self.unit * rounding, self.unit)
+        rounding *= self.unit
+        return Real(value, spread + rounding, self.unit)
 
 
 def _product(factor: Doubles, error: Doubles) -> Doubles:
     return np.where(error > 0, factor * error, 0.0)
 
 
+def _without_zeros(real: Real) -> Real:
+    """The same, with a scalar for errors that are all 0."""
+    return real if real.error.any() else Real(real.value, np.zeros(()), real.unit)
+
+
 def binary_error(kind: Binary, a: Real, b: Real) -> Doubles:
     """The bound of a binary function of floats."""
+    a, b = _without_zeros(a), _without_zeros(b)
     match kind:
         case Binary.ADD:
             return (a + b).error

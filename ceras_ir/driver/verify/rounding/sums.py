@@ -34,20 +34,23 @@ def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
             return (a @ b.T).astype(np.float64)
         return convolve(a, b, window, op.group_count).astype(np.float64)
 
-    x, weights, *addends = (np.abs(value) for value in at.values)
+    x, weights, *addends = (
+        np.abs(value if is_float(value) else value.astype(np.float64)) for value in at.operands
+    )
     terms = prod(weights.shape[1:]) + len(addends)
-    magnitudes = products(x, weights)
-    bound, own = at.nothing, gamma(terms)
+    bound, own = products(x, weights), gamma(terms)
     (ex, relative_x), (ew, relative_w) = map(_split, at.errors[:2], (x, weights))
     own += relative_x + relative_w + relative_x * relative_w
+    for addend in addends:
+        bound += addend
+    bound *= own + at.excess
     if ex is not None:
-        bound = bound + products(ex, weights)
+        bound += products(ex, weights)
     if ew is not None:
-        bound = bound + products(x + at.errors[0], ew)
-    for addend, error in zip(addends, at.errors[2:], strict=True):
-        magnitudes = magnitudes + addend
-        bound = bound + error
-    return bound + (own + at.excess) * magnitudes
+        bound += products(x + at.errors[0], ew)
+    for error in at.errors[2:]:
+        bound += error
+    return bound
 
 
 def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
