@@ -1,4 +1,4 @@
-"""Elementwise functions as ONNX nodes, and clamp ranges as Relu or Clip."""
+"""Elementwise functions as ONNX nodes, and clamp ranges as Relu, Max, Min or Clip."""
 
 from collections.abc import Sequence
 from math import isinf
@@ -50,17 +50,23 @@ def add_function(
 def add_clip(
     builder: ModelBuilder, x: str, low: float, high: float, name: str, shape: Sequence[int]
 ) -> str:
-    """Relu or Clip, with the bounds that it needs; nothing where no bound is finite."""
-    if isinf(low) and isinf(high):
-        return x
-    if low == 0.0 and isinf(high):
-        return builder.node("Relu", [x], name, FLOAT, shape)
+    """
+    Clip to a range; return `x` if both bounds are infinite.
+
+    A single finite bound becomes Relu, Max or Min. Without a bound, ONNX Runtime's Clip limits
+    infinities to the largest float32.
+    """
     bounds = [
-        "" if isinf(bound) else builder.constant(np.array(bound, np.float32), what)
+        builder.constant(np.array(bound, np.float32), what)
         for bound, what in ((low, "low"), (high, "high"))
+        if not isinf(bound)
     ]
-    inputs = [x, *(bounds if bounds[1] else bounds[:1])]
-    return builder.node("Clip", inputs, name, FLOAT, shape)
+    if not bounds:
+        return x
+    if isinf(high) and low == 0.0:
+        return builder.node("Relu", [x], name, FLOAT, shape)
+    operator = "Clip" if len(bounds) == 2 else "Min" if isinf(low) else "Max"
+    return builder.node(operator, [x, *bounds], name, FLOAT, shape)
 
 
 def add_clamp(

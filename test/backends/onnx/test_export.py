@@ -212,6 +212,25 @@ def test_floats_are_exported_too(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, np.asarray(expected, np.float32), atol=1e-5)
 
 
+def test_one_bound_keeps_infinities() -> None:
+    """Without a bound, ONNX Runtime's Clip would limit infinities to the largest float32."""
+    text = """
+    func.func @main(%x: tensor<1x6xf32> {graph.name = "x"})
+        -> (tensor<1x6xf32> {graph.name = "low"}, tensor<1x6xf32> {graph.name = "high"}) {
+      %0 = graph.unary <clip, 1.0e-07, inf> %x : tensor<1x6xf32>
+      %1 = graph.unary <clip, -inf, -1.0e-07> %x : tensor<1x6xf32>
+      func.return %0, %1 : tensor<1x6xf32>, tensor<1x6xf32>
+    }"""
+    model = export_model(Parser(load_context(), text).parse_module(), "network")
+    onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    x = np.array([[-np.inf, -1, 0, 1, np.inf, np.nan]], np.float32)
+    session = onnxruntime.InferenceSession(serialized(model))
+    low, high = session.run(None, {"x": x})
+    small = np.float32(1e-7)
+    np.testing.assert_array_equal(low, [[small, small, small, 1, np.inf, np.nan]])
+    np.testing.assert_array_equal(high, [[-np.inf, -1, -small, -small, -small, np.nan]])
+
+
 def test_the_constants_that_break_ties_can_be_left_out(tool: Tool, tmp_path: Path) -> None:
     calibration = DIGITS / "digits_calibration.npz"
     quantize = ("--fuse", f"--quantize=calibration={calibration}")
