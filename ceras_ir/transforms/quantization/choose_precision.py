@@ -72,7 +72,7 @@ NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
 
 NAMED = 8
-"""How many values the note names, and with how many letters."""
+"""The number of values that the note names."""
 
 
 @dataclass
@@ -116,8 +116,9 @@ class ChoosePrecisionPass(CalibratedPass):
        between scores. But for accelerators of 8 bits it costs next to nothing and is taken besides
        those shares.
 
-    In the end all stored values are really rounded, on as many other samples, if there are any.
-    That has what estimates leave out, such as sums whose terms are smaller than half a step.
+    Last, the noise of all stored values, 8 or 16 bits, is measured on as many other samples if
+    there are any. The measurement includes effects that the estimate omits, such as sums with terms
+    smaller than half a step.
 
     If they take more than 1% of the time, stderr names the values, their share of the noise and
     their time. A warning says so if less than 6 dB are left, as measured. Changes no value.
@@ -210,9 +211,8 @@ class ChoosePrecisionPass(CalibratedPass):
                 _widen(candidate.value)
                 if candidate.value in behind:
                     insort(queue, behind[candidate.value], key=rank)
-        kept = [*candidates.values(), *behind.values()]
-        kept = [c for c in kept if width(c.value) == NARROW]
-        noises = total, left, _measured(meter, others, kept, _roundings(main))
+        stored = [*candidates.values(), *behind.values()]
+        noises = total, left, _measured(meter, others, stored, _roundings(main))
         known = noises if meter.varies else (nan, nan, nan)
         ratios = [round(decibels(1.0, noise), 1) for noise in known]
         found = dict(zip(("before", "after", "measured"), ratios, strict=True))
@@ -220,7 +220,11 @@ class ChoosePrecisionPass(CalibratedPass):
         if chosen and (share := spent / work) > CHEAP:
             self._say(chosen, total, ratios, share)
         if found["measured"] < DOUBTFUL:
-            self._doubt(kept, left, found["measured"])
+            for candidate in chosen:
+                candidate.noise = 0.0
+            if chosen:
+                _weigh(meter, weighed, chosen, _roundings(main))
+            self._doubt(stored, found["measured"])
 
     def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample], Sequence[Sample]]:
         """What weighs values of a network, the samples that it weighs them on, and others."""
@@ -287,11 +291,12 @@ class ChoosePrecisionPass(CalibratedPass):
             f"the modelled time: {_noisiest(chosen, total)}"
         )
 
-    def _doubt(self, kept: list[_Candidate], left: float, after: float) -> None:
+    def _doubt(self, stored: list[_Candidate], after: float) -> None:
+        total = sum(c.noise for c in stored)
         remark(
             f"{self.name}: warning: int8 hardly computes this network: stored values leave "
             f"{after:.1f} dB of signal to noise at the outputs; give 16 bits (--int16, a larger "
-            f"--budget) or floats (--float) to {_noisiest(kept, left)}"
+            f"--budget) or floats (--float) to {_noisiest(stored, total)}"
         )
 
 

@@ -1,6 +1,7 @@
 """Outputs of few integers are reported with their names."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -32,13 +33,17 @@ SAMPLES = np.random.default_rng(4).uniform(-1, 1, (32, 8, 4)).astype(np.float32)
 
 
 def said(
-    text: str, samples: NDArray[np.float32], folder: Path, capfd: pytest.CaptureFixture[str]
+    text: str,
+    samples: NDArray[np.float32],
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    tail: Literal["float", "int8"] = "int8",
 ) -> list[str]:
-    """The warnings of a network that returns stored integers."""
+    """Return the warnings about the outputs of a network."""
     save_arrays(str(folder / "c.npz"), {"x": samples})
     module = parse_text(load_context(), text, "outputs.mlir")
     assert len(result_values(main_function(module))) == 1
-    quantize = QuantizePass(str(folder / "c.npz"), tail="int8", recipe=("none",))
+    quantize = QuantizePass(str(folder / "c.npz"), tail=tail, recipe=("none",))
     quantize.apply(load_context(), module)
     return [line for line in capfd.readouterr().err.splitlines() if "check-outputs" in line]
 
@@ -56,12 +61,12 @@ def test_boxes_as_large_as_scores(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 VALUE = """
 !row = tensor<1x4xf32>
-!one = tensor<1xf32>
+!bias = tensor<1xf32>
 !result = tensor<1x1xf32>
 func.func @main(%x: !row {graph.name = "x"}) -> (!result {graph.name = "y"}) {
   %w = graph.constant dense<[[0.25, -0.5, 0.125, 0.25]]> : !row : !row
-  %b = graph.constant dense<OFFSET> : !one : !one
-  %0 = graph.matmul %x, %w bias %b : !one : (!row, !row) -> !result loc("value")
+  %b = graph.constant dense<OFFSET> : !bias : !bias
+  %0 = graph.matmul %x, %w bias %b : !bias : (!row, !row) -> !result loc("value")
   func.return %0 : !result
 }
 """
@@ -82,3 +87,30 @@ def test_outputs_of_few_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str
     for samples in (few, np.zeros_like(few)):
         lines = said(VALUE.replace("OFFSET", "0.0"), samples.astype(np.float32), tmp_path, capfd)
         assert not lines
+
+
+WIDE = VALUE.replace("%x, %w bias %b : !bias", '%x, %w bias %b : !bias {graph.precision = "i16"}')
+EXPONENTIAL = VALUE.replace(
+    "func.return %0", "%1 = graph.unary <exp> %0 : !result\n  func.return %1"
+)
+
+
+@pytest.mark.parametrize(("offset", "reported"), [("100130.0", True), ("1013.0", False)])
+def test_16_bits(
+    offset: str, reported: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The step of 100130 is 4 in 16 bits, and that of 1013 is 1/16; the values differ by 2."""
+    lines = said(WIDE.replace("OFFSET", offset), SAMPLES[:, :1], tmp_path, capfd)
+    assert bool(lines) == reported
+    assert all("16 bits are too coarse; compute it in float" in line for line in lines)
+
+
+@pytest.mark.parametrize(("offset", "reported"), [("16.0", True), ("0.0", False)])
+def test_floats_computed_from_few_integers(
+    offset: str, reported: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A float function of three integers has three values at most."""
+    text = EXPONENTIAL.replace("OFFSET", offset)
+    lines = said(text, SAMPLES[:, :1], tmp_path, capfd, tail="float")
+    assert bool(lines) == reported
+    assert all("output 'y' has" in line and "--float 'value'" in line for line in lines)

@@ -142,6 +142,28 @@ def test_the_value_that_int8_hurts_is_found(
     assert "values: noise" in text and "first (100% of the noise)" in text
 
 
+def test_the_rounding_to_16_bits_is_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """100130 +- 0.5 has steps of 4 in 16 bits: the output is constant, and the noise is large."""
+    text = """
+    func.func @main(%x: tensor<1x4xf32>) -> tensor<1x1xf32> {
+      %w = graph.constant dense<[[0.25, -0.5, 0.125, 0.25]]> : tensor<1x4xf32> : tensor<1x4xf32>
+      %b = graph.constant dense<100130.0> : tensor<1xf32> : tensor<1xf32>
+      %0 = graph.matmul %x, %w bias %b : tensor<1xf32>
+          : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x1xf32> loc("pressure")
+      func.return %0 : tensor<1x1xf32>
+    }"""
+    module = parse_text(load_context(), text, "offset.mlir")
+    samples = np.random.default_rng(0).uniform(-1, 1, (24, 4)).astype(np.float32)
+    save_arrays(str(tmp_path / "data.npz"), {"input0": samples})
+    CalibratePass(str(tmp_path / "data.npz"), observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(str(tmp_path / "data.npz"), budget=1).apply(load_context(), module)
+    assert precisions(module) == {"pressure": "i16"}
+    assert stored_noise(main_function(module))["measured"] < 0
+    assert "pressure (100% of the noise)" in capfd.readouterr().err
+
+
 def test_an_estimate_alone_warns_of_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
