@@ -380,6 +380,33 @@ def test_subnormal_numbers_of_float16(
     assert found.exit_status == (factor != 1), found.text
 
 
+def test_a_dynamically_quantized_lstm_is_within_its_bounds(tmp_path: Path):
+    numbers = np.random.default_rng(4)
+    stored: dict[str, Array] = {
+        name: numbers.integers(-127, 128, (1, rows, 28)).astype(np.int8)
+        for name, rows in (("w", 5), ("r", 7))
+    }
+    stored |= {name: numbers.normal(0, 0.02, (1, 1, 7)).astype(np.float32) for name in ("h", "c")}
+    stored["b"] = numbers.normal(0, 0.4, (1, 56)).astype(np.float32)
+    stored |= {"s": np.full(1, 0.01, np.float32), "z": np.zeros(1, np.int8)}
+    lstm = helper.make_node(
+        "DynamicQuantizeLSTM",
+        ["x", "w", "r", "b", "", "h", "c", "", "s", "z", "s", "z"],
+        ["y"],
+        domain="com.microsoft",
+        hidden_size=7,
+    )
+    proto = model(
+        [lstm], {"x": (24, 1, 5)}, ["y"], stored, infer=False, domains={"com.microsoft": 1}
+    )
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    for magnitude in (0.05, 0.2, 1.0, 4.0, 16.0):
+        for _ in range(4):
+            x = numbers.normal(0, magnitude, (24, 1, 5)).astype(np.float32)
+            found = verdict(proto, tmp_path, {"x": x})
+            assert found.good, found.text
+
+
 def test_a_reference_that_cannot_run_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(model: onnx.ModelProto, names: object, folder: object) -> model_reference.Started:
         raise ValueError("no operator\nof this name")

@@ -167,8 +167,14 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
     bias = rest.pop(0) if op.bias is not None else None
     kind, width, functions = op.type_of_cell, at.operands[2].shape[1], list(op.functions)
     one = Real.exactly(1.0, at.unit)
+    if op.scales is not None:
+        scales, point = op.scales
+        column = np.broadcast_to(np.asarray(scales, np.float64), len(weights.value))[:, None]
+        weights = Real((weights.value - point) * column, weights.error, at.unit)
 
     def product(state: Real, start: int = 0) -> Real:
+        if op.scales is not None:
+            state = _dynamically_quantized(state)
         w = np.abs(weights.value[start:]), weights.error[start:]
         value = state.value @ weights.value[start:].T
         spread = state.error @ w[0].T + (np.abs(state.value) + state.error) @ w[1].T
@@ -203,6 +209,17 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
     if kind is graph.Cell.LSTM:
         bound[-1] = cell.error
     return bound
+
+
+def _dynamically_quantized(state: Real) -> Real:
+    """A state of 8 bits. An element may be the next integer if its bound reaches a tie."""
+    low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
+    step = (high - low) / 255 or 1.0
+    apart = state.error.max(initial=0.0) + state.unit * (high - low)
+    stored = state.value / step
+    from_tie = np.abs(stored - np.floor(stored) - 0.5)
+    is_open = from_tie * step <= 3 * apart
+    return Real(state.value, np.where(is_open, step, 0.0) + 3 * apart, state.unit)
 
 
 def _part(real: Real, start: int, width: int | None = None) -> Real:
