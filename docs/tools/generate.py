@@ -26,7 +26,8 @@ from registers_page import registers_page
 from run_examples import ExampleFailedError, refresh
 
 DOCS = Path(__file__).resolve().parent.parent
-DECIMAL = re.compile(r"\d+\.\d+(e[+-]?\d+)?")
+DECIMAL = re.compile(r"\d+(\.\d+)+(e[+-]?\d+)?")
+"""Decimal numbers, and versions such as 1.32.0."""
 NOTICE = "<!-- Printed from the code: change that, then run `make docs`. -->\n\n"
 
 PRINTED: dict[str, Callable[[], str]] = {
@@ -71,7 +72,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def _difference(name: str, text: str) -> Iterator[str]:
-    """What a page lacks. Decimals of examples may differ: they depend on numpy's build."""
+    """Return the difference of a page. Decimals and versions in examples depend on the machine."""
     old = _read(name)
     if name in WITH_EXAMPLES and DECIMAL.sub("#", old) == DECIMAL.sub("#", text):
         return iter(())
