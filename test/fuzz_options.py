@@ -59,7 +59,9 @@ def judge(route: str, family: str, seed: int, folder: Path) -> str | None:
             else:
                 options += [] if "none" in options[:2] else table.draw(random, table.AGAIN)
                 few = [] if case.states else ["--samples", "2"]
-                words = ["--targets", targets, *options, "--inputs", "data.npz", *few]
+                # Bits are compared; random weights need not survive 8 bits.
+                any_noise = ["--floor", "-1000"]
+                words = ["--targets", targets, *options, "--inputs", "data.npz", *few, *any_noise]
                 call(verify_main, "model.onnx", *words)
     except Refused:
         return "refused"

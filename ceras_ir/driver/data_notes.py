@@ -41,9 +41,16 @@ def note_calibration(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[st
 
 
 def note_inputs(
-    paths: str | None, inputs: Sequence[TensorInfo], calibrated: Mapping[str, float]
+    paths: str | None,
+    inputs: Sequence[TensorInfo],
+    calibrated: Mapping[str, float],
+    *,
+    admits_nan: bool = False,
 ) -> None:
-    """Report data of another type than the inputs, or of another scale than `calibrated`."""
+    """
+    Report data of another type than the inputs, or of another scale than `calibrated`. Unless the
+    command `admits_nan`, it refuses such data itself.
+    """
     if paths is None:
         return
     wrong = _note_types("data", paths, inputs)
@@ -56,6 +63,8 @@ def note_inputs(
         if tensor.dtype.startswith("float") or (tensor.dtype == "uint8" and tensor.scale is None)
     }
     found = _magnitudes(paths, inputs)
+    if any(each.has_nan for each in found.values()) and not admits_nan:
+        return
     for name, each in found.items():
         if each.has_nan:
             remark(

@@ -54,11 +54,11 @@ def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
     def data(path: str, description: str, write: Callable[[BinaryIO], None]) -> Artefact:
         return Artefact(prefix.renamed(path), prefix.renamed(description), write)
 
+    source = model_source(model, crc)
+    source += self_test(model, source)
     files = [
         text("model.h", "C API of the model", api_header(model)),
-        text(
-            "model.c", "the network, a function per layer", model_source(model, crc) + self_test()
-        ),
+        text("model.c", "the network, a function per layer", source),
         text("model_kernels.h", "functions that the layers share", kernels_header(model)),
         text("model_weights.h", "declarations of the constants", weights_header(model, crc)),
     ]

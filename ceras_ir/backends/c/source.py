@@ -136,8 +136,20 @@ def kernels_header(model: Model) -> str:
     return f"{head}{model.kernels.text}\n#endif\n"
 
 
-def self_test() -> str:
-    """Return the self-test of the build, which the linker removes if no code calls it."""
+NO_FLOATS = """
+/* The network computes with integers only. */
+int model_self_test(void) { return 0; }
+"""
+
+
+def self_test(model: Model, source: str) -> str:
+    """
+    Return the self-test of the build, which the linker removes if no code calls it. A processor may
+    lack floats, so that the test has none if the code, whose text is `source`, has none.
+    """
+    code = re.sub(r"/\*.*?\*/", "", source + model.kernels.text, flags=re.DOTALL)
+    if not re.search(r"\b(float|double)\b", code):
+        return NO_FLOATS
     return "\n" + (files("ceras_ir.backends.c") / "runtime" / "self_test.c").read_text("ascii")
 
 

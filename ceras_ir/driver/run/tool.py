@@ -176,7 +176,8 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
         inputs = inputs_of(arguments) or arguments.inputs
         samples = open_samples(inputs, network_inputs(main_function(module)))
         network = network_inputs(main_function(module))
-        note_inputs(inputs, network, note_calibration(options.calibrate, network))
+        peaks = note_calibration(options.calibrate, network)
+        note_inputs(inputs, network, peaks, admits_nan=True)
         options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret
         run(module, options, samples, arguments.outputs, watching)
@@ -239,7 +240,8 @@ def _run_folder(
     inputs = inputs_of(arguments) or arguments.inputs
     samples = open_samples(inputs, manifest.inputs)
     peaks = manifest.content.get(PEAKS)
-    note_inputs(inputs, manifest.inputs, peaks if isa(peaks, dict[str, float]) else {})
+    known = peaks if isa(peaks, dict[str, float]) else {}
+    note_inputs(inputs, manifest.inputs, known, admits_nan=True)
     machine = target.open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)
 

@@ -33,6 +33,7 @@ from ceras_ir.driver.verify.sharing import SharedSamples
 from ceras_ir.interpreters.sequence import Sequence as Steps
 from ceras_ir.interpreters.sequence import in_turn, with_states
 from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
@@ -132,7 +133,8 @@ class Verification:
                 *ahead, quantize = stage.passes
                 run_stages(ctx, self.module, [replace(stage, passes=tuple(ahead))])
                 # Integers that only weights have specify no activation.
-                if carries_quantization(self.module):
+                main = main_function(self.module)
+                if is_quantized(main) and carries_quantization(self.module):
                     written = self.module.clone()
                 stage = replace(stage, passes=(quantize,))
             run_stages(ctx, self.module, [stage], watching=self.watching)

@@ -173,9 +173,16 @@ class _Evaluator(Protocol):
     ) -> dict[str, Result] | list[Result]: ...
 
 
+WRONG_IN_EVALUATOR = frozenset({"LRN"})
+"""Operators that ONNX's evaluator computes otherwise than ONNX defines them: it sums each window
+of channels over the batch."""
+
+
 def _evaluator(model: onnx.ModelProto, names: Sequence[str], folder: Path | None) -> Started:
     from onnx.external_data_helper import load_external_data_for_model
 
+    if wrong := WRONG_IN_EVALUATOR.intersection(node.op_type for node in model.graph.node):
+        raise ValueError(f"{', '.join(sorted(wrong))} is not computed as ONNX defines it")
     if folder is not None:
         load_external_data_for_model(model, str(folder))
     _bind_functions(model)

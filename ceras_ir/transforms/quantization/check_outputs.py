@@ -43,8 +43,10 @@ GOOD_DB = 30.0
 @dataclass(frozen=True)
 class CheckOutputsPass(CalibratedPass):
     """
-    Warn about each output, or quantity of an output, that has fewer than 16 different numbers over
-    32 samples although the float network has more, if the rounding leaves less than 30 dB.
+    Warn about each output, or quantity of an output, that is stored in too few integers.
+
+    These are fewer than 16 different numbers over 32 samples, although the float network has more,
+    if the rounding leaves less than 30 dB.
 
     An output is a stored value, in 8 or 16 bits, or a float function of stored values. Examples:
     1013 with a deviation of 0.5, or the exponential of such a value. The quantities are the same as

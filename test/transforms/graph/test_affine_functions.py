@@ -133,7 +133,7 @@ def test_every_level_and_target_is_exact(options: Sequence[str], tmp_path: Path)
     data = tmp_path / "d.npz"
     np.savez(data, x=random.normal(size=(32, *SHAPE[1:])).astype(np.float32) * 2)
     filled = [option.format(data=data) for option in options]
-    assert verify([str(tmp_path / "m.onnx"), *filled]) == 0
+    assert verify([str(tmp_path / "m.onnx"), *filled, "--floor", "-100"]) == 0
 
 
 @pytest.mark.parametrize("low, high", [(0.0, np.inf), (0.0, 6.0), (-1.0, 0.5)])

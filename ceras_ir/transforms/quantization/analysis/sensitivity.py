@@ -36,6 +36,9 @@ Sample = Mapping[str, Array]
 LARGE = 1_000_000_000
 """Multiplications per inference from which many samples at once would take minutes."""
 
+MAX_SIZE = 2.0**64
+"""Maximum magnitude of a gradient at an end, so that products of gradients fit float32."""
+
 NEIGHBOURS = 16
 """Positions along each axis of a map in which errors are not taken as independent."""
 
@@ -92,6 +95,7 @@ class SensitivityMeter:
             sums = np.bincount(groups, power)
             counted = sums * max(np.count_nonzero(sums), 1) * max(varying, 1)
             size = np.divide(1.0, np.sqrt(counted), out=np.zeros(len(sums)), where=counted > 0)
+            size = np.minimum(size, MAX_SIZE)
             shape = self.signals[end].mean.shape
             sizes[end] = size[groups].reshape(shape).astype(np.float32)
         return sizes
