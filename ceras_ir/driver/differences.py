@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.quantization.analysis.output_noise import (
+    OutputNoise,
     decibel_text,
-    decibels,
-    mean_share,
-    noise_of,
+    network_ratio,
 )
-from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -76,18 +74,12 @@ def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
     return [array for each in outputs for array in each.values()]
 
 
-def describe_noise(
-    actual: Sequence[Mapping[str, Array]],
-    expected: Sequence[Mapping[str, Array]],
-    quantities: Mapping[str, Quantities] | None = None,
-) -> str:
+def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     """
     Return the signal-to-noise ratio of all outputs, then the ratio of each output if there are
     several. Of many outputs, name those with the most noise. A single sample has no ratio.
     """
-    noise = noise_of(expected, actual, quantities)
-    whole = decibels(1.0, mean_share(each.share for each in noise.values()))
-    text = f"signal to noise {decibel_text(whole)}"
+    text = f"signal to noise {decibel_text(network_ratio(noise))}"
     if len(noise) < 2:
         return text
     ratios = {name: each.ratio for name, each in noise.items()}

@@ -10,6 +10,7 @@ from ceras_ir.driver.differences import (
     describe_noise,
     relative_difference,
 )
+from ceras_ir.transforms.quantization.analysis.output_noise import noise_of
 
 
 @pytest.mark.filterwarnings("error")
@@ -39,11 +40,13 @@ def test_noise_is_told_of_each_output() -> None:
     floats = [{"scores": np.array([s], np.float32), "label": np.array([100 * s])} for s in signs]
     moved = np.float32((4 / 3 / 100) ** 0.5)  # A hundredth of the power: 20 dB.
     near = [outputs | {"scores": outputs["scores"] + moved} for outputs in floats]
-    assert describe_noise(near, floats) == "signal to noise 23.0 dB (scores 20.0, label inf)"
+    assert (
+        describe_noise(noise_of(floats, near)) == "signal to noise 23.0 dB (scores 20.0, label inf)"
+    )
     scores, exact = ([{"scores": each["scores"]} for each in of] for of in (near, floats))
-    assert describe_noise(scores, exact) == "signal to noise 20.0 dB"
-    assert describe_noise(scores[:1], exact[:1]) == "signal to noise n/a"
+    assert describe_noise(noise_of(exact, scores)) == "signal to noise 20.0 dB"
+    assert describe_noise(noise_of(exact[:1], scores[:1])) == "signal to noise n/a"
     many = [{f"y{i}": np.array([s], np.float32) for i in range(6)} for s in signs]
     noisy = [{n: a + moved * int(n[1]) for n, a in outputs.items()} for outputs in many]
-    found = describe_noise(noisy, many)
+    found = describe_noise(noise_of(many, noisy))
     assert found.endswith("dB (y5 6.0, y4 8.0, y3 10.5, y2 14.0, and others less noisy)")

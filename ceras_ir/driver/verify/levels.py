@@ -49,7 +49,11 @@ from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.pipeline import flatten
 from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
-from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
+from ceras_ir.transforms.quantization.analysis.output_noise import (
+    OutputNoise,
+    network_ratio,
+    noise_of,
+)
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
@@ -141,8 +145,7 @@ class Verification:
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
-                text = f"reference; {describe_noise(actual, floats, self.quantities)} against float"
-                yield self.above_floor(stage.title, actual, floats, text)
+                yield self.above_floor(stage.title, noise_of(floats, actual, self.quantities))
                 if written is not None:
                     yield self.as_written(written)
                 continue
@@ -163,14 +166,12 @@ class Verification:
                 text = self.agrees(actual)
             yield Verdict(stage.title, wrong is None, wrong or text)
 
-    def above_floor(
-        self, title: str, actual: Sequence[Outputs], floats: Sequence[Outputs], text: str
-    ) -> Verdict:
+    def above_floor(self, title: str, noise: Mapping[str, OutputNoise]) -> Verdict:
         """
         Return the verdict on the signal-to-noise ratio. A ratio below the floor is an error if the
         ranges come from the user or from Q/DQ, and a warning otherwise.
         """
-        ratio = ratio_of(floats, actual, self.quantities)
+        ratio, text = network_ratio(noise), f"reference; {describe_noise(noise)} against float"
         if self.floor is None or not ratio < self.floor:
             return Verdict(title, True, text)
         severity = "error" if self.is_calibrated else "warning"

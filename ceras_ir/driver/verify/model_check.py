@@ -2,8 +2,8 @@
 The first level of `ceras-verify`: the imported graph against the ONNX model.
 
 One sample in four is compared, or one of fewer samples. A sample takes three to six times as long
-as in the interpreter. A synthetic sample from -4 to 4 is
-among them. Other samples may be positive, and functions such as LeakyRelu have two sides.
+as in the interpreter. A synthetic sample from -4 to 4 is among them. Other samples may be positive,
+and functions such as LeakyRelu have two sides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

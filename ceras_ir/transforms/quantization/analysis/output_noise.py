@@ -170,14 +170,18 @@ def noise_of(
     return found
 
 
+def network_ratio(noise: Mapping[str, OutputNoise]) -> float:
+    """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
+    return decibels(1.0, mean_share(each.share for each in noise.values()))
+
+
 def ratio_of(
     expected: Sequence[Outputs],
     actual: Sequence[Outputs],
     quantities: Mapping[str, Quantities] | None = None,
 ) -> float:
     """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
-    noise = noise_of(expected, actual, quantities)
-    return decibels(1.0, mean_share(each.share for each in noise.values()))
+    return network_ratio(noise_of(expected, actual, quantities))
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
