@@ -74,6 +74,12 @@ def test_zeros_keep_their_sign(function: FunctionAttr, expected: list[float]):
         assert np.signbit(result).tolist() == np.signbit(np.repeat(expected, size)).tolist()
 
 
+@pytest.mark.parametrize("size", [1, 64])
+def test_hard_swish_is_the_identity_from_three_on(size: int):
+    x = np.repeat(np.array([3.0, 3.0000002, 6e37, 3e38, np.inf], np.float32), size)
+    assert apply_function(FunctionAttr(Function.HARD_SWISH), x).tobytes() == x.tobytes()
+
+
 @pytest.mark.parametrize("high", [np.inf, 6.0, 0.0, -0.0, -2.0])
 @pytest.mark.parametrize("low", [-np.inf, -1.0, -0.0, 0.0, 1.0])
 def test_clip_chooses_by_two_comparisons(low: float, high: float):
@@ -98,7 +104,7 @@ FORMULAS: list[tuple[FunctionAttr, Callable[[Doubles], Doubles]]] = [
     (FunctionAttr(Function.TANH), np.tanh),
     (FunctionAttr(Function.SWISH), lambda x: x * _sigmoid(x)),
     (FunctionAttr(Function.HARD_SIGMOID, [0.2, 0.5]), lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
-    (FunctionAttr(Function.HARD_SWISH), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    (FunctionAttr(Function.HARD_SWISH), lambda x: x * (np.clip(x + 3, 0, 6) / 6)),
     (FunctionAttr(Function.EXP), np.exp),
     (FunctionAttr(Function.LOG), np.log),
     (FunctionAttr(Function.ERF), lambda x: _each(erf, x)),

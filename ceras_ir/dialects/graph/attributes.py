@@ -103,7 +103,7 @@ class Function(StrEnum):
     )
     """`min(max(p0 * x + p1, 0), 1)`"""
     HARD_SWISH = "hard_swish", Facts(OnnxOperator("HardSwish", 14))
-    """`x * min(max(x + 3, 0), 6) / 6`"""
+    """`x * (min(max(x + 3, 0), 6) / 6)`"""
     EXP = "exp", Facts(OnnxOperator("Exp"))
     """`exp(x)`"""
     LOG = "log", Facts(OnnxOperator("Log"))
