@@ -47,6 +47,30 @@ WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
         wrong("Conv", {"k": zeros(4, 3, 1, 1)}, pads=[1 << 30, 1 << 30, 0, 0]),
         "is too large",
     ),
+    "image below its window": (
+        wrong(
+            "Col2Im",
+            {"k": np.array([2, 2]), "b": np.array([4, 4])},
+            inputs="x k b",
+            shape=(1, 16, 1),
+        ),
+        "16 rows of 1 windows for [2, 2] by [4, 4]",
+    ),
+    "empty window": (
+        wrong(
+            "Col2Im",
+            {"k": np.array([2, 2]), "b": np.array([0, 4])},
+            inputs="x k b",
+            shape=(1, 16, 1),
+        ),
+        "a size of a block, stride or dilation below 1",
+    ),
+    "window of another rank": (
+        wrong(
+            "Col2Im", {"k": np.array([2, 2]), "b": np.array([4])}, inputs="x k b", shape=(1, 16, 1)
+        ),
+        "sizes of other lengths than 2, as [2, 2] has",
+    ),
     "negative pads": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, pads=[-1, 0, 0, 0]), "at least 0"),
     "strides 0": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[0, 1]), "of at least 1"),
     "three strides": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[1] * 3), "2 integers"),

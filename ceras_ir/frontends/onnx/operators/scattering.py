@@ -136,11 +136,15 @@ def col2im(node: Node, emitter: Emitter) -> Value:
     strides = node.integers("strides") or (1,) * rank
     dilations = node.integers("dilations") or (1,) * rank
     pads = node.integers("pads") or (0,) * (2 * rank)
+    if not all(len(sizes) == rank for sizes in (block, strides, dilations, pads[rank:])):
+        raise node.wrong(f"sizes of other lengths than {rank}, as {list(image)} has")
+    if min(*block, *strides, *dilations, 1) < 1:
+        raise node.wrong("a size of a block, stride or dilation below 1")
     counts = [
         (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
         for i in range(rank)
     ]
-    if prod(counts) != windows or rows % prod(block):
+    if min(counts) < 0 or prod(counts) != windows or rows % prod(block):
         raise node.wrong(f"{rows} rows of {windows} windows for {list(image)} by {list(block)}")
     size, channels = prod(image), rows // prod(block)
     inner = np.indices(block).reshape(rank, -1, 1)
