@@ -169,21 +169,25 @@ def accumulator_element(input: SSAValue, weights: SSAValue) -> UniformType:
     return UniformType(scales, storage=i32, axis=0 if factors.is_per_axis else None)
 
 
+def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np.float64]:
+    """A constant bias, float or stored, in units of the accumulator, which may be fractions."""
+    scales = np.array([s.data for s in accumulator.scales])
+    array, kind = graph.known_array(bias).astype(np.float64), graph.quantized_element(bias)
+    if kind is None:
+        return array / scales
+    own = np.array([s.data for s in kind.scales])
+    array -= np.array([z.data for z in kind.zero_points])
+    is_same = (np.abs(own - scales) <= SAME_SCALE * scales).all()
+    return array if is_same else array * own / scales
+
+
 def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:
     """
     A constant bias in 32 bits at the accumulator's scales, rounded half to even; None where it does
     not fit, because it is never clipped.
     """
     accumulator = accumulator_element(input, weights)
-    scales = np.array([s.data for s in accumulator.scales])
-    array, kind = graph.known_array(bias), graph.quantized_element(bias)
-    if kind is None:
-        integers = np.rint(array.astype(np.float64) / scales)
-    else:
-        own = np.array([s.data for s in kind.scales])
-        integers = array.astype(np.float64) - np.array([z.data for z in kind.zero_points])
-        if (np.abs(own - scales) > SAME_SCALE * scales).any():
-            integers = np.rint(integers * own / scales)
+    integers = np.rint(bias_in_accumulators(bias, accumulator))
     if np.abs(integers).max(initial=0) >= 2.0**31:
         return None
     assert isinstance(bias.owner, Operation)

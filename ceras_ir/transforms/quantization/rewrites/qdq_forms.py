@@ -16,8 +16,19 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.precision import NARROW, WIDE
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
-from ceras_ir.transforms.quantization.rewrites.integer_forms import SAME_SCALE, integer_form
+from ceras_ir.transforms.quantization.rewrites.integer_forms import (
+    SAME_SCALE,
+    accumulator_element,
+    bias_in_accumulators,
+    integer_form,
+)
 from ceras_ir.transforms.quantization.rewrites.tables import table
+
+BIAS_ERROR = 2.0**-5
+"""
+How far a bias of another scale than the products may move, in units of the result. Networks with
+ordinary scales are far below it, and results move only this close to a tie.
+"""
 
 
 def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphOperation] | None:
@@ -34,7 +45,18 @@ def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphO
     stored = [operand for operand in operands if operand is not None]
     if not stored or len(stored) < len(operands):
         return None
+    if isinstance(op, graph.LinearOperation) and op.bias is not None:
+        accumulator = accumulator_element(*stored[:2])
+        if _rounding_of_bias(stored[2], accumulator) > BIAS_ERROR * target.scale:
+            return None
     return integer_form(op, stored, target)
+
+
+def _rounding_of_bias(bias: SSAValue, accumulator: UniformType) -> float:
+    """How far a real bias moves when it is rounded to accumulators, at most."""
+    steps = bias_in_accumulators(bias, accumulator)
+    scales = np.array([s.data for s in accumulator.scales])
+    return float((np.abs(steps - np.rint(steps)) * scales).max(initial=0.0))
 
 
 def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValue | None]:
