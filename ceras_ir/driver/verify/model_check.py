@@ -32,8 +32,11 @@ from ceras_ir.network.states import declare_states
 
 LEVEL = "imported graph"
 
-SIGNED_RANGE = 4.0
+SIGNED_RANGE = np.float32(4)
 """The largest magnitude of the synthetic sample of both signs."""
+
+ZEROS = 1 / 8
+"""The share of zeros in it, at which functions have corners."""
 
 SHARE = 4
 """Of so many samples one is compared."""
@@ -136,13 +139,16 @@ class ModelCheck:
 
 
 def signed_sample(main: FuncOp) -> dict[str, Array]:
-    """A synthetic sample whose floats have both signs."""
+    """A synthetic sample whose floats have both signs, and some zeros."""
     (sample,) = synthetic_steps(main, 1, seed=1)
-    scale = np.float32(SIGNED_RANGE)
-    return {
-        name: (scale * (2 * array.astype(np.float32) - 1)) if array.dtype == np.float32 else array
-        for name, array in sample.items()
-    }
+    random = np.random.default_rng(1)
+    signed = dict[str, Array]()
+    for name, array in sample.items():
+        if array.dtype == np.float32:
+            kept = random.random(array.shape) >= ZEROS
+            array = np.where(kept, SIGNED_RANGE * (2 * array.astype(np.float32) - 1), np.float32(0))
+        signed[name] = array
+    return signed
 
 
 def model_verdict(
