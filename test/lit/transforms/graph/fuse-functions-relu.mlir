@@ -101,3 +101,13 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<
   %k = graph.binary max %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return %r, %l, %k : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A limit that is large, but that float32 numbers exceed.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    graph.unary <clip, 0.0, 1.0e+38>
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = graph.unary <clip, 0.0, 1.0e+38> %x : tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
