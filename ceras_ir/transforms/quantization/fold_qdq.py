@@ -29,16 +29,23 @@ class FoldQdqPass(ResidualSpreadPass):
 
     A float result stays float if its `graph.precision` says so, if anything else reads it, if it
     is quantized in two ways, if the integer operation cannot round as its `graph.half_even` asks,
-    or if it would have to shift residuals further apart than `residual_spread`. Run `make-signed`,
-    `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours only. Off by at
-    most one unit of the result against the float operations (see `integer_forms`); exact for the
-    identity.
+    or if it would have to shift residuals further apart than `residual_spread`. If the network
+    already has integer operations, `quantize(dequantize(x))` of two types also remains: a shift can
+    round ties to the other side, and a quantized network has to compute the same again.
+
+    Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours
+    only. Off by at most one unit of the result against the float operations (see `integer_forms`);
+    exact for the identity.
     """
 
     name = "fold-qdq"
 
     def change(self, main: FuncOp) -> None:
         block = main.body.block
+        has_integers = any(
+            "requant" in op.properties and not isinstance(op, graph.RequantizeOp)
+            for op in block.ops
+        )
         for quantize in list(block.ops):
             if not isinstance(quantize, graph.QuantizeOp):
                 continue
@@ -52,6 +59,8 @@ class FoldQdqPass(ResidualSpreadPass):
             if isinstance(source, graph.DequantizeOp):
                 if source.input.type == quantize.result.type:
                     quantize.result.replace_all_uses_with(source.input)
+                    continue
+                if has_integers:
                     continue
             elif not is_quantized_alike(quantize):
                 continue

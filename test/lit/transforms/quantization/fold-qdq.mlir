@@ -158,3 +158,17 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x
   %q = graph.quantize %y : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
   func.return %q : tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
 }
+
+// -----
+
+// A network with integer operations is quantized already. A shift would round ties up, not to even.
+// CHECK-LABEL: func.func @main
+// CHECK:       %[[R:.*]] = graph.dequantize
+// CHECK-NEXT:  graph.quantize %[[R]] :
+func.func @main(%x: tensor<1x2x!quant.uniform<i16:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 2.0>> {
+  %w = graph.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x2x!quant.uniform<i16:f32, 0.5>>, tensor<2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i16:f32, 0.5>>
+  %r = graph.dequantize %y : (tensor<1x2x!quant.uniform<i16:f32, 0.5>>) -> tensor<1x2xf32>
+  %q = graph.quantize %r : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 2.0>>
+  func.return %q : tensor<1x2x!quant.uniform<i8:f32, 2.0>>
+}
