@@ -17,6 +17,8 @@
 #              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a .json
 # make fuzz-dataflow COUNT=300    random chains as circuits, in Verilator under stalls
 # make mutants    seed faults in the compiler one by one; which test catches each
+# make hashes  compile many networks, compare hashes of all outputs with test/output_hashes.txt;
+#              WRITE=1 rewrites the file
 # make clean   remove what the other targets made
 #
 # NEED_ALL=1 makes `make test` fail where a system tool is missing instead of leaving tests out.
@@ -144,6 +146,10 @@ NAMES ?=
 proofs: $(VENV)/.installed-test
 	@$(BIN)/python -c "import z3" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[proofs]' || true
 	$(BIN)/python test/proofs/prove.py $(NAMES)
+
+.PHONY: hashes
+hashes: $(VENV)/.installed-test
+	$(BIN)/python test/output_hashes.py --jobs $(JOBS) $(if $(WRITE),--write)
 
 .PHONY: mutants
 mutants: $(VENV)/.installed-test

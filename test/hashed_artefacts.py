@@ -1,0 +1,165 @@
+"""
+Hash the files of a compiled folder by kind, without comments and without provenance.
+
+Two revisions of the compiler have equal hashes if programs, streams, circuits, weights and figures
+are equal. The following fields are left out, because they differ without a change of results:
+
+- comments of C, C++, SystemVerilog, Python, make and CMake, and docstrings of Python;
+- `producer_version` of ONNX files;
+- the fields in `LEFT_OUT` of `report.json` and `manifest.json`: provenance (command, versions,
+  path and digest of the model), digests of files that are hashed here, and sentences;
+- other files in `temps/` than the quantized text.
+"""
+
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import onnx
+from xdsl.utils.hints import isa
+
+HASH_DIGITS = 16
+
+QUANTIZED = re.compile(r"\d+-quantized-graph\.mlir")
+FUSED = re.compile(r"\d+-fused-graph\.mlir")
+
+KINDS = {
+    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".hpp", ".ino", ".s", ".S", ".inc"), "c"),
+    **dict.fromkeys((".sv", ".svh", ".v", ".vh"), "verilog"),
+    ".mem": "memories",
+    ".nnet": "nnet",
+    ".insns": "streams",
+    ".bin": "binary",
+    ".weights": "binary",
+    ".onnx": "onnx",
+}
+"""By suffix; other files are of the kind `build`."""
+
+FIGURES = ("report.json", "manifest.json")
+
+LEFT_OUT = {
+    *("provenance", "sha256", "unchecked", "files", "recipe"),
+    *("reason", "float_reason", "modelled", "model", "machine", "note", "remedy"),
+}
+
+_TOKEN = r"""
+    (?P<comment> // (?: \\\r?\n | [^\n] )* | /\* .*? \*/ )
+  | (?P<space> (?: \s | \\\r?\n )+ )
+  | (?P<text> " (?: \\. | [^"\\\n] )* " %s )
+  | (?P<other> [A-Za-z0-9_]+ | . )
+"""
+
+C_TOKEN = re.compile(_TOKEN % r"| ' (?: \\. | [^'\\\n] )+ '", re.VERBOSE | re.DOTALL)
+VERILOG_TOKEN = re.compile(_TOKEN % "", re.VERBOSE | re.DOTALL)
+"""In Verilog an apostrophe starts the base of a number, as in `8'hff`."""
+
+
+def without_comments(text: str, token: re.Pattern[str]) -> str:
+    """The tokens of a source text; white space between them is a single blank or newline."""
+    parts: list[str] = []
+    space = ""
+    for match in token.finditer(text):
+        match match.lastgroup:
+            case "comment":
+                space = space or " "
+            case "space":
+                space = "\n" if "\n" in match[0].replace("\\\n", "") or "\n" in space else " "
+            case _:
+                parts += (space, match[0]) if parts else (match[0],)
+                space = ""
+    return "".join(parts) + "\n"
+
+
+def without_docstrings(text: str) -> str:
+    """The tokens of a Python file without comments, and without strings that are statements."""
+    kept: list[str] = []
+    line: list[tokenize.TokenInfo] = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.NL):
+            continue
+        line.append(token)
+        if token.type == tokenize.NEWLINE:
+            moves = [t for t in line if t.type in (tokenize.INDENT, tokenize.DEDENT)]
+            words = [t for t in line if t not in moves]
+            is_docstring = all(t.type == tokenize.STRING for t in words[:-1])
+            rest = moves if is_docstring else line
+            kept += (f"{tokenize.tok_name[t.type]} {t.string.strip(' ')}" for t in rest)
+            line = []
+    return "\n".join(kept) + "\n"
+
+
+def without_hash_comments(text: str) -> str:
+    """A file of make, CMake or YAML without lines that are comments."""
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#")) + "\n"
+
+
+def figures(value: object) -> object:
+    """A report or manifest without the fields in `LEFT_OUT`."""
+    if isa(value, dict[str, object]):
+        return {key: figures(entry) for key, entry in value.items() if key not in LEFT_OUT}
+    if isa(value, list[object]):
+        return [figures(entry) for entry in value]
+    return value
+
+
+def normalized(path: Path, kind: str) -> bytes:
+    """What is hashed of a file."""
+    data = path.read_bytes()
+    if kind == "onnx":
+        model = onnx.load_model_from_string(data)
+        model.producer_version = ""
+        return model.SerializeToString(deterministic=True)
+    if kind == "figures":
+        return json.dumps(figures(json.loads(data)), indent=1).encode()
+    if kind in ("nnet", "streams", "binary", "memories", "quantized", "fused"):
+        return data
+    text = data.decode()
+    if kind == "c":
+        return without_comments(text, C_TOKEN).encode()
+    if kind == "verilog":
+        return without_comments(text, VERILOG_TOKEN).encode()
+    if path.suffix == ".py":
+        return without_docstrings(text).encode()
+    return without_hash_comments(text).encode()
+
+
+def kinds(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every file of a compiled folder that counts, with its kind, in the order of the names."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder)
+        if name.parts[0] == "temps":
+            if QUANTIZED.fullmatch(name.name):
+                yield "quantized", path
+            elif FUSED.fullmatch(name.name):
+                yield "fused", path
+        elif str(name) in FIGURES:
+            yield "figures", path
+        else:
+            yield KINDS.get(path.suffix, "build"), path
+
+
+def artefacts(folder: Path) -> dict[str, dict[str, bytes]]:
+    """By kind, the normalized files of a compiled folder by name."""
+    found: dict[str, dict[str, bytes]] = {}
+    for kind, path in kinds(folder):
+        # The digits count levels, of which there may be more or fewer.
+        name = re.sub(r"^temps/\d+-", "temps/", path.relative_to(folder).as_posix())
+        found.setdefault(kind, {})[name] = normalized(path, kind)
+    if "quantized" in found:
+        # It is made of the fused text, and differs if that does.
+        found.pop("fused", None)
+    return found
+
+
+def hash_of(files: Mapping[str, bytes]) -> str:
+    """A hash of names and contents."""
+    total = sha256()
+    for name, data in sorted(files.items()):
+        total.update(f"{name} {len(data)}\n".encode())
+        total.update(data)
+    return total.hexdigest()[:HASH_DIGITS]
