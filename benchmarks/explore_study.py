@@ -49,7 +49,7 @@ maximize = ["top_1"]
 minimize = ["flash_bytes", "sram_bytes"]
 """
 
-MAIN = "import sys; from ceras_ir.driver.explore.tool import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from ceras_ir.workbench.explore.tool import main; sys.exit(main(sys.argv[1:]))"
 
 LONGEST_BEFORE_KILL = 45.0
 """Seconds; the shortest is 3, in which a study has just begun."""

@@ -25,10 +25,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.driver.compare.pairs import Nodes
-from ceras_ir.driver.compare.variants import beside_another, beside_float
-from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
-from ceras_ir.metrics.figures import Figure, Outputs, gain, mean_of
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.context import load_context
@@ -37,6 +33,10 @@ from ceras_ir.pipeline.reading import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter
+from ceras_ir.workbench.compare.pairs import Nodes
+from ceras_ir.workbench.compare.variants import beside_another, beside_float
+from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
+from ceras_ir.workbench.metrics.figures import Figure, Outputs, gain, mean_of
 
 ONE_SCALE = "recipe=none"
 """S1's arithmetic: one power-of-two scale for each tensor, aligned by shifts, and no more."""

@@ -30,8 +30,6 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import Array, load_samples
-from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
-from ceras_ir.metrics.figures import Outputs, measured
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.build import build_target, open_folder
@@ -42,6 +40,8 @@ from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
+from ceras_ir.workbench.metrics.figures import Outputs, measured
 
 VARIANTS = ("recipe=none observer=mse", "target=c", "target=nnet", "target=vta")
 PEERS = ("MinMax per-channel", "MinMax per-tensor")

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import torch
 
-from ceras_ir.driver.retrain.networks import student_of
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
-from ceras_ir.training.examples import load_examples
-from ceras_ir.training.scores import Score
-from ceras_ir.training.torch_network import TorchNetwork
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+from ceras_ir.workbench.retrain.networks import student_of
+from ceras_ir.workbench.training.examples import load_examples
+from ceras_ir.workbench.training.scores import Score
+from ceras_ir.workbench.training.torch_network import TorchNetwork
 
 
 def score_of(path: str, folder: str, batch: int = 8) -> tuple[int, int, float, float]:

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.driver.explore.board_variants import board_variants
 from ceras_ir.targets.registry import find_target
+from ceras_ir.workbench.explore.board_variants import board_variants
 
 Random = np.random.Generator
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ceras_ir.command.entry_point import start
 
-MODULE = "ceras_ir.driver.explore.tool"
+MODULE = "ceras_ir.workbench.explore.tool"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ceras_ir.command.entry_point import start
 
-MODULE = "ceras_ir.driver.reduce.tool"
+MODULE = "ceras_ir.workbench.reduce.tool"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,8 +19,6 @@ from ceras_ir.command.output_file import open_output
 from ceras_ir.command.output_folder import REPORT, open_folder
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
-from ceras_ir.driver.report.content import Content, content_of
-from ceras_ir.driver.report.memory_map import memory_picture
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest
 from ceras_ir.pipeline.build import open_folder as open_machine
@@ -28,6 +26,8 @@ from ceras_ir.pipeline.report import Entry
 from ceras_ir.pipeline.report_table import table
 from ceras_ir.pipeline.running import run_all
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.workbench.report.content import Content, content_of
+from ceras_ir.workbench.report.memory_map import memory_picture
 
 
 class Compiled:
@@ -107,7 +107,7 @@ class Compiled:
 
     def save_page(self, path: str | PathLike[str]) -> None:
         """Write the page of `ceras-report`: one file of HTML about all of it."""
-        from ceras_ir.driver.report.page import report_page
+        from ceras_ir.workbench.report.page import report_page
 
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
             stream.write(report_page(self._content))

@@ -20,7 +20,6 @@ from ceras_ir.command.output_file import open_output
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile.trying import remedied
-from ceras_ir.driver.report.graph_picture import module_picture
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -45,6 +44,7 @@ from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBS
 from ceras_ir.transforms.quantization.recipe import check_recipe
 from ceras_ir.transforms.quantization.set_rows import Rows
 from ceras_ir.transforms.quantization.set_silu import Silu
+from ceras_ir.workbench.report.graph_picture import module_picture
 
 Io: TypeAlias = Literal["model", "int8"]
 

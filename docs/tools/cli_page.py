@@ -8,16 +8,8 @@ from typing import get_type_hints
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.calibration import tool as vta
 from ceras_ir.command.tool_parser import value_text
-from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
-from ceras_ir.driver.completion import tool as completion
-from ceras_ir.driver.explore import tool as explore
-from ceras_ir.driver.lsp import tool as lsp
 from ceras_ir.driver.opt import argv
-from ceras_ir.driver.plan import tool as plan
-from ceras_ir.driver.reduce import tool as reduce
-from ceras_ir.driver.report import tool as report
-from ceras_ir.driver.retrain import tool as retrain
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -26,6 +18,14 @@ from ceras_ir.driver.target_options import (
 )
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.targets.options import flag_of, options_of
+from ceras_ir.workbench.compare import tool as compare_tool
+from ceras_ir.workbench.completion import tool as completion
+from ceras_ir.workbench.explore import tool as explore
+from ceras_ir.workbench.lsp import tool as lsp
+from ceras_ir.workbench.plan import tool as plan
+from ceras_ir.workbench.reduce import tool as reduce
+from ceras_ir.workbench.report import tool as report
+from ceras_ir.workbench.retrain import tool as retrain
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,

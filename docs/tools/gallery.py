@@ -8,8 +8,8 @@ from io import StringIO
 from pathlib import Path
 
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.driver.report.tool import PAGE
-from ceras_ir.driver.report.tool import main as report_main
+from ceras_ir.workbench.report.tool import PAGE
+from ceras_ir.workbench.report.tool import main as report_main
 
 ROOT = Path(__file__).resolve().parents[2]
 CALIBRATED = "--calibrate examples/digits/digits_calibration.npz"

@@ -20,9 +20,9 @@ from network import street_network
 from torch import Tensor, nn
 
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.training.examples import Examples, load_examples
-from ceras_ir.training.losses import hard_loss
-from ceras_ir.training.scores import Score
+from ceras_ir.workbench.training.examples import Examples, load_examples
+from ceras_ir.workbench.training.losses import hard_loss
+from ceras_ir.workbench.training.scores import Score
 
 
 def tensors(examples: Examples) -> tuple[Tensor, Tensor]:

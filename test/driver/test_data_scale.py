@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ceras_ir.driver.compare.tool import main as compare_main
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.run.tool import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
+from ceras_ir.workbench.compare.tool import main as compare_main
 
 NETWORK = """
 !row = tensor<1x4xf32>

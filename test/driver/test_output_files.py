@@ -15,10 +15,10 @@ import pytest
 from slow_cases import first_fast, slow
 
 from ceras_ir.command.entry_point import start
-from ceras_ir.driver.compare.tool import main as compare
 from ceras_ir.driver.compile.tool import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run.tool import main as run
+from ceras_ir.workbench.compare.tool import main as compare
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 Captured = pytest.CaptureFixture[str]

@@ -12,10 +12,10 @@ from frontends.test_dynamic_lstm import Layer
 from recurrent_networks import NETWORKS, STATES, sequence
 
 from ceras_ir.backends.nnet.target import NnetTarget
-from ceras_ir.driver.compare.tool import main as compare_tool
 from ceras_ir.driver.compile.tool import main as compile_tool
 from ceras_ir.driver.run.tool import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify_tool
+from ceras_ir.workbench.compare.tool import main as compare_tool
 
 EVERY = [
     "gru",

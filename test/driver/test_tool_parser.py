@@ -6,14 +6,14 @@ import pytest
 
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import tool as opt
-from ceras_ir.driver.plan import tool as plan
-from ceras_ir.driver.retrain import tool as retrain
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.workbench.compare import tool as compare_tool
+from ceras_ir.workbench.plan import tool as plan
+from ceras_ir.workbench.retrain import tool as retrain
 
 Main = Callable[[list[str]], int]
 

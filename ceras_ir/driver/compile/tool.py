@@ -37,9 +37,9 @@ from ceras_ir.support.diagnostics import DoesNotFitError, UsageError
 from ceras_ir.targets.protocol import PLACED, Stage
 
 if TYPE_CHECKING:
-    from ceras_ir.driver.model_explorer.folder import ModelExplorer
     from ceras_ir.pipeline.build import Build
     from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.workbench.model_explorer.folder import ModelExplorer
 
 TEMPORARY = "what the network was at one level"
 """Of files in `temps`, for the manifest."""
@@ -129,8 +129,8 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
+    from ceras_ir.driver.compile.provenance import provenance
     from ceras_ir.driver.data_notes import PEAKS, note_calibration
-    from ceras_ir.driver.report.provenance import provenance
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build
@@ -191,7 +191,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
 
 def _viewer(options: "BuildOptions") -> "ModelExplorer":
-    from ceras_ir.driver.model_explorer.folder import ModelExplorer
+    from ceras_ir.workbench.model_explorer.folder import ModelExplorer
 
     return ModelExplorer(options.title)
 
@@ -204,16 +204,16 @@ class _Page:
     """The page of a compile, and what only it shows."""
 
     def __init__(self, options: "BuildOptions"):
-        from ceras_ir.driver.report.noise import NoiseObserver
+        from ceras_ir.workbench.report.noise import NoiseObserver
 
         self.options, self.noise = options, NoiseObserver()
 
     def add(self, compiled: "Build") -> None:
         """Measure what is missing, and add the page to the files."""
-        from ceras_ir.driver.report.content import content_of
-        from ceras_ir.driver.report.page import report_page
-        from ceras_ir.driver.report.tool import PAGE
         from ceras_ir.network.artefacts import Artefact
+        from ceras_ir.workbench.report.content import content_of
+        from ceras_ir.workbench.report.page import report_page
+        from ceras_ir.workbench.report.tool import PAGE
 
         data, report, timelines = (
             self.options.calibrate,

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from slow_cases import first_fast
 
-from ceras_ir.driver.plan.tool import read_requests
 from ceras_ir.transforms.memory.analysis.exact_offsets import (
     Outcome,
     Plan,
@@ -16,6 +15,7 @@ from ceras_ir.transforms.memory.analysis.exact_offsets import (
 )
 from ceras_ir.transforms.memory.analysis.offsets import first_fit, greedy_plans
 from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
+from ceras_ir.workbench.plan.tool import read_requests
 
 INSTANCES = Path(__file__).parents[4] / "shared/minimalloc"
 CAPACITY = 1 << 20

@@ -9,7 +9,6 @@ from conftest import Tool
 from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
-from ceras_ir.driver.compare.tool import main as compare_main
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.run.tool import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
@@ -29,6 +28,7 @@ from ceras_ir.transforms.quantization.recipe import (
     ROWS,
     ZERO_POINTS,
 )
+from ceras_ir.workbench.compare.tool import main as compare_main
 
 pytestmark = pytest.mark.slow
 

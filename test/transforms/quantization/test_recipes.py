@@ -9,7 +9,6 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
-from ceras_ir.driver.compare.tool import main as compare_main
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.run.tool import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
@@ -36,6 +35,7 @@ from ceras_ir.transforms.quantization.recipe import (
     check_recipe,
     default_recipe,
 )
+from ceras_ir.workbench.compare.tool import main as compare_main
 
 Floats = npt.NDArray[np.float32]
 

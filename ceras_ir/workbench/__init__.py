@@ -1,0 +1,1 @@
+"""Tools around the compiler: they import the core, which does not import them."""

@@ -1,0 +1,161 @@
+"""What quantization costs a network, layer by layer, as `ceras-compare` measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from os import PathLike, fspath
+
+import numpy as np
+from numpy.typing import ArrayLike
+from rich.console import Console
+
+from ceras_ir.api import html
+from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api.model import Model
+from ceras_ir.api.samples import Data, SampleFiles, paths_of
+from ceras_ir.command.output_file import open_output
+from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.sample_stream import open_samples
+from ceras_ir.data.samples import Array, require_finite
+from ceras_ir.network.function import main_function
+from ceras_ir.network.missing import inputs_that_may_lack
+from ceras_ir.pipeline.options import PrecisionOptions
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
+from ceras_ir.transforms.quantization.recipe import check_recipe
+from ceras_ir.workbench.compare.page import compare_page
+from ceras_ir.workbench.compare.table import WIDTH, print_table
+from ceras_ir.workbench.compare.variants import (
+    Task,
+    Variant,
+    comparing_options,
+    one_model,
+    two_models,
+)
+from ceras_ir.workbench.metrics.choose import judgement_of
+from ceras_ir.workbench.metrics.figures import Measured
+
+Metric = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]
+"""Of the outputs by name and the labels, if there are any."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured of one variant of a network or of two, on `samples` inputs."""
+
+    title: str
+    variants: tuple[Variant, ...]
+    samples: int
+
+    @property
+    def layers(self) -> list[LayerNoise]:
+        """Of the first variant: what is lost in each layer, alone and accumulated."""
+        return self.variants[0].layers
+
+    @property
+    def metrics(self) -> list[Measured]:
+        """Of the first variant: the figures of merit at the outputs."""
+        return self.variants[0].metrics
+
+    @property
+    def decibels(self) -> float:
+        """Of the first variant: signal to noise at the outputs."""
+        return self.variants[0].ratio
+
+    def page(self) -> str:
+        """The page that `ceras-compare --html` writes."""
+        return compare_page(self.title, self.variants, self.samples)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page."""
+        with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
+            stream.write(self.page())
+
+    def __str__(self) -> str:
+        """The table that `ceras-compare` prints."""
+        text = StringIO()
+        print_table(self.variants, self.samples, Console(file=text, width=WIDTH, highlight=False))
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        columns = ["layer", "operation", "scale", "alone dB", "accumulated dB", "of the noise"]
+        rows = [
+            [v.name, v.operator, v.scale, v.isolated_ratio, v.accumulated_ratio, v.share]
+            for v in self.layers
+        ]
+        figures = [[m.name, m.real, m.quantized, m.error] for m in self.metrics]
+        first = self.variants[0]
+        return html.joined(
+            [
+                html.paragraph(f"{self.title}: {first.name} against {first.reference}"),
+                html.table(["metric", first.reference, first.name, "standard error"], figures),
+                html.table(columns, rows),
+            ]
+        )
+
+
+def compare(
+    model: Model,
+    other: Model | None = None,
+    *,
+    inputs: Data,
+    calibration: Data | None = None,
+    labels: str | PathLike[str] | ArrayLike | None = None,
+    metric: str | Metric | None = None,
+    recipe: Sequence[str] = (),
+    against: Sequence[str] | None = None,
+    int16: Sequence[str] = (),
+    in_float: Sequence[str] = (),
+    budget: float | None = None,
+    samples: int | None = None,
+    images: ImageOptions | None = None,
+) -> Comparison:
+    """
+    Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
+    beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
+    `ceras-compare`; a metric may be a function, and labels an array.
+    """
+    check_recipe(list(recipe), "recipe")
+    check_recipe(list(against or ()), "against")
+    if other is not None and against is not None:
+        raise UsageError("against is a second recipe of one model; there are two models")
+    if samples is not None and samples < 1:
+        raise UsageError(f"samples must be at least 1, got {samples}")
+    files = SampleFiles()
+    with diagnosed(model.title), files.named():
+        network = model.inputs
+        folders = images if calibration is None or _is_path(calibration) else None
+        data = None
+        if calibration is not None:
+            data = files.paths(calibration, network, "calibration", folders)
+        path = files.paths(inputs, network, "inputs", images if _is_path(inputs) else None)
+        truth = labels
+        if truth is not None and not isinstance(truth, str | PathLike):
+            truth = files.save({"labels": np.asarray(truth)}, "labels")
+        everything = open_samples(path, network)
+        chosen = everything.first(samples)
+        count = len(everything)
+        judgement = judgement_of(
+            metric, None if truth is None else fspath(truth), path, count, network
+        )
+        lacking = inputs_that_may_lack(main_function(model.module))
+        require_finite(chosen, "inputs", lacking=lacking)
+        task = Task(chosen, judgement.first(len(chosen)))
+        given = model.options
+        precision = PrecisionOptions(tuple(int16), tuple(in_float), budget)
+        options = comparing_options(
+            replace(given, calibrate=data, recipe=tuple(recipe), precision=precision)
+        )
+        if other is not None:
+            pair = [(each.title, each.module) for each in (model, other)]
+            variants = two_models(pair, options, task)
+        else:
+            recipes = [options.recipe, *([] if against is None else [against])]
+            variants = one_model(model.module, options, recipes, task)
+    return Comparison(model.title, tuple(variants), len(chosen))
+
+
+def _is_path(data: Data) -> bool:
+    return paths_of(data) is not None

@@ -1,0 +1,208 @@
+"""The page that `ceras-compare --html` writes: one file, nothing to load."""
+
+from collections.abc import Sequence
+from html import escape
+from math import inf, isnan
+from typing import TYPE_CHECKING
+
+from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
+from ceras_ir.workbench.compare.plots import histogram, ratios
+from ceras_ir.workbench.compare.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.workbench.metrics.figures import Measured
+from ceras_ir.workbench.pages.rendering import render
+
+if TYPE_CHECKING:
+    from ceras_ir.workbench.compare.variants import Variant
+
+POOR = 20.0
+"""Decibels below which a layer is marked as bad; up to `GOOD` as fair."""
+FULL = 60.0
+"""Decibels of a full bar."""
+LONGEST = 44
+"""Characters of a layer's name; converters join the names of all that they have fused."""
+
+SECTIONS = {
+    "result": "Result",
+    "worst": "Worst layers",
+    "plot": "Plot",
+    "layers": "All layers",
+    "histograms": "Histograms",
+}
+
+
+def decimal(value: float) -> str:
+    """One decimal, or a word."""
+    return _word(value) or f"{value:.1f}"
+
+
+def number(value: float) -> str:
+    """Four digits, or a word."""
+    return _word(value) or f"{value:.4g}"
+
+
+def _word(value: float) -> str:
+    """Return the word for an infinite ratio, or for one that is not available."""
+    return "exact" if value == inf else "n/a" if isnan(value) else ""
+
+
+def step(scale: float | None) -> str:
+    """A scale, powers of two as such."""
+    if scale is None:
+        return "float"
+    mantissa, exponent = scale.hex().split("p")
+    return f"2^{int(exponent)}" if float.fromhex(mantissa) == 1.0 else f"{scale:.4g}"
+
+
+def named(name: str) -> str:
+    """A layer's name, of a long one its last part; the whole name where one points at it."""
+    *_, last = name.split(";")
+    shown = last if len(last) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{last[1 - LONGEST :]}"
+    return f'<span title="{escape(name)}">{escape(shown)}</span>'
+
+
+def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str:
+    """The whole page as text: the first variant in full, of a second what differs."""
+    first = variants[0]
+    second = variants[1] if len(variants) > 1 else None
+    against = f"{first.name} against {first.reference}"
+    if second is not None:
+        against = f"{first.name}, and {second.name}, against {first.reference}"
+    many = "sample" if samples == 1 else "samples"
+    key_a = f"accumulated, {first.name}" if second else "accumulated"
+    key_b = f"accumulated, {second.name}" if second else "each layer alone"
+    worst = "".join(_worst(layer, first) for layer in worst_layers(first.layers))
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(against)}; {samples} {many}, {len(first.layers)} layers</p>',
+        f'<h2 id="result" class="part">Result</h2>{_results(first, second)}',
+        '<h2 id="worst" class="part">The layers that add most noise</h2>',
+        f'<div class="cards worst">{worst}</div>',
+        *(f'<p class="said">{escape(text)}</p>' for text in first.remedies),
+        '<h2 id="plot" class="part">Signal to noise, layer by layer</h2>',
+        f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
+        "with the errors of all layers before"
+        f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
+        f"is exact. {_columns(first)}Point at a layer for its numbers.</p>",
+        f'<figure class="panel plot">{ratios(first.layers, second and second.layers)}</figure>',
+        f'<h2 id="layers" class="part">All layers</h2>{_layers(first, second)}',
+        '<h2 id="histograms" class="part">Histograms</h2>',
+        '<p class="soft">Values of the reference; the dashed lines are what the stored integers '
+        "reach. Heights are square roots of counts, so that tails show.</p>",
+        f"<details{' open' if len(first.layers) <= 24 else ''}><summary>{len(first.layers)} "
+        "layers</summary>",
+        '<div class="cards small">',
+        *(_small(i, layer) for i, layer in enumerate(first.layers)),
+        "</div></details>",
+    ]
+    nav = "".join(f'<a href="#{name}">{text}</a>' for name, text in SECTIONS.items())
+    named_page = f"{title}: where precision goes"
+    return render("base.html", {"title": named_page, "nav": nav, "main": "\n".join(parts)})
+
+
+def _results(first: "Variant", second: "Variant | None") -> str:
+    cards: list[str] = []
+    for i, metric in enumerate(first.metrics):
+        other = None if second is None else second.metrics[i]
+        cards.append(_result(metric, first, other, second))
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _result(
+    metric: Measured, first: "Variant", other: Measured | None, second: "Variant | None"
+) -> str:
+    lines: list[str] = []
+    if metric.real is not None:
+        change = metric.quantized - metric.real
+        error = "" if metric.error is None else f" ± {metric.error:.2g}"
+        lines.append(f"{escape(first.reference)}: {number(metric.real)} ({change:+.3g}{error})")
+    if other is not None and second is not None:
+        lines.append(f"{escape(second.name)}: {number(other.quantized)}")
+    below = "".join(f'<div class="soft">{line}</div>' for line in lines)
+    return (
+        f'<div class="card"><div class="soft">{escape(metric.name)}</div>'
+        f"<b>{number(metric.quantized)}</b>{below}</div>"
+    )
+
+
+def _worst(layer: LayerNoise, variant: "Variant") -> str:
+    found = remedies(layer, variant.recipe, adjustable=variant.adjustable)
+    hints = "".join(f"<li>{escape(text)}</li>" for text in found)
+    return (
+        f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
+        f", {layer.channels} channels, step {step(layer.scale)}</div>"
+        f"{_headline(layer)}{histogram(layer)}<ul>{hints}</ul></div>"
+    )
+
+
+def _small(index: int, layer: LayerNoise) -> str:
+    return (
+        f'<div class="card" id="layer{index}"><h3>{index + 1}. {named(layer.name)}</h3>'
+        f'<div class="soft">{escape(layer.operator)}, {decimal(layer.isolated_ratio)} dB alone'
+        f"</div>{histogram(layer)}</div>"
+    )
+
+
+def _columns(variant: "Variant") -> str:
+    """What the columns of the plot are, where there are any."""
+    largest = max((layer.share or 0.0 for layer in variant.layers), default=0.0)
+    if not largest:
+        return ""
+    return (
+        '<br><span class="key c"></span>What each layer alone adds to the noise at the outputs; '
+        f"the highest column is {largest:.1%}.<br>"
+    )
+
+
+def _headline(layer: LayerNoise) -> str:
+    """What is bad about a layer, in large letters: its share of the noise, where that is known."""
+    alone = f"{decimal(layer.isolated_ratio)} dB alone"
+    if layer.share is None:
+        return f'<b class="{_grade(layer.isolated_ratio)}">{alone}</b>'
+    return f'<b class="bad">{_share(layer)} of the noise</b><div class="soft">{alone}</div>'
+
+
+def _share(layer: LayerNoise) -> str:
+    """Of the noise at the outputs, where that is known."""
+    return "" if layer.share is None else f"{layer.share:.1%}"
+
+
+def _grade(ratio: float) -> str:
+    return "" if isnan(ratio) else "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
+
+
+def _layers(first: "Variant", second: "Variant | None") -> str:
+    has_steps = any(layer.reference_scale is not None for layer in first.layers)
+    header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
+    header += ["clipped", "of the noise", "alone dB", "accumulated dB"]
+    others: dict[tuple[str, str], LayerNoise] = {}
+    if second is not None:
+        header.append(f"{second.name} dB")
+        others = {(v.name, v.operator): v for v in second.layers}
+    head = "".join(
+        f"<th{' class=name' if i == 0 else ''}>{escape(cell)}</th>" for i, cell in enumerate(header)
+    )
+    rows: list[str] = []
+    for i, layer in enumerate(first.layers):
+        cells = [escape(layer.operator), *([step(layer.reference_scale)] if has_steps else [])]
+        clipped = f"{layer.clipped_share:.2%}"
+        if layer.clipped_share > CLIPPED:
+            clipped = f'<span class="fair">{clipped}</span>'
+        cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
+        cells += [_share(layer), _bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
+        if second is not None:
+            other = others.get((layer.name, layer.operator))
+            cells.append("" if other is None else _bar(other.accumulated_ratio))
+        name = f'<td class="name">{i + 1}. <a href="#layer{i}">{named(layer.name)}</a></td>'
+        rows.append(f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    body = "\n".join(rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+
+
+def _bar(ratio: float) -> str:
+    """Decibels and a bar as long."""
+    share = 0.0 if isnan(ratio) else min(max(ratio, 0.0), FULL) / FULL
+    grade = _grade(ratio)
+    return (
+        f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'
+        f'<i class="{grade}" style="width:{share:.0%}"></i></span>'
+    )

@@ -1,0 +1,278 @@
+"""`ceras-compare`: what quantization does to a network, layer by layer and at its end."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.calibration_options import (
+    add_floor,
+    calibration_workers,
+    inputs_of,
+    with_image_options,
+)
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_arithmetic,
+    add_extensions,
+    add_scheme,
+    add_shapes,
+    add_states,
+    arithmetic_of,
+    interface_of,
+    recipe_names,
+    scheme_of,
+    title_of,
+)
+from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
+from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.support.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.workbench.compare.proposals import Proposal
+    from ceras_ir.workbench.compare.variants import Task, Variant
+
+
+PROPOSING = 32
+"""On how many inputs other options are judged."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-compare", _compare, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-compare`."""
+    parser = ToolParser(
+        "ceras-compare",
+        description="Quantize a float network, run it beside the float one, and say where "
+        "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
+        "clipped, range and scale; the end metric; the worst layers and what to try. With two "
+        "models, compare them layer by layer, where both make the same tensor of the model: the "
+        "second against the first.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    parser.add_argument(
+        "other",
+        metavar="OTHER.onnx",
+        nargs="?",
+        help="a second model or text to compare with: quantized, with Q/DQ, or with ranges. A "
+        "float one is quantized if --calibrate is given",
+    )
+    parser.add_argument(
+        "--inputs",
+        metavar="B.npz|DIR",
+        required=True,
+        help="compare on these inputs, read one by one: a file, or a folder of images (the "
+        "--image options apply)",
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="L.npz|L.json",
+        help="measure accuracy of both networks against these labels: classes [N] (top-1, "
+        "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for detection, or "
+        "whatever a function of yours takes, first axis samples",
+    )
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="measure this: topk, segmentation, or detection (average precision; without labels, "
+        "against the float network's detections); or FILE.py:FUNCTION or MODULE:FUNCTION, called "
+        "with (outputs by name, labels or None) for the float and the quantized outputs, which "
+        "returns a number or numbers by name (default: topk or segmentation, by the labels)",
+    )
+    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
+    add_floor(parser)
+    add_arithmetic(parser)
+    add_scheme(parser)
+    parser.add_argument(
+        "--against",
+        type=recipe_names,
+        metavar="PASS,...",
+        help="compare with a second variant, quantized with these optional passes",
+    )
+    parser.add_argument(
+        "--propose",
+        action="store_true",
+        help="try other options on the first 32 inputs, and print the gain of each with its "
+        "standard error, and its cost; do not use the calibration inputs here",
+    )
+    group = parser.add_argument_group(
+        "many inputs",
+        "With one of these the figures of merit come from compiled code, in shards that have the "
+        "same result for any number of workers, and layers from the first 64 inputs; inputs may be "
+        "tar archives too, with classes in .cls members.",
+    )
+    add_workers(group, default="figures from the interpreter, in this process")
+    group.add_argument(
+        "--bad-shards",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do with inputs that cannot be read: stop, or name, count and leave them out "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
+    add_shapes(parser)
+    add_states(parser)
+    add_extensions(parser)
+    return parser
+
+
+def _compare(argv: Sequence[str]) -> int:
+    with plugins(argv):
+        arguments = make_parser().read(argv)
+        with calibration_workers(arguments):
+            return _compare_models(arguments)
+
+
+def _compare_models(arguments: argparse.Namespace) -> int:
+    if arguments.samples is not None and arguments.samples < 1:
+        raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
+    if arguments.other is not None and arguments.against is not None:
+        raise UsageError("--against is a second recipe of one model; there are two models")
+    if arguments.propose and (arguments.other is not None or not arguments.calibrate):
+        raise UsageError("--propose tries options of one model that --calibrate quantizes")
+    if arguments.propose and arguments.inputs in arguments.calibrate:
+        raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
+
+    from ceras_ir.command.output_file import open_output, refuse_overwriting
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.data.samples import require_finite
+    from ceras_ir.driver.data_notes import note_calibration, note_inputs
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
+    from ceras_ir.network.missing import inputs_that_may_lack
+    from ceras_ir.workbench.compare.table import print_proposals, print_table
+    from ceras_ir.workbench.compare.variants import Task
+    from ceras_ir.workbench.metrics.choose import judgement_of
+
+    at_scale = arguments.jobs is not None or arguments.scheduler is not None
+    if at_scale and (arguments.other is not None or arguments.propose):
+        raise UsageError("--jobs and --scheduler are for one model, without --propose")
+    if at_scale and arguments.state:
+        raise UsageError("states go on from sample to sample: leave out --jobs and --scheduler")
+
+    read = arguments.model, arguments.other, arguments.inputs, arguments.labels
+    refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
+    module = _read(arguments, arguments.model)
+    inputs = inputs_of(arguments) or arguments.inputs
+    network = network_inputs(main_function(module))
+    calibrated = note_calibration(with_image_options(arguments.calibrate or [], arguments), network)
+    note_inputs(inputs, network, calibrated)
+    if at_scale:
+        return _compare_on_workers(arguments, module, inputs)
+    main = main_function(module)
+    everything = open_samples(inputs, network)
+    samples = everything.first(arguments.samples)
+    judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
+    require_finite(samples, arguments.inputs, lacking=inputs_that_may_lack(main))
+    alone = arguments.other is None and arguments.calibrate
+    task = Task(samples, judgement.first(len(samples)))
+    with ExitStack() as stack:
+        # Opened first: what cannot be written is said before minutes of work.
+        stream = None
+        if arguments.html is not None:
+            stream = stack.enter_context(open_output(arguments.html))
+        variants = _measure(arguments, module, task)
+        found = _proposals(arguments, module, task, variants[0]) if arguments.propose else None
+        if stream is not None:
+            from ceras_ir.workbench.compare.page import compare_page
+
+            stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
+        print_table(variants, len(samples))
+        if found is not None:
+            print_proposals(found)
+        elif alone:
+            print("\n--propose tries other options and says what they gain")
+    return _status(arguments, variants)
+
+
+def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
+    """Return 1 if a variant is below the floor and comes from calibration data or from Q/DQ."""
+    from ceras_ir.support.remarks import remark
+    from ceras_ir.workbench.compare.variants import QDQ, STORED
+
+    status = 0
+    for variant in variants:
+        if not variant.ratio < arguments.floor:
+            continue
+        comes_quantized = any(f"({kind})" in variant.name for kind in (QDQ, STORED))
+        wrong = bool(arguments.calibrate) or comes_quantized
+        remark(
+            f"ceras-compare: {'error' if wrong else 'warning'}: {variant.name}: signal to noise is "
+            f"{variant.ratio:.1f} dB, below --floor {arguments.floor:g}: --propose tries remedies"
+        )
+        status = int(wrong) or status
+    return status
+
+
+def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:
+    """Layers on some inputs, the figures of merit on all."""
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.output_file import write_file
+    from ceras_ir.workbench.compare.at_scale import Scale, compare_at_scale
+    from ceras_ir.workbench.compare.page import compare_page
+    from ceras_ir.workbench.compare.table import print_table
+    from ceras_ir.workbench.evaluation import Data
+
+    options = _scheme(arguments)
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    digests = digests_of(inputs, arguments.labels)
+    files = tuple((path, digest) for digest, path in digests.items())
+    data = Data(inputs, arguments.labels, arguments.metric, arguments.samples, files)
+    with workers_of(arguments, digests, default=None) as workers, naming(arguments.model):
+        scale = Scale(workers, arguments.bad_shards == "stop")
+        variants, count = compare_at_scale(module, options, recipes, data, scale)
+    if arguments.html is not None:
+        page = compare_page(title_of(arguments.model), variants, count)
+        write_file(arguments.html, page.encode())
+    print_table(variants, count)
+    return _status(arguments, variants)
+
+
+def _proposals(
+    arguments: argparse.Namespace, module: "ModuleOp", task: "Task", variant: "Variant"
+) -> "list[Proposal]":
+    """What other options gain on the first inputs."""
+    from ceras_ir.pipeline.context import load_context
+    from ceras_ir.transforms.graph.fuse import FusePass
+    from ceras_ir.workbench.compare.proposals import proposals
+
+    FusePass().apply(load_context(), module)
+    few = list(task.samples.first(PROPOSING))
+    judgement = task.judgement.first(len(few))
+    return proposals(module, _scheme(arguments), variant.layers, few, judgement)
+
+
+def _scheme(arguments: argparse.Namespace) -> "BuildOptions":
+    from ceras_ir.workbench.compare.variants import comparing_options
+
+    return comparing_options(scheme_of(arguments, arithmetic_of(arguments)))
+
+
+def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.pipeline.reading import read_network
+
+    with naming(path):
+        return read_network(path, **interface_of(arguments))
+
+
+def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The model by one recipe or two beside its float network, or the second beside the first."""
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.workbench.compare.variants import one_model, two_models
+
+    options = _scheme(arguments)
+    if arguments.other is not None:
+        other = _read(arguments, arguments.other)
+        return two_models([(arguments.model, module), (arguments.other, other)], options, task)
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    with naming(arguments.model):
+        return one_model(module, options, recipes, task)

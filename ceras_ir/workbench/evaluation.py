@@ -1,0 +1,222 @@
+"""
+Judge a quantized network beside its float one on many samples, both as programs of this machine.
+
+The samples are cut into shards, each of which a worker judges; what it returns is merged in the
+order of shards, so that figures are the same for any number of workers. A shard that cannot be
+read is named and counted.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ceras_ir.data.samples import Array, as_samples, require_finite, write_arrays
+from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.support.dask_workers import shipped_paths
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.workers import WorkerLost, Workers, in_order
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
+from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
+from ceras_ir.workbench.metrics.figures import Measured, measured
+from ceras_ir.workbench.native_network import NativeNetwork
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is judged on, as the command line names it."""
+
+    inputs: str
+    labels: str | None = None
+    metric: str | None = None
+    samples: int | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    """Paths and digests of those that a cluster has elsewhere."""
+
+    def here(self) -> "Data":
+        """The same with the files as they lie on this machine."""
+        files = dict(self.files)
+        labels = None if self.labels is None else shipped_paths(self.labels, files)
+        return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
+
+
+@dataclass(frozen=True)
+class CacheAt:
+    """A cache that a worker opens."""
+
+    folder: str
+    limit: int
+
+    def open(self) -> ContentCache:
+        return ContentCache(Path(self.folder), self.limit)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to judge."""
+
+    shard: Shard
+    data: Data
+    total: int
+    """Samples of all shards, which labels are checked against."""
+    real: NativeNetwork
+    quantized: NativeNetwork
+    cache: CacheAt | None = None
+    """Where outputs of the float network are kept, which many quantized ones are judged by."""
+    data_key: str = ""
+    quantities: Mapping[str, Quantities] = field(default_factory=dict[str, Quantities])
+    """Of the outputs of the float network."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found on the shards that could be read."""
+
+    measured: list[Measured]
+    ratio: float
+    """The signal-to-noise ratio of all outputs in decibels; NaN if no output varies."""
+    count: int
+    bad: list[BadShard]
+
+
+def judge_shard(task: Task) -> "Judge | BadShard":
+    """Run both networks on one shard."""
+    real, quantized = task.real.opened(), task.quantized.opened()
+    data = task.data.here()
+    place = shipped_paths(task.shard.path, dict(task.data.files))
+    try:
+        samples = list(read_shard(replace(task.shard, path=place), real.inputs))
+        arrays = (each.sample for each in samples)
+        require_finite(arrays, task.shard.path, task.shard.first, task.real.lacking)
+    except InputError as error:
+        return BadShard(task.shard, str(error))
+    judgement = _judgement(data, task.total, tuple(real.inputs))
+    judgement = judgement.part(task.shard.start, task.shard.count)
+    labels = [each.label for each in samples]
+    if task.data.labels is None and None not in labels and task.data.metric != "detection":
+        judgement = judgement.with_labels(np.array(labels, np.int64))
+    judge = Judge(judgement, task.quantities)
+    inputs = [_stored(each.sample, quantized.inputs) for each in samples]
+    results = quantized.machine.run(inputs)
+    for real_outputs, outputs in zip(_real_outputs(task, samples), results, strict=True):
+        pair = real_outputs, _real(outputs, quantized.outputs)
+        judge.add(*(as_samples(each, batched=True) for each in pair))
+    return judge
+
+
+def _stored(sample: Mapping[str, Array], inputs: Sequence[TensorInfo]) -> dict[str, Array]:
+    """What a network whose border is in integers takes: as `graph.quantize` does it."""
+    found = dict(sample)
+    for tensor in inputs:
+        array, dtype = sample[tensor.name], np.dtype(tensor.dtype)
+        if tensor.scale is not None and array.dtype.kind == "f" and dtype.kind == "i":
+            bounds = np.iinfo(dtype.name)
+            rounded = np.rint(array.astype(np.float32) / np.float32(tensor.scale))
+            shifted = rounded.astype(np.float64) + tensor.zero_point
+            found[tensor.name] = np.clip(shifted, bounds.min, bounds.max).astype(dtype)
+    return found
+
+
+def _real(outputs: Mapping[str, Array], tensors: Sequence[TensorInfo]) -> dict[str, Array]:
+    """What integers at the border stand for."""
+    found = dict(outputs)
+    for tensor in tensors:
+        if tensor.scale is not None:
+            centred = outputs[tensor.name].astype(np.int64) - tensor.zero_point
+            found[tensor.name] = centred.astype(np.float32) * np.float32(tensor.scale)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _judgement(data: Data, total: int, inputs: tuple[TensorInfo, ...]) -> Judgement:
+    return judgement_of(data.metric, data.labels, data.inputs, total, list(inputs))
+
+
+def _real_outputs(task: Task, samples: Sequence[Labelled]) -> Iterable[Mapping[str, Array]]:
+    """What the float network gives, from the cache if there is one."""
+    inputs = [each.sample for each in samples]
+    if task.cache is None:
+        return task.real.opened().machine.run(inputs)
+
+    def make() -> bytes:
+        results = list(task.real.opened().machine.run(inputs))
+        stream = io.BytesIO()
+        write_arrays(stream, {n: np.stack([r[n] for r in results]) for n in results[0]})
+        return stream.getvalue()
+
+    shard = task.shard
+    key = key_of("outputs", task.real.key, task.data_key, f"{shard.start} {shard.count}")
+    with np.load(io.BytesIO(task.cache.open().computed(key, make))) as file:
+        arrays: dict[str, Array] = {name: file[name] for name in file.files}
+    return ({name: array[i] for name, array in arrays.items()} for i in range(len(samples)))
+
+
+def tasks_of(
+    data: Data,
+    real: NativeNetwork,
+    quantized: NativeNetwork,
+    cache: CacheAt | None = None,
+    data_key: str = "",
+    quantities: Mapping[str, Quantities] | None = None,
+) -> tuple[list[Task], list[BadShard]]:
+    """A task for each shard, and the files that cannot be cut into shards."""
+    bad = list[BadShard]()
+    shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
+    total = sum(shard.count for shard in [*shards, *(each.shard for each in bad)])
+    if data.samples is not None and data.labels is not None:
+        total = count_samples(data.inputs, real.opened().inputs)
+    if data.labels is not None and (unknown := [b for b in bad if not b.shard.count]):
+        raise InputError(
+            f"{unknown[0].reason}; how many labels belong to it is not known, so they match no "
+            "other sample: leave it out of the inputs, and its labels out of theirs",
+            unknown[0].shard.path,
+        )
+    known = dict(quantities or {})
+    return [Task(s, data, total, real, quantized, cache, data_key, known) for s in shards], bad
+
+
+def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[Task]) -> Judged:
+    """The figures of all shards, in their order."""
+    judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
+    bad, count = list[BadShard](), 0
+    for task, result in zip(tasks, results, strict=True):
+        match result:
+            case BadShard():
+                bad.append(result)
+            case WorkerLost(reason):
+                bad.append(BadShard(task.shard, reason))
+            case Judge():
+                count += task.shard.count
+                assert judge is not None
+                judge.merge(result)
+    if judge is None or not count:
+        why = f": {bad[0].shard.path}: {bad[0].reason}" if bad else ""
+        raise InputError(f"no shard of the data could be read{why}")
+    return Judged(measured(judge.figures(), count), judge.ratio(), count, bad)
+
+
+def _judgement_here(task: Task) -> Judgement:
+    """By what is judged: the function of the user's is not sent."""
+    return _judgement(task.data, task.total, tuple(task.real.opened().inputs))
+
+
+def judge_all(
+    tasks: Sequence[Task], workers: Workers, bad: Sequence[BadShard] = (), *, stop: bool = False
+) -> Judged:
+    """Judge all shards on `workers`; with `stop` the first bad one is an error."""
+    found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
+    return replace(found, bad=[*bad, *found.bad])
+
+
+def _stopping(
+    results: Iterable["Judge | BadShard | WorkerLost"], *, stop: bool
+) -> Iterator["Judge | BadShard | WorkerLost"]:
+    for result in results:
+        if stop and isinstance(result, BadShard):
+            raise InputError(result.reason, str(result.shard))
+        yield result

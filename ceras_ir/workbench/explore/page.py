@@ -1,0 +1,157 @@
+"""
+The page of a study: one file that loads nothing, drawn by Plotly.
+
+The plots are a scatter of two objectives, parallel coordinates of all choices and objectives, and
+the importance of each choice. A click on a point opens the report of its compile.
+"""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.workbench.explore.expressions import resolved
+from ceras_ir.workbench.explore.pareto import goal_values, importance, pareto
+from ceras_ir.workbench.explore.point_report import PAGE
+from ceras_ir.workbench.explore.storage import Record
+from ceras_ir.workbench.explore.study_file import Study
+from ceras_ir.workbench.explore.trial import DONE
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 2em 1.5em 4em;
+  max-width: 80em; color: #1d2733 } .soft { color: #5d6b7a }
+  .scroll { overflow: auto; max-height: 36em }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums } tr:hover td { background:
+  #f4f6f8 } td, th { padding: .2em .9em; text-align: left; border-bottom: 1px solid #dde3ea;
+  white-space: nowrap } a { color: #2f6fb5; text-decoration: none } pre { white-space: pre-wrap }
+"""
+OPEN = """
+document.getElementById('{id}').on('plotly_click', function (found) {{
+  var place = found.points[0].customdata; if (place) window.open(place, '_blank'); }});
+"""
+TOP = 60
+"""Pixels above a plot: the names of parallel coordinates stand there."""
+
+COLOUR, BEST, SIZE = "#9db7d5", "#d9822b", 9
+
+
+def study_page(study: Study, records: Sequence[Record]) -> str:
+    """The page as text; needs Plotly."""
+    try:
+        plots: Any = import_module("plotly.graph_objects")
+        offline: Any = import_module("plotly.offline")
+    except ImportError:
+        raise UsageError(
+            "the page of a study needs Plotly: pip install 'ceras-ir[explore]'"
+        ) from None
+    done = [record for record in records if record.state == DONE]
+    best = pareto(study, records)
+    others = [record for record in records if record.state != DONE]
+    parts = [
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+        f"<title>{escape(study.name)}</title><style>{STYLE}</style>",
+        f"<script>{offline.get_plotlyjs()}</script></head><body><h1>{escape(study.name)}</h1>",
+        f'<p class="soft">{len(records)} points: {len(done)} measured, {len(best)} of them on the '
+        f"Pareto front, {len(others)} without figures or ruled out. A click on a point opens its "
+        "report.</p>",
+    ]
+    if done:
+        scatter, parallel = _scatter(study, done, best, plots), _parallel(study, done, plots)
+        parts += [
+            "<h2>Objectives</h2>",
+            _drawn(scatter, "scatter") + f"<script>{OPEN.format(id='scatter')}</script>",
+            "<h2>Choices and what they give</h2>",
+            '<p class="soft">Drag along an axis to keep a range of it.</p>',
+            _drawn(parallel, "parallel"),
+            "<h2>Importance of each choice</h2>",
+            '<p class="soft">The share of a figure\'s variance between the means of the choices.'
+            "</p>",
+            _drawn(_importance(study, done, plots), "importance"),
+            f"<h2>Pareto front</h2>{_table(study, best)}",
+        ]
+    parts.append(f"<h2>All points</h2>{_table(study, records)}</body></html>\n")
+    return "\n".join(parts)
+
+
+def _drawn(figure: Any, name: str) -> str:
+    figure.update_layout(template="plotly_white", margin={"t": TOP, "r": 20})
+    return figure.to_html(full_html=False, include_plotlyjs=False, div_id=name)
+
+
+def _place(record: Record) -> str:
+    return f"points/{record.identity[:16]}/{PAGE}"
+
+
+def _described(study: Study, record: Record) -> str:
+    goals = zip(study.objectives, goal_values(study, record), strict=True)
+    lines = [f"<b>{escape(goal.figure)} {value:.6g}</b>" for goal, value in goals]
+    return "<br>".join([*lines, *(f"{escape(k)}: {escape(v)}" for k, v in record.point.items())])
+
+
+def _scatter(study: Study, done: Sequence[Record], best: Sequence[Record], plots: Any) -> Any:
+    """The first two objectives against each other; with one, against the number of the point."""
+    names = [goal.figure for goal in study.objectives]
+    front = {id(record) for record in best}
+    rest = [record for record in done if id(record) not in front]
+    figure = plots.Figure()
+    for title, group, colour in (("other points", rest, COLOUR), ("Pareto front", best, BEST)):
+        values = [goal_values(study, record) for record in group]
+        numbers = [done.index(record) for record in group]
+        figure.add_trace(
+            plots.Scatter(
+                x=[v[1] for v in values] if len(names) > 1 else numbers,
+                y=[v[0] for v in values],
+                mode="markers",
+                name=title,
+                marker={"color": colour, "size": SIZE},
+                text=[_described(study, record) for record in group],
+                hoverinfo="text",
+                customdata=[_place(record) for record in group],
+            )
+        )
+    figure.update_xaxes(title=names[1] if len(names) > 1 else "point")
+    figure.update_yaxes(title=names[0])
+    return figure
+
+
+def _parallel(study: Study, done: Sequence[Record], plots: Any) -> Any:
+    dimensions: list[dict[str, object]] = []
+    for name in dict.fromkeys(n for record in done for n in record.point):
+        labels = sorted({record.point.get(name, "") for record in done})
+        if len(labels) > 1:
+            values = [labels.index(record.point.get(name, "")) for record in done]
+            ticks = {"tickvals": list(range(len(labels))), "ticktext": labels}
+            dimensions.append({"label": name, "values": values, **ticks})
+    goals = list(zip(*(goal_values(study, record) for record in done), strict=True))
+    for goal, values in zip(study.objectives, goals, strict=True):
+        dimensions.append({"label": goal.figure, "values": list(values)})
+    line = {"color": list(goals[0]), "colorscale": "Viridis", "showscale": True}
+    return plots.Figure(plots.Parcoords(dimensions=dimensions, line=line))
+
+
+def _importance(study: Study, done: Sequence[Record], plots: Any) -> Any:
+    figure = plots.Figure()
+    for goal in study.objectives:
+        shares = importance(done, resolved(goal.figure, done[0].figures))
+        figure.add_trace(plots.Bar(x=list(shares), y=list(shares.values()), name=goal.figure))
+    figure.update_yaxes(title="share of variance", range=[0, 1])
+    return figure
+
+
+def _table(study: Study, records: Sequence[Record]) -> str:
+    axes = list(dict.fromkeys(n for record in records for n in record.point))
+    figures = list(dict.fromkeys(n for record in records for n in record.figures))
+    goals = [resolved(goal.figure, figures) for goal in study.objectives] if figures else []
+    head = "".join(f"<th>{escape(name)}</th>" for name in ["", *axes, *goals, ""])
+    rows: list[str] = []
+    for number, record in enumerate(records, 1):
+        cells = [escape(record.point.get(name, "")) for name in axes]
+        cells += [f"{record.figures[n]:.6g}" if n in record.figures else "" for n in goals]
+        said = "" if record.state == DONE else f"{record.state}: {record.diagnostic}"
+        cells.append(escape(said if len(said) < 90 else f"{said[:87]}..."))
+        link = f"<a href={json.dumps(_place(record))}>{number}</a>"
+        rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{c}</td>' for c in cells)}</tr>")
+    joined = "\n".join(rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{joined}</table></div>'

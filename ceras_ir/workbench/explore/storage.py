@@ -1,0 +1,215 @@
+"""
+Trials in an Optuna storage: SQLite in the study's folder, or any database that Optuna takes.
+
+Trials are added when they have ended, all that are there in one transaction, so that a process
+that is killed leaves whole trials and nothing else. The samplers of Optuna also keep trials that
+are running; those that a killed process left are run again. Names, choices and directions are in
+the name of the study, because Optuna's distributions do not change; `optuna-dashboard` reads it as
+it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.support.content_cache import key_of
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.workbench.explore.batches import Batches
+from ceras_ir.workbench.explore.bulk_insert import BulkInsert
+from ceras_ir.workbench.explore.expressions import resolved
+from ceras_ir.workbench.explore.points import Point
+from ceras_ir.workbench.explore.study_file import MODEL, TARGET, Axis, Study
+from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome
+
+RECORD = "ceras"
+"""The user attribute that has all of a trial as JSON text."""
+
+LONGEST = 60_000
+"""Characters of a record; some databases take no longer texts."""
+
+
+@dataclass
+class Record:
+    """A trial that has ended, as it is kept."""
+
+    identity: str
+    """The digest of all that it depends on."""
+    state: str
+    point: dict[str, str]
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    diagnostic: str = ""
+    command: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, identity: str, outcome: Outcome) -> Record:
+        said = outcome.diagnostic[: LONGEST // 4]
+        figures, seconds = outcome.figures, outcome.seconds
+        point = dict(outcome.point)
+        return cls(identity, outcome.state, point, figures, said, outcome.command, seconds)
+
+
+class Trials:
+    """The trials of one study in a storage."""
+
+    def __init__(self, study: Study, url: str):
+        try:
+            self._optuna: Any = import_module("optuna")
+        except ImportError:
+            raise UsageError(
+                "ceras-explore needs Optuna: pip install 'ceras-ir[explore]'"
+            ) from None
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        self.study = study
+        self._distributions = {
+            **self._categories(MODEL, study.models),
+            **self._categories(TARGET, study.targets),
+        }
+        for axis in study.axes:
+            self._distributions |= self._categories(axis.name, axis.choices)
+        directions = ["maximize" if o.maximize else "minimize" for o in study.objectives]
+        goals = [o.figure for o in study.objectives]
+        space = json.dumps(
+            [{n: d.choices for n, d in self._distributions.items()}, goals, directions]
+        )
+        try:
+            storage = self._storage(url)
+            self._optuna_study: Any = self._optuna.create_study(
+                storage=storage,
+                study_name=f"{study.name}-{key_of(space)[:8]}",
+                directions=directions,
+                sampler=self._sampler(),
+                load_if_exists=True,
+            )
+            with catch_warnings():
+                simplefilter("ignore")  # That metrics have names is new to Optuna.
+                self._optuna_study.set_metric_names(goals)
+            self._bulk = BulkInsert(storage.engine, self._optuna_study._study_id)
+        except Exception as error:
+            # SQLAlchemy's, the driver's or Optuna's own; all that counts is which storage.
+            raise self._unusable(url, error) from None
+        self._url = url
+        self._batches = Batches[Record](self._add_all)
+
+    def _unusable(self, url: str, error: Exception) -> InputError:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return InputError(f"the storage of the study cannot be used: {reason}", url)
+
+    def _categories(
+        self, name: str, choices: Sequence[str] | Mapping[str, object]
+    ) -> dict[str, Any]:
+        return {name: self._optuna.distributions.CategoricalDistribution(tuple(choices))}
+
+    def _storage(self, url: str) -> Any:
+        if not url.startswith("sqlite"):
+            return self._optuna.storages.RDBStorage(url)
+        storage: Any = self._optuna.storages.RDBStorage(
+            url, engine_kwargs={"connect_args": {"timeout": 120}}
+        )
+        event: Any = import_module("sqlalchemy").event
+
+        def connected(connection: Any, _: object) -> None:
+            # A log that is written ahead survives the process, and waits for the disk less often.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+        event.listen(storage.engine, "connect", connected)
+        return storage
+
+    def _sampler(self) -> Any:
+        samplers = self._optuna.samplers
+        if self.study.sampler == "nsga2":
+            return samplers.NSGAIISampler(seed=self.study.seed)
+        if self.study.sampler == "tpe":
+            return samplers.TPESampler(seed=self.study.seed)
+        return samplers.RandomSampler(seed=self.study.seed)
+
+    def records(self) -> list[Record]:
+        """The trials that have ended, in the order of their numbers."""
+        found = list[Record]()
+        for trial in self._optuna_study.get_trials(deepcopy=False):
+            text = trial.user_attrs.get(RECORD)
+            if isinstance(text, str):
+                content: object = json.loads(text)
+                assert isa(content, dict[str, Any])
+                found.append(Record(**content))
+        return found
+
+    def add(self, record: Record) -> None:
+        """Keep a trial that has ended, of a point that no sampler of Optuna's chose."""
+        self._batches.add(record)
+
+    def flush(self) -> None:
+        """Wait until all that was added is kept."""
+        self._batches.close()
+
+    def _add_all(self, records: Sequence[Record]) -> None:
+        trials = [
+            self._optuna.trial.create_trial(
+                state=self._state(record),
+                values=self._values(record),
+                params=record.point,
+                distributions={name: self._distributions[name] for name in record.point},
+                user_attrs=self._attributes(record),
+            )
+            for record in records
+        ]
+        try:
+            if self._bulk.is_known:
+                self._bulk.add(trials)
+            else:
+                self._optuna_study.add_trials(trials)
+        except Exception as error:
+            raise self._unusable(self._url, error) from None
+
+    def asked(self, finished: int) -> Iterator[tuple[int, Point]]:
+        """
+        The points that the sampler chooses, with their numbers: first those that were running when
+        the last process ended, then new ones until the study has as many as it asks for.
+        """
+        running = self._optuna.trial.TrialState.RUNNING
+        left = self._optuna_study.get_trials(deepcopy=True, states=(running,))
+        for frozen in left:
+            trial: Any = self._optuna.trial.Trial(self._optuna_study, frozen._trial_id)
+            yield frozen.number, self._suggested(trial)
+        for _ in range((self.study.trials or 0) - finished - len(left)):
+            trial = self._optuna_study.ask()
+            yield trial.number, self._suggested(trial)
+
+    def _suggested(self, trial: Any) -> Point:
+        def choose(name: str) -> str:
+            return trial.suggest_categorical(name, self._distributions[name].choices)
+
+        point = {MODEL: choose(MODEL), TARGET: choose(TARGET)}
+        axes: list[Axis] = self.study.axes_of(point[TARGET])
+        return point | {axis.name: choose(axis.name) for axis in axes}
+
+    def tell(self, number: int, record: Record) -> None:
+        """Keep the end of a trial that `asked` gave."""
+        trials = self._optuna_study.get_trials(deepcopy=False)
+        trial: Any = self._optuna.trial.Trial(self._optuna_study, trials[number]._trial_id)
+        for name, value in self._attributes(record).items():
+            trial.set_user_attr(name, value)
+        self._optuna_study.tell(number, self._values(record), state=self._state(record))
+
+    def _state(self, record: Record) -> Any:
+        states = self._optuna.trial.TrialState
+        kinds = {DONE: states.COMPLETE, RULED_OUT: states.PRUNED, FAILED: states.FAIL}
+        return kinds[record.state]
+
+    def _values(self, record: Record) -> list[float] | None:
+        if record.state != DONE:
+            return None
+        goals = self.study.objectives
+        return [record.figures[resolved(goal.figure, record.figures)] for goal in goals]
+
+    def _attributes(self, record: Record) -> dict[str, object]:
+        shown = {} if not record.diagnostic else {record.state: record.diagnostic[:2000]}
+        return {**shown, RECORD: json.dumps(vars(record))}

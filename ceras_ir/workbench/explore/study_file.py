@@ -1,0 +1,355 @@
+"""
+A study, read from TOML: models and their data, choices, search, objectives.
+
+Every choice is checked by the parser of `ceras-compile` before anything runs. `docs/explore.md` is
+the reference of the format; `Study` is what is left of it: a list of axes, from which a point takes
+one choice each, and how points are judged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.command.named_file import naming
+from ceras_ir.driver.compile.tool import make_parser
+from ceras_ir.driver.options import build_options
+from ceras_ir.driver.target_options import BOARD, target_of
+from ceras_ir.pipeline.stages import pruning
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.registry import find_target
+from ceras_ir.workbench.explore.board_variants import board_variants
+from ceras_ir.workbench.explore.expressions import Expression, parse_expression
+
+Table = dict[str, object]
+
+MODEL, TARGET = "model", "target"
+"""Names of the axes that every study has."""
+
+SAMPLERS = ("grid", "random", "nsga2", "tpe")
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "": ("name", "models", "options", "axes", "targets", "search", "objectives", "figures"),
+    "search": ("sampler", "trials", "seed"),
+    "objectives": ("maximize", "minimize", "constraints"),
+    "models": ("file", "calibrate", "inputs", "labels", "metric", "samples"),
+}
+"""What each table may hold; those of options are known to `ceras-compile`."""
+
+
+@dataclass(frozen=True)
+class ModelData:
+    """A model, and the data it is calibrated and judged on, by absolute paths."""
+
+    file: str
+    calibrate: str | None = None
+    inputs: str | None = None
+    labels: str | None = None
+    metric: str | None = None
+    samples: int | None = None
+
+    def files(self) -> list[str]:
+        """All that are read."""
+        named = (self.file, self.calibrate, self.inputs, self.labels)
+        return [part for text in named if text for part in text.split(",")]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing to choose: what a choice is called -> the arguments of `ceras-compile` for it."""
+
+    name: str
+    choices: Mapping[str, tuple[str, ...]]
+    target: str | None = None
+    """The only target that has it, if so."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A figure that should be large or small."""
+
+    figure: str
+    maximize: bool
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study file says."""
+
+    name: str
+    models: Mapping[str, ModelData]
+    targets: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    objectives: tuple[Objective, ...]
+    constraints: tuple[Expression, ...] = ()
+    figures: Mapping[str, Expression | Mapping[str, Mapping[str, float]]] = field(
+        default_factory=dict[str, Expression | Mapping[str, Mapping[str, float]]]
+    )
+    """Of the user's: an expression, or numbers by the choice of an axis."""
+    sampler: str = "grid"
+    trials: int | None = None
+    seed: int = 0
+
+    def axes_of(self, target: str) -> list[Axis]:
+        """What is to be chosen for `target`."""
+        return [axis for axis in self.axes if axis.target in (None, target)]
+
+
+def load_study(path: str, boards: Path) -> Study:
+    """The study in the file `path`; descriptions of varied boards are written into `boards`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", path) from None
+    except UnicodeDecodeError:
+        raise InputError("not TOML: it is no UTF-8", path) from None
+    with naming(path):
+        content = parse_toml(text, path)
+        try:
+            return _Reader(content, Path(path), boards).study()
+        except UsageError as error:
+            # The study's mistake and not the command line's.
+            raise InputError(error.message, path) from None
+
+
+class _Reader:
+    def __init__(self, content: Table, path: Path, boards: Path):
+        self.content, self.path, self.folder = content, path, path.parent
+        self.boards = boards
+
+    def study(self) -> Study:
+        _expect_known(self.content, "", "")
+        models = {
+            name: self._model(name, _table(table, f"models.{name}"))
+            for name, table in self._section("models").items()
+        }
+        if not models:
+            raise InputError("names no model: [models.NAME] with file = 'MODEL.onnx'")
+        targets = {
+            name: _table(table, f"targets.{name}")
+            for name, table in self._section("targets").items()
+        }
+        if not targets:
+            raise InputError("names no target: [targets.NAME], such as [targets.c]")
+        for name in targets:
+            find_target(name)
+        axes = [*self._options(self._section("options"), None), *self._bundles()]
+        for name, table in targets.items():
+            axes += self._target_axes(name, table)
+        _expect_distinct([axis.name for axis in axes])
+        for model in models.values():
+            for name in targets:
+                for axis in axes:
+                    self._check(axis, name, model)
+        search, objectives = self._section("search"), self._section("objectives")
+        _expect_known(search, "search", "[search]")
+        _expect_known(objectives, "objectives", "[objectives]")
+        goals = [
+            Objective(figure, maximize=key == "maximize")
+            for key in ("maximize", "minimize")
+            for figure in _texts(objectives.get(key, []), f"objectives.{key}")
+        ]
+        if not goals:
+            raise InputError("has no objective: [objectives] with minimize = ['flash_bytes']")
+        sampler = search.get("sampler", "grid")
+        if not isinstance(sampler, str) or sampler not in SAMPLERS:
+            hint = did_you_mean(str(sampler), SAMPLERS)
+            raise InputError(f"search.sampler must be one of {', '.join(SAMPLERS)}{hint}")
+        trials = _whole(search, "trials", 1)
+        if sampler != "grid" and trials is None:
+            raise InputError(f"search.sampler {sampler} needs search.trials, their number")
+        limits = _texts(objectives.get("constraints", []), "objectives.constraints")
+        return Study(
+            name=_text(self.content.get("name", self.path.stem), "name"),
+            models=models,
+            targets=tuple(targets),
+            axes=tuple(axes),
+            objectives=tuple(goals),
+            constraints=tuple(parse_expression(text) for text in limits),
+            figures=self._figures(axes),
+            sampler=sampler,
+            trials=trials,
+            seed=_whole(search, "seed", 0) or 0,
+        )
+
+    def _section(self, name: str) -> Table:
+        return _table(self.content.get(name, {}), name)
+
+    def _model(self, name: str, table: Table) -> ModelData:
+        where = f"models.{name}"
+        _expect_known(table, "models", f"[{where}]")
+        if "file" not in table:
+            raise InputError(f"[{where}] has no file")
+        paths = {
+            key: ",".join(self._path(p) for p in _text(table[key], f"{where}.{key}").split(","))
+            for key in ("file", "calibrate", "inputs", "labels")
+            if key in table
+        }
+        for path in paths.values():
+            for part in path.split(","):
+                if not Path(part.partition("?")[0]).exists():
+                    raise InputError(f"[{where}]: no such file: {part}")
+        if "labels" in paths and "inputs" not in paths:
+            raise InputError(f"[{where}] has labels and no inputs")
+        metric = table.get("metric")
+        samples = _whole(table, "samples", 1)
+        return ModelData(
+            **paths,
+            metric=None if metric is None else _text(metric, f"{where}.metric"),
+            samples=samples,
+        )
+
+    def _path(self, text: str) -> str:
+        return str((self.folder / text).resolve())
+
+    def _options(self, table: Table, target: str | None) -> Iterator[Axis]:
+        """An axis for each option; where there is one value it is no choice, and kept as one."""
+        prefix = "" if target is None else f"{target}."
+        for name, given in table.items():
+            values = given if isa(given, list[object]) else [given]
+            if not values:
+                raise InputError(f"option '{name}' has an empty list of choices")
+            choices = {_label(value): self._arguments(name, value) for value in values}
+            yield Axis(f"{prefix}{name}", choices, target)
+
+    def _bundles(self) -> Iterator[Axis]:
+        for name, table in self._section("axes").items():
+            choices: dict[str, tuple[str, ...]] = {}
+            for label, options in _table(table, f"axes.{name}").items():
+                pairs = _table(options, f"axes.{name}.{label}").items()
+                choices[label] = tuple(a for k, v in pairs for a in self._arguments(k, v))
+            if not choices:
+                raise InputError(f"[axes.{name}] has no choices")
+            yield Axis(name, choices)
+
+    def _target_axes(self, name: str, table: Table) -> Iterator[Axis]:
+        ranges = _table(table.get("vary", {}), f"targets.{name}.vary")
+        rest = {key: value for key, value in table.items() if key != "vary"}
+        if ranges:
+            boards = rest.pop(BOARD, None)
+            named = _texts(boards, f"targets.{name}.board")
+            lists = {k: v if isa(v, list[object]) else [v] for k, v in ranges.items()}
+            places = [b if self._is_built_in(name, b) else self._path(b) for b in named]
+            found = board_variants(find_target(name), places, lists, self.boards)
+            choices = {label: (f"--{BOARD}={file}",) for label, file in found.items()}
+            yield Axis(f"{name}.{BOARD}", choices, name)
+        yield from self._options(rest, name)
+
+    def _is_built_in(self, target: str, board: str) -> bool:
+        return board in find_target(target).boards()
+
+    def _arguments(self, name: str, value: object) -> tuple[str, ...]:
+        """How `ceras-compile` is told an option; `false` and an empty text leave it out."""
+        flag = f"--{name.replace('_', '-')}"
+        if value is False or value == "" or value == []:
+            return ()
+        if value is True:
+            return (flag,)
+        if isa(value, list[object]):
+            return (f"{flag}={','.join(map(str, value))}",)
+        if isinstance(value, dict):
+            raise InputError(f"option '{name}' is a table; bundles of options are [axes.NAME]")
+        text = str(value)
+        if name == BOARD and text.endswith((".toml", ".json")):
+            text = self._path(text)
+        return (f"{flag}={text}",)
+
+    def _check(self, axis: Axis, target: str, model: ModelData) -> None:
+        """Have `ceras-compile` read every choice, and the target look at it."""
+        if axis.target not in (None, target):
+            return
+        cls = find_target(target)
+        for label, arguments in axis.choices.items():
+            argv = [*fixed_arguments(model, target), *arguments]
+            try:
+                parsed = make_parser(cls).read([*argv, "-o", "unused"])
+                target_of(cls, parsed).check()
+                pruning(build_options(parsed, target_of(cls, parsed)))
+            except UnsupportedError:
+                # Not every board of a range need be possible: its trials say why.
+                continue
+            except InputError as error:
+                raise InputError(
+                    f"choice '{label}' of '{axis.name}' for target {target}: {error}"
+                ) from None
+
+    def _figures(
+        self, axes: Sequence[Axis]
+    ) -> dict[str, Expression | Mapping[str, Mapping[str, float]]]:
+        found: dict[str, Expression | Mapping[str, Mapping[str, float]]] = {}
+        known = {MODEL, TARGET, BOARD, *(axis.name for axis in axes)}
+        for name, given in self._section("figures").items():
+            if isinstance(given, str):
+                found[name] = parse_expression(given)
+                continue
+            tables: dict[str, Mapping[str, float]] = {}
+            for axis, numbers in _table(given, f"figures.{name}").items():
+                if axis not in known:
+                    raise InputError(
+                        f"[figures.{name}]: no axis '{axis}'{did_you_mean(axis, known)}"
+                    )
+                if not isa(numbers, dict[str, float | int]):
+                    raise InputError(f"figures.{name}.{axis} must have a number for each choice")
+                tables[axis] = {label: float(number) for label, number in numbers.items()}
+            found[name] = tables
+        return found
+
+
+def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:
+    """What all points of a model and a target have in common, if all are quantized."""
+    known = calibrated and model.calibrate is not None
+    calibration = [f"--calibrate={model.calibrate}"] if known else []
+    return [model.file, f"--target={target}", *calibration]
+
+
+def _label(value: object) -> str:
+    if isa(value, list[object]):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) or "none"
+
+
+def _expect_known(table: Table, kind: str, where: str) -> None:
+    for key in table:
+        if key not in FIELDS[kind]:
+            what = f"{where} has an unknown entry" if where else "has an unknown entry"
+            hint = did_you_mean(key, FIELDS[kind]) or f" (known: {', '.join(FIELDS[kind])})"
+            raise InputError(f"{what} '{key}'{hint}")
+
+
+def _expect_distinct(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1 or name in (MODEL, TARGET):
+            raise InputError(f"two axes are called '{name}'")
+
+
+def _table(value: object, where: str) -> Table:
+    if not isa(value, Table):
+        raise InputError(f"{where} must be a table")
+    return value
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{where} must be a text")
+    return value
+
+
+def _texts(value: object, where: str) -> list[str]:
+    values = [value] if isinstance(value, str) else value
+    if not isa(values, list[str]):
+        raise InputError(f"{where} must be a list of texts")
+    return values
+
+
+def _whole(table: Table, key: str, least: int) -> int | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{key} must be a whole number of at least {least}, got {value!r}")
+    return value

@@ -1,0 +1,182 @@
+"""`ceras-explore`: a study of many compiles, and one of its points compiled."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.output_file import write_file
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.driver.worker_options import add_cache, add_workers, cache_folder_of, workers_of
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ceras_ir.workbench.explore.exploration import Exploration
+
+BEST = "best"
+"""The first argument that asks for one point."""
+
+TABLE, PAGE = "points.csv", "index.html"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-explore", _explore, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of a study."""
+    parser = ToolParser(
+        "ceras-explore",
+        description="Compile and judge a network in all the ways that a study file asks for, and "
+        "print those that no other is better than. What is done is kept: the same command "
+        "goes on where it was interrupted or killed. 'ceras-explore best STUDY.toml --where EXPR "
+        "-o DIR' compiles one of the points.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
+    _add_places(parser)
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="run trials again that have failed"
+    )
+    add_workers(parser)
+    add_cache(parser)
+    return parser
+
+
+def make_best_parser() -> ToolParser:
+    """The command line that compiles a point."""
+    parser = ToolParser(
+        "ceras-explore best",
+        description="Compile the best point of a study that was explored: of those that --where "
+        "admits, the first on the Pareto front.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
+    parser.add_argument(
+        "--where",
+        default="True",
+        metavar="EXPR",
+        help='what must hold, such as "flash < 200000 and top_1 > 0.8"',
+    )
+    parser.add_argument(
+        "--by", metavar="FIGURE", help="the objective that counts first (default: the study's)"
+    )
+    parser.add_argument("-o", dest="output", metavar="DIR", required=True, help="output folder")
+    parser.add_argument("--force", action="store_true", help="as of ceras-compile")
+    _add_places(parser)
+    return parser
+
+
+def _add_places(parser: ToolParser) -> None:
+    parser.add_argument(
+        "--folder",
+        metavar="DIR",
+        help="where reports, tables and study.db are (default: STUDY.study beside the file)",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="the Optuna storage, such as postgresql://host/db (default: study.db in the folder)",
+    )
+
+
+def _explore(argv: Sequence[str]) -> int:
+    if argv and argv[0] == BEST:
+        return _compile_best(make_best_parser().read(argv[1:]))
+    return _run(make_parser().read(argv))
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    study = Path(arguments.study)
+    if not study.is_file():
+        raise InputError("no such file", arguments.study)
+    folder = arguments.folder or study.with_suffix(".study")
+    return Path(folder).resolve()
+
+
+def _url(arguments: argparse.Namespace, folder: Path) -> str:
+    return arguments.storage or f"sqlite:///{folder / 'study.db'}"
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ceras_ir.workbench.evaluation import CacheAt
+    from ceras_ir.workbench.explore.exploration import Exploration
+    from ceras_ir.workbench.explore.storage import Trials
+    from ceras_ir.workbench.explore.study_file import load_study
+    from ceras_ir.workbench.explore.tables import csv_table, pareto_table, reasons
+    from ceras_ir.workbench.explore.trial import DONE, FAILED, Work, study_digests
+
+    folder = _folder(arguments)
+    study = load_study(arguments.study, folder / "boards")
+    _make(folder)
+    trials = Trials(study, _url(arguments, folder))
+    cache = CacheAt(str(cache_folder_of(arguments)), arguments.cache_size)
+    digests = study_digests(study)
+    work = Work(study, cache, files={path: digest for digest, path in digests.items()})
+    exploration = Exploration(study, trials, folder, work, arguments.retry_failed)
+    before = len(exploration.records())
+    if before:
+        print(f"{before} points are there already", file=sys.stderr)
+    try:
+        with workers_of(arguments, digests, default=None) as workers:
+            exploration.run(workers)
+    finally:
+        # An interrupt keeps what is done, and its tables.
+        records = exploration.records()
+        write_file(str(folder / TABLE), csv_table(records).encode())
+        _write_page(exploration, folder)
+    print("\n".join([*pareto_table(study, records), *reasons(records)]))
+    print(f"{len(records)} points: {folder / PAGE}, {folder / TABLE}")
+    states = {record.state for record in records}
+    if FAILED in states and DONE not in states:
+        raise InputError(
+            "every point that was not ruled out has failed, as printed above; "
+            "--retry-failed runs them again",
+            arguments.study,
+        )
+    return 0
+
+
+def _write_page(exploration: "Exploration", folder: Path) -> None:
+    from ceras_ir.workbench.explore.page import study_page
+
+    try:
+        page = study_page(exploration.study, exploration.records())
+    except UsageError as error:
+        print(f"note: no page of the study yet: {error}", file=sys.stderr)
+        return
+    write_file(str(folder / PAGE), page.encode())
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", str(folder)) from None
+
+
+def _compile_best(arguments: argparse.Namespace) -> int:
+    from ceras_ir.driver.compile.tool import main as compile_main
+    from ceras_ir.workbench.evaluation import CacheAt
+    from ceras_ir.workbench.explore.exploration import Exploration
+    from ceras_ir.workbench.explore.point_report import point_folder
+    from ceras_ir.workbench.explore.points import arguments_of
+    from ceras_ir.workbench.explore.selection import best_record
+    from ceras_ir.workbench.explore.storage import Trials
+    from ceras_ir.workbench.explore.study_file import load_study
+    from ceras_ir.workbench.explore.trial import Work
+
+    folder = _folder(arguments)
+    study = load_study(arguments.study, folder / "boards")
+    if arguments.storage is None and not (folder / "study.db").is_file():
+        raise InputError("was not explored yet: run ceras-explore on it first", arguments.study)
+    trials = Trials(study, _url(arguments, folder))
+    exploration = Exploration(study, trials, folder, Work(study, CacheAt("", 1)))
+    record = best_record(study, exploration.records(), arguments.where, arguments.by)
+    print(f"report of the study: {point_folder(folder, record.identity)}", file=sys.stderr)
+    force = ["--force"] if arguments.force else []
+    argv = [*arguments_of(study, record.point), "-o", arguments.output, *force]
+    return compile_main(argv)

@@ -1,0 +1,44 @@
+"""`ceras-lsp`: a language server for IR text, which editors start."""
+
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.plugins import add_plugins, plugins
+from ceras_ir.support.diagnostics import UsageError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-lsp", _serve, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-lsp`."""
+    parser = ToolParser(
+        "ceras-lsp",
+        description="Serve editors over stdin and stdout: errors of parser and verifier, "
+        "descriptions of operations and passes, definitions of values, completion, and a lens that "
+        "runs a network at its level. Needs the extra `editor`.",
+        epilog="Exit status: 0 the editor closed it, 2 wrong usage.",
+    )
+    add_plugins(parser.add_argument_group("plugins"))
+    return parser
+
+
+def _serve(argv: Sequence[str]) -> int:
+    with plugins(argv):
+        make_parser().read(argv)
+        if find_spec("pygls") is None:
+            raise UsageError("needs pygls: pip install 'ceras-ir[editor]'")
+        from ceras_ir.workbench.lsp.server import make_server
+
+        universe = load_universe()
+        server = make_server(version("ceras-ir"), universe, load_context(universe))
+        # It closes what it is given.
+        with os.fdopen(os.dup(1), "wb") as output:
+            server.start_io(stdout=output)
+    return 0

@@ -1,0 +1,173 @@
+"""
+Classes of samples or pixels: agreement with the float network; with labels top-1 and top-5, or
+intersection over union.
+
+Outputs of shape [1, classes] are classifications; with labels [N, H, W] an output [1, classes, H,
+W] or [1, H, W, classes] is a segmentation. One channel alone tells class 1 from class 0: where it
+is above one half if all of the float network's lie between 0 and 1, as probabilities do, else
+where it is above 0.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.workbench.metrics.figures import Figure, Outputs, Shares, mean_of
+
+Labels = NDArray[np.integer]
+
+BEST = (1, 5)
+"""A label counts if it is among so many of the highest scores."""
+
+
+class Classification:
+    """All outputs that are classes, by their shape and that of the labels."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], labels: Labels | None):
+        self._labels, self._number = labels, 0
+        axes = {name: _class_axis(shape, labels) for name, shape in shapes.items()}
+        prefixes = {name: f"{name}: " if len(shapes) > 1 else "" for name in shapes}
+        self._outputs = {
+            name: _Output(prefixes[name], axis, shapes[name], labels)
+            for name, axis in axes.items()
+            if axis is not None
+        }
+        judged = any(output.judged for output in self._outputs.values())
+        if labels is not None and not judged:
+            listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+            raise InputError(
+                f"labels of shape {list(labels.shape)} fit none of the outputs: {listed}"
+            )
+        if labels is not None and labels.ndim == 1:
+            self._refuse_unknown(labels)
+
+    def _refuse_unknown(self, labels: Labels) -> None:
+        """Classes of samples must be some output's; of pixels, others are not judged by custom."""
+        judged = [(name, output) for name, output in self._outputs.items() if output.judged]
+        name, output = max(judged, key=lambda item: item[1].classes)
+        outside = labels[(labels < 0) | (labels >= output.classes)]
+        if outside.size:
+            raise InputError(
+                f"label {outside[0]} is no class of output '{name}': they are 0 to "
+                f"{output.classes - 1}"
+            )
+
+    def add(self, real: Outputs, quantized: Outputs) -> None:
+        label = None if self._labels is None else self._labels[self._number]
+        self._number += 1
+        for name, output in self._outputs.items():
+            output.add(real[name], quantized[name], label)
+
+    def merge(self, following: Self) -> None:
+        self._number += following._number
+        for name, output in self._outputs.items():
+            output.merge(following._outputs[name])
+
+    def figures(self) -> list[Figure]:
+        return [figure for output in self._outputs.values() for figure in output.figures()]
+
+
+class _Output:
+    """One output; one of a single channel is judged by both bounds until all of it is known."""
+
+    def __init__(self, prefix: str, axis: int, shape: tuple[int, ...], labels: Labels | None):
+        self.prefix, self.axis = prefix, axis
+        pixels = shape[1:axis] + shape[axis + 1 :]
+        self.judged = labels is not None and labels.shape[1:] == pixels
+        single = shape[axis] == 1
+        self._bounds = (0.5, 0.0) if single else (0.0,)
+        self.classes = max(shape[axis], 2)
+        self._is_probability = single
+        self._agreement = {bound: Shares() for bound in self._bounds}
+        ranked = self.judged and not pixels
+        self._top = {b: (Shares(), Shares()) for b in BEST if ranked and b < shape[axis]}
+        self._overlaps: dict[float, list[tuple[Shares, Shares]]] = {
+            bound: [(Shares(), Shares()) for _ in range(self.classes)]
+            for bound in self._bounds
+            if self.judged and pixels
+        }
+        self._present: set[int] = set()
+
+    def add(
+        self, real: NDArray[np.generic], quantized: NDArray[np.generic], label: Labels | None
+    ) -> None:
+        exact = real.astype(np.float64)
+        if exact.min(initial=0) < 0 or exact.max(initial=0) > 1:
+            self._is_probability = False
+        for bound in self._bounds:
+            classes = [_classes(array, self.axis, bound) for array in (real, quantized)]
+            same = classes[0] == classes[1]
+            self._agreement[bound].add(float(same.sum()), same.size)
+            if bound in self._overlaps and label is not None:
+                self._overlap(bound, classes, label[None])
+        if label is None:
+            return
+        for best, pair in self._top.items():
+            for array, shares in zip((real, quantized), pair, strict=True):
+                shares.add(float(_rank(array[0], int(label)) < best), 1)
+
+    def _overlap(self, bound: float, classes: list[Labels], label: Labels) -> None:
+        # Labels outside the classes (255 by custom) are not judged.
+        judged = (label >= 0) & (label < self.classes)
+        self._present |= set(np.unique(label[judged]).tolist())
+        for c, pair in enumerate(self._overlaps[bound]):
+            truth = label == c
+            for found, shares in zip(classes, pair, strict=True):
+                union = (truth | (found == c)) & judged
+                shares.add(float((truth & (found == c)).sum()), float(union.sum()))
+
+    def merge(self, following: "_Output") -> None:
+        self._is_probability = self._is_probability and following._is_probability
+        self._present |= following._present
+        for bound, shares in self._agreement.items():
+            shares.merge(following._agreement[bound])
+        pairs = [(pair, following._top[best]) for best, pair in self._top.items()]
+        for bound, overlaps in self._overlaps.items():
+            pairs += zip(overlaps, following._overlaps[bound], strict=True)
+        for mine, others in pairs:
+            for shares, other in zip(mine, others, strict=True):
+                shares.merge(other)
+
+    def figures(self) -> list[Figure]:
+        bound = self._bounds[0] if self._is_probability else self._bounds[-1]
+        found = [Figure(f"{self.prefix}agreement", self._agreement[bound].reading())]
+        for best, (real, quantized) in self._top.items():
+            name = f"{self.prefix}top-{best}"
+            found.append(Figure(name, quantized.reading(), real.reading()))
+        if self._overlaps and self._present:
+            overlaps = {c: self._overlaps[bound][c] for c in sorted(self._present)}
+            each = {c: (r.reading(), q.reading()) for c, (r, q) in overlaps.items()}
+            for c, (real, quantized) in each.items():
+                found.append(Figure(f"{self.prefix}IoU of class {c}", quantized, real))
+            means = [mean_of([pair[i] for pair in each.values()]) for i in (0, 1)]
+            found.append(Figure(f"{self.prefix}mean IoU", means[1], means[0]))
+        return found
+
+
+def _rank(scores: NDArray[np.generic], label: int) -> int:
+    """How many classes come before the label; of equal scores the first class counts."""
+    if not 0 <= label < len(scores):
+        return len(scores)
+    real = scores.astype(np.float64)
+    own = real[label]
+    return int((real > own).sum() + (real[:label] == own).sum())
+
+
+def _classes(scores: NDArray[np.generic], axis: int, bound: float) -> Labels:
+    """The class of every sample or pixel."""
+    if scores.shape[axis] > 1:
+        return scores.argmax(axis)
+    return (scores.squeeze(axis).astype(np.float64) > bound).astype(np.int64)
+
+
+def _class_axis(shape: tuple[int, ...], labels: Labels | None) -> int | None:
+    if len(shape) == 2 and shape[1] > 1:
+        return 1
+    if len(shape) == 4 and labels is not None and labels.ndim == 3:
+        for axis in (1, 3):
+            if shape[1:axis] + shape[axis + 1 :] == labels.shape[1:]:
+                return axis
+    return None

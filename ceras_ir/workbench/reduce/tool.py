@@ -1,0 +1,142 @@
+"""`ceras-reduce`: the smallest input for which a command still ends with status 0."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
+from ceras_ir.pipeline.plugins import add_plugins, plugins
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ceras_ir.workbench.reduce.search import Command, Reduction
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-reduce", _reduce, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-reduce`."""
+    parser = ToolParser(
+        "ceras-reduce",
+        description="Make a module or an ONNX model smaller while a command still ends with status "
+        "0 on it, which says that what is looked for is still there. Operations are left out, "
+        "constants become equal elements, shapes shrink; every candidate of valid input is valid.",
+        epilog=f"{EXIT_STATUS} Input on which the command does not end with 0 is bad input.",
+    )
+    add = parser.add_argument
+    add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model; - is IR text on stdin")
+    add(
+        "-o",
+        dest="output",
+        metavar="OUT",
+        required=True,
+        help="write the smallest input here; - is stdout",
+    )
+    add(
+        "--test",
+        metavar="'CMD {input}'",
+        required=True,
+        help="run this shell command on every candidate; {input} stands for the file. Such as "
+        "\"ceras-opt {input} --my-pass --reproducer= 2>&1 | grep -q 'crashed'\"",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="reject a candidate whose run takes longer (default: %(default)g)",
+    )
+    add(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop after so many seconds and write the smallest input so far (default: none)",
+    )
+    add(
+        "--allow-unregistered-dialect",
+        action="store_true",
+        help="accept operations of unknown dialects",
+    )
+    add_plugins(parser.add_argument_group("plugins"))
+    return parser
+
+
+def _reduce(argv: Sequence[str]) -> int:
+    with plugins(argv):
+        return _run(make_parser().read(argv))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.output_file import refuse_overwriting, write_file
+    from ceras_ir.workbench.reduce.search import Command
+
+    for flag in ("timeout", "time_limit"):
+        value: float | None = getattr(arguments, flag)
+        if value is not None and not value > 0:
+            raise UsageError(f"--{flag.replace('_', '-')} must be positive, got {value:g}")
+    path: str = arguments.input
+    check_ending(path)
+    refuse_overwriting(arguments.output, path)
+    suffix = ".onnx" if is_model(path) else ".mlir"
+    command = Command(arguments.test, suffix, timeout=arguments.timeout, limit=arguments.time_limit)
+    with naming(display_name(path)):
+        reduction = (
+            _of_model(path, command)
+            if is_model(path)
+            else _of_text(path, command, unregistered=arguments.allow_unregistered_dialect)
+        )
+        try:
+            reduction.run(_say if sys.stderr.isatty() else _nothing)
+            interrupted = False
+        except KeyboardInterrupt:
+            interrupted = True
+    write_file(arguments.output, reduction.data)
+    print(
+        f"{display_name(path)}: {reduction.first} operations, reduced to {reduction.left} in "
+        f"{command.runs} runs",
+        file=sys.stderr,
+    )
+    if interrupted:
+        print("ceras-reduce: interrupted: what is written is the smallest so far", file=sys.stderr)
+    return 130 if interrupted else 0
+
+
+def _of_model(path: str, command: "Command") -> "Reduction[ModelProto]":
+    from ceras_ir.frontends.onnx.model_file import read_model
+    from ceras_ir.workbench.reduce.onnx_subject import OnnxSubject, is_in_one_file
+    from ceras_ir.workbench.reduce.search import Reduction
+
+    model = read_model(path)
+    if not is_in_one_file(model):
+        raise InputError("it has tensors in other files: save it in one file first")
+    return Reduction(OnnxSubject(model), model, command)
+
+
+def _of_text(path: str, command: "Command", *, unregistered: bool) -> "Reduction[ModuleOp]":
+    from ceras_ir.pipeline.context import load_context, load_universe
+    from ceras_ir.pipeline.parsing import parse_text, read_text
+    from ceras_ir.workbench.reduce.ir_subject import IrSubject, without_places
+    from ceras_ir.workbench.reduce.search import Reduction
+
+    text = read_text(path)
+    ctx = load_context(load_universe(), allow_unregistered=unregistered)
+    module = without_places(parse_text(ctx, text, display_name(path)))
+    return Reduction(IrSubject(module, names="loc(" in text), module, command)
+
+
+def _say(text: str) -> None:
+    print(f"ceras-reduce: {text}", file=sys.stderr)
+
+
+def _nothing(text: str) -> None:
+    pass

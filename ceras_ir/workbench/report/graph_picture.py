@@ -1,0 +1,158 @@
+"""
+A network as a picture: operations below each other in the order they run, edges to the next one
+straight, all others as arcs at the side, the longer the further out.
+
+Networks are chains with shortcuts, which this shows with no search for a layout.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.pipeline import report
+from ceras_ir.workbench.report.content import Row, content_of
+
+ROW, BOX, WIDTH, LEFT = 40, 28, 470, 10
+"""Pixels from one box to the next, of its height and width, and in front of it."""
+LANE, LANES = 12, 14
+"""Pixels between arcs, and how many lanes there are for them."""
+LONGEST_NAME, LONGEST_OP = 34, 18
+"""Characters of a label's parts."""
+
+COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8", "#d8607f", "#8c9bab")
+"""Of devices, in the order they come."""
+
+STYLE = """\
+<style>
+.graph .box { fill: var(--panel, #f6f8fa); stroke: var(--line, #c9d1d9); }
+.graph g:hover .box, .graph .chosen .box { stroke: var(--accent, #2f6fb5); stroke-width: 1.6; }
+.graph .border .box { stroke-dasharray: 3 2; }
+.graph text { font: 12px system-ui, sans-serif; fill: var(--ink, #222); }
+.graph .op { font-weight: 600; }
+.graph .name { fill: var(--soft, #5d6b7a); }
+.graph .shape { fill: var(--soft, #5d6b7a); font-size: 11px; text-anchor: end; }
+.graph .edge { fill: none; stroke: var(--soft, #8c959f); }
+.graph .arc { fill: none; stroke: var(--accent, #2f6fb5); stroke-opacity: 0.55; }
+.graph .load { fill: var(--bad, #c0392b); fill-opacity: 0.75; }
+.graph [data-layer] { cursor: pointer; }
+</style>"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One box."""
+
+    op: str
+    name: str
+    shape: str = ""
+    colour: str = "#8c9bab"
+    layer: int | None = None
+    load: float = 0.0
+    """Share of the longest layer's time."""
+    told: str = ""
+    """The tooltip."""
+
+
+def module_picture(module: ModuleOp) -> str:
+    """The function `main` as SVG."""
+    layers = [layer.to_json() for layer in report.layers(module)]
+    entries: dict[str, object] = {"layers": layers, "results": report.results(module)}
+    content = content_of(entries, "", "")
+    return graph_picture(content.layers, content.input_names, content.results)
+
+
+def devices_of(rows: Sequence[Row]) -> dict[str, str]:
+    """The colour of each device."""
+    known = dict.fromkeys(row.device for row in rows)
+    return {device: COLOURS[i % len(COLOURS)] for i, device in enumerate(known)}
+
+
+def graph_picture(
+    rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
+) -> str:
+    """Layers between the ends of their network, as SVG."""
+    nodes = [Node("input", name) for name in inputs]
+    place: dict[int | str, int] = {name: i for i, name in enumerate(inputs)}
+    edges: list[tuple[int, int]] = []
+    colours = devices_of(rows)
+    longest = max((row.microseconds or 0.0 for row in rows), default=0.0)
+    for row in rows:
+        sources = [place[source] for source in row.inputs if source in place]
+        # What reads constants alone is one too, as weights that are encoded.
+        if not sources:
+            continue
+        place[row.number] = len(nodes)
+        edges += [(source, len(nodes)) for source in sorted(sources)]
+        nodes.append(_node(row, colours[row.device], longest))
+    for name, source in results.items():
+        if source in place:
+            edges.append((place[source], len(nodes)))
+        nodes.append(Node("output", name))
+    return _svg(nodes, edges)
+
+
+def _node(row: Row, colour: str, longest: float) -> Node:
+    load = (row.microseconds or 0.0) / longest if longest else 0.0
+    told = f"{row.name} ({row.op}) on {row.device}" + (f": {row.reason}" if row.reason else "")
+    unnamed = row.name.startswith(f"graph.{row.op.partition(' ')[0]}")
+    shape = "x".join(map(str, row.shape))
+    return Node(row.op, "" if unnamed else row.name, shape, colour, row.number, load, told)
+
+
+def _svg(nodes: Sequence[Node], edges: Sequence[tuple[int, int]]) -> str:
+    width, height = LEFT + WIDTH + LANE * (LANES + 2), ROW * len(nodes) + 10
+    parts = [STYLE, *_lines(edges), *_boxes(nodes)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="graph">{"".join(parts)}</svg>'
+    )
+
+
+def _boxes(nodes: Sequence[Node]) -> Iterator[str]:
+    for row, node in enumerate(nodes):
+        y = 5 + ROW * row
+        op, name = shortened(node.op, LONGEST_OP), shortened(node.name, LONGEST_NAME)
+        kind = ' class="border"' if node.layer is None else f' data-layer="{node.layer}"'
+        told = escape(node.told or f"{node.op} {node.name}")
+        at = LEFT + 14 + 7.4 * len(op) + 10
+        load = ""
+        if node.load > 0.005:
+            load = (
+                f'<rect class="load" x="{LEFT + 4}" y="{y + BOX - 3}" height="3" '
+                f'width="{(WIDTH - 4) * node.load:.1f}"/>'
+            )
+        yield (
+            f'<g{kind}><title>{told}</title><rect class="box" x="{LEFT}" y="{y}" '
+            f'width="{WIDTH}" height="{BOX}" rx="6"/><rect x="{LEFT}" y="{y}" width="4" '
+            f'height="{BOX}" rx="2" fill="{node.colour}"/>{load}'
+            f'<text class="op" x="{LEFT + 14}" y="{y + 18}">{escape(op)}</text>'
+            f'<text class="name" x="{at:.0f}" y="{y + 18}">{escape(name)}</text>'
+            f'<text class="shape" x="{LEFT + WIDTH - 10}" y="{y + 18}">{node.shape}</text></g>'
+        )
+
+
+def shortened(text: str, longest: int) -> str:
+    """The end of a long name, which tells layers apart."""
+    return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
+
+
+def _lines(edges: Sequence[tuple[int, int]]) -> Iterator[str]:
+    middle, right = LEFT + WIDTH / 2, LEFT + WIDTH
+    ends: list[int] = []
+    """Of each lane, the row at which the last arc in it ends."""
+    for source, target in sorted(edges):
+        top, bottom = 5 + ROW * source + BOX, 5 + ROW * target
+        if target == source + 1:
+            yield f'<path class="edge" d="M{middle} {top}V{bottom}"/>'
+            continue
+        lane = next((i for i, end in enumerate(ends) if end <= source), len(ends))
+        ends[lane : lane + 1] = [target]
+        x = right + LANE * (lane % LANES + 1)
+        start, stop = top - BOX / 2, bottom + BOX / 2
+        yield (
+            f'<path class="arc" d="M{right} {start}H{x - 6}Q{x} {start} {x} {start + 6}V{stop - 6}'
+            f'Q{x} {stop} {x - 6} {stop}H{right}"/>'
+        )

@@ -1,0 +1,376 @@
+"""The page of one compile: what it costs, where layers run and why, how to make it again."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ceras_ir.support.timeline_picture import legend, timeline_picture
+from ceras_ir.workbench.compare.plots import Ratio, ratio_plot
+from ceras_ir.workbench.pages.rendering import render
+from ceras_ir.workbench.report.content import Content, Entry, Row
+from ceras_ir.workbench.report.graph_picture import COLOURS, devices_of, graph_picture
+from ceras_ir.workbench.report.memory_map import memory_picture
+from ceras_ir.workbench.report.parts import (
+    Card,
+    Cell,
+    Chip,
+    Column,
+    Line,
+    Part,
+    Split,
+    Table,
+    amount,
+    decibels,
+    duration,
+    size,
+    some,
+    together,
+    whole,
+)
+from ceras_ir.workbench.report.roofline import roofline
+
+KINDS = 7
+"""Kinds of operations that have a part of their own in a stack."""
+
+LAUNCHES = 24
+"""Timelines that are drawn, the longest ones."""
+
+SHOWN = 3
+"""Layers that a reason names."""
+
+SECTIONS = {
+    "overview": "Overview",
+    "reasons": "Reasons",
+    "graph": "Graph",
+    "layers-section": "Layers",
+    "memory": "Memory",
+    "timeline": "Timeline",
+    "roofline": "Roofline",
+    "noise": "Noise",
+    "provenance": "Provenance",
+}
+
+
+def report_page(content: Content) -> str:
+    """The whole page as text."""
+    colours = devices_of(content.layers)
+    timed = sorted(content.timelines, key=lambda t: -t.cycles)[:LAUNCHES]
+    noise = _noise(content)
+    plot = roofline(content.layers, content.devices, colours)
+    reasons = _reasons(content)
+    has = {"reasons": reasons.rows, "memory": content.plan, "timeline": timed}
+    has |= {"roofline": plot, "noise": noise}
+    rows = content.layers
+    longest = max(rows, key=lambda row: (row.microseconds or 0.0, row.macs), default=None)
+    return render(
+        "report.html",
+        {
+            "title": content.title,
+            "sections": [(k, v) for k, v in SECTIONS.items() if has.get(k, True)],
+            "chips": _chips(content, colours),
+            "cards": _cards(content),
+            "splits": _splits(content, colours),
+            "missing": _missing(content),
+            "reasons": reasons,
+            "graph": graph_picture(rows, content.input_names, content.results),
+            "layers": _layers(content, colours),
+            "memory": None if content.plan is None else memory_picture(content.plan),
+            "timelines": [
+                {
+                    "name": t.name,
+                    "told": f"{t.cycles:,} cycles, {t.note}",
+                    "picture": timeline_picture(t),
+                }
+                for t in timed
+            ],
+            "kinds": legend(timed[0]) if timed else {},
+            "roofline": plot,
+            "machine": content.machine,
+            "noise": noise,
+            "command": command_of(content),
+            "provenance": _provenance(content),
+            "files": _files(content),
+            "facts": [_facts(row) for row in rows],
+            "first": 0 if longest is None else longest.number,
+        },
+    )
+
+
+def _chips(content: Content, colours: dict[str, str]) -> list[Chip]:
+    counts = Counter(row.device for row in content.layers)
+    board = [Chip(f"board {content.board}")] if content.board else []
+    return [
+        Chip(f"target {content.target}"),
+        *board,
+        *(Chip(f"{count} on {device}", colours[device]) for device, count in counts.items()),
+    ]
+
+
+def _cards(content: Content) -> list[Card]:
+    cards: list[Card] = []
+    if content.microseconds is not None:
+        number, unit = duration(content.microseconds)
+        each = 1e6 / content.microseconds if content.microseconds else 0.0
+        note = f"{together(amount(each))} inferences a second, as modelled for {content.machine}"
+        cards.append(Card("predicted latency", number, unit, note))
+    cards += _memory(content)
+    for key, label in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
+        used, has = content.total(key), content.total(f"board_{key}")
+        if used is not None and has:
+            note = f"{used:,} of {has:,} bytes that the board has left"
+            cards.append(Card(label, *size(used), note, min(used / has, 1.0)))
+    weights = content.total("weight_bytes")
+    if weights is not None:
+        cards.append(Card("weights", *size(weights), "constants as they are encoded"))
+    macs = content.total("macs")
+    if macs is not None:
+        cards.append(Card("products", *amount(macs), "multiplications of one inference"))
+    away = [row for row in content.layers if row.device != "cpu"]
+    if away and macs:
+        share = sum(row.macs for row in away) / macs
+        note = f"{len(away)} of {len(content.layers)} layers"
+        cards.append(Card("products on the accelerator", f"{share:.1%}", note=note, share=share))
+    ratio = content.noise_total.get("output_db")
+    if isinstance(ratio, int | float):
+        samples = content.noise_total.get("samples")
+        note = f"signal to noise at the outputs, {samples} samples"
+        cards.append(Card("quantization", f"{ratio:.1f}", "dB", note))
+    return cards
+
+
+def _memory(content: Content) -> list[Card]:
+    """The whole arena and its parts; of a target without one, the memory for values."""
+    peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
+    if peak is None:
+        return []
+    least = "" if bound is None else f"no plan takes less than {bound:,} bytes"
+    arena = content.total("arena_bytes")
+    if arena is None:
+        share = bound / peak if bound is not None and peak else None
+        return [Card("memory for values", *size(peak), least, share)]
+    parts = [f"{peak:,} bytes of values" + (f" ({least})" if least else "")]
+    for key, what in (("workspace_bytes", "workspace of kernels"), ("state_bytes", "states")):
+        if count := content.total(key):
+            parts.append(f"{count:,} of {what}")
+    note = f"{', '.join(parts)}; inputs and outputs are the caller's"
+    share = min(peak / arena, 1.0) if arena else None
+    return [Card("arena", *size(arena), note, share)]
+
+
+def _splits(content: Content, colours: dict[str, str]) -> list[Split]:
+    """Time by device and by kind of operation; products where no time is modelled."""
+    timed = any(row.microseconds for row in content.layers)
+
+    def weight(row: Row) -> float:
+        return (row.microseconds or 0.0) if timed else float(row.macs)
+
+    unit = "time" if timed else "products"
+    splits: list[Split] = []
+    if len(colours) > 1:
+        parts = _parts(content.layers, weight, lambda row: row.device, colours)
+        splits.append(Split(f"{unit} by device", parts))
+    counted = Counter[str]()
+    for row in content.layers:
+        counted[row.op] += weight(row)  # pyright: ignore[reportArgumentType]
+    kinds = [kind for kind, _ in counted.most_common(KINDS - 1)]
+    palette = (*COLOURS, "#c2a83e")
+
+    def kind(row: Row) -> str:
+        return row.op if row.op in kinds else "others"
+
+    by_kind = {name: palette[i % len(palette)] for i, name in enumerate([*kinds, "others"])}
+    if sum(map(weight, content.layers)):
+        parts = _parts(content.layers, weight, kind, by_kind)
+        splits.append(Split(f"{unit} by operation", parts))
+    return splits
+
+
+def _parts(
+    rows: Sequence[Row],
+    weight: Callable[[Row], float],
+    key: Callable[[Row], str],
+    colours: dict[str, str],
+) -> list[Part]:
+    sums = dict.fromkeys(colours, 0.0)
+    for row in rows:
+        sums[key(row)] += weight(row)
+    total = sum(sums.values()) or 1.0
+    return [
+        Part(name, value / total, f"{value / total:.1%}", colours[name])
+        for name, value in sums.items()
+        if value
+    ]
+
+
+def _missing(content: Content) -> str:
+    """What the page does not show, and what would make it."""
+    lacking: list[str] = []
+    if content.microseconds is None:
+        lacking.append("no latency: the target has no model without --board")
+    if not content.provenance:
+        lacking.append("no provenance, noise or timeline: compile with --report")
+    return "; ".join(lacking)
+
+
+def _reasons(content: Content) -> Table:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in content.layers:
+        if row.reason is not None:
+            in_float = "float_reason" in row.facts
+            where = f"{row.device}, in float" if in_float else row.device
+            groups.setdefault((where, row.reason), []).append(row)
+    total = sum(row.microseconds or 0.0 for row in content.layers)
+    columns = [Column("layers"), Column("share of time"), Column("on", "text")]
+    columns += [Column("reason", "wide"), Column("which", "wide")]
+    lines: list[Line] = []
+    for (where, reason), rows in sorted(groups.items(), key=lambda group: -len(group[1])):
+        share = sum(row.microseconds or 0.0 for row in rows) / total if total else None
+        names = ", ".join(row.name for row in rows[:SHOWN])
+        more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+        shown = Cell("") if share is None else Cell(f"{share:.1%}", share)
+        lines.append(
+            Line([whole(len(rows)), shown, Cell(where), Cell(reason), Cell(f"{names}{more}")])
+        )
+    return Table("reasons-table", columns, lines)
+
+
+OPTIONAL: dict[str, tuple[str, str]] = {
+    "bits": ("bits", "of the stored result"),
+    "cycles": ("cycles", "of the accelerator"),
+    "share_of_peak": ("of peak", "share of the products that the cycles would allow"),
+    "instructions": ("instructions", "of the processor, or of the accelerator's stream"),
+    "flash_bytes": ("flash", "bytes of constants and code"),
+    "sram_bytes": ("SRAM", "bytes that hold something while it runs"),
+    "multipliers": ("multipliers", "of the chip"),
+    "memories": ("memories", "of the chip"),
+}
+"""Columns that a table has if any layer has the fact: its head and what it says."""
+
+
+def _layers(content: Content, colours: dict[str, str]) -> Table:
+    """All layers; columns that say nothing are left out."""
+    rows = content.layers
+    timed = any(row.microseconds is not None for row in rows)
+    longest = max((row.microseconds or 0.0 for row in rows), default=0.0) or 1.0
+    extra = [key for key in OPTIONAL if any(key in row.facts for row in rows)]
+    kernels = any(row.facts.get("kernel") for row in rows)
+    noise = {(n.name, n.op): n for n in content.noise}
+    columns = [Column("#"), Column("layer", "name"), Column("operation", "text")]
+    columns += [Column("kernel", "text")] * kernels
+    columns += [Column("device", "text"), Column("result", "text"), Column("products")]
+    columns.append(Column("bytes", help="operands, constants and result"))
+    columns += [Column("time, \N{MICRO SIGN}s", help="as modelled")] * timed
+    columns += [Column(*_head(key)) for key in extra]
+    if noise:
+        columns += [Column("alone dB"), Column("accumulated dB")]
+    lines: list[Line] = []
+    for row in rows:
+        cells = [Cell(str(row.number), row.number), Cell(row.name), Cell(row.op)]
+        cells += [Cell(str(row.facts.get("kernel", "")))] * kernels
+        cells.append(Cell(row.device, colour=colours[row.device]))
+        cells += [Cell("x".join(map(str, row.shape))), some(row.macs), whole(row.bytes)]
+        if timed:
+            time = row.microseconds
+            shown = Cell("") if time is None else Cell(f"{time:,.1f}", time, time / longest)
+            cells.append(shown)
+        cells += [_fact(key, row.facts.get(key)) for key in extra]
+        if noise:
+            found = noise.get((row.name, row.op))
+            none = Cell("")
+            cells.append(none if found is None else decibels(found.alone))
+            cells.append(none if found is None else decibels(found.accumulated))
+        lines.append(Line(cells, row.number))
+    return Table("layers", columns, lines, filtered=True)
+
+
+def _head(key: str) -> tuple[str, str, str]:
+    title, help = OPTIONAL[key]
+    return title, "", help
+
+
+def _fact(key: str, value: object) -> Cell:
+    if not isinstance(value, int | float):
+        return Cell("")
+    if key == "share_of_peak":
+        return Cell(f"{value:.1%}", value, min(value, 1.0))
+    return whole(value)
+
+
+def _facts(row: Row) -> dict[str, object]:
+    """What the pane beside the graph says of a layer."""
+    facts = [("operation", row.op), ("device", row.device)]
+    if row.shape:
+        facts.append(("result", "x".join(map(str, row.shape))))
+    if row.macs:
+        facts.append(("products", f"{row.macs:,}"))
+    facts.append(("bytes", f"{row.bytes:,}"))
+    if row.microseconds is not None:
+        facts.append(("time", together(duration(row.microseconds))))
+    if row.macs and row.bytes:
+        facts.append(("products a byte", f"{row.macs / row.bytes:,.1f}"))
+    facts += [(key.replace("_", " "), told(value)) for key, value in row.facts.items()]
+    return {"title": row.name, "facts": facts}
+
+
+def told(value: object) -> str:
+    """A value of a report in words."""
+    if isinstance(value, dict):
+        pairs: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
+        return ", ".join(f"{key} {told(each)}" for key, each in pairs.items())
+    if isinstance(value, list):
+        each: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+        return ", ".join(map(told, each))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _noise(content: Content) -> dict[str, str] | None:
+    if not content.noise:
+        return None
+    layers = [Ratio(n.name, n.op, n.accumulated, n.alone, n.share) for n in content.noise]
+    said = content.noise_total.get("samples")
+    plural = "sample" if said == 1 else "samples"
+    told = f"Measured on {said} {plural} of the calibration data, against the float network."
+    return {"picture": ratio_plot(layers, ("accumulated", "alone")), "told": told}
+
+
+def command_of(content: Content) -> str:
+    """What makes the folder again."""
+    command = content.provenance.get("command")
+    return command if isinstance(command, str) else ""
+
+
+def provenance_rows(content: Content) -> dict[str, str]:
+    """Versions, options and digests, each with its name."""
+    found: dict[str, str] = {}
+
+    def add(entry: Entry, prefix: str) -> None:
+        for key, value in entry.items():
+            if isinstance(value, dict):
+                inner: Entry = value  # pyright: ignore[reportUnknownVariableType]
+                add(inner, f"{prefix}{key} ")
+            else:
+                found[f"{prefix}{key}".replace("_", " ")] = told(value)
+
+    add({k: v for k, v in content.provenance.items() if k not in ("command", "board")}, "")
+    return found
+
+
+def _provenance(content: Content) -> Table:
+    rows = [Line([Cell(k), Cell(v)]) for k, v in provenance_rows(content).items()]
+    return Table("provenance-table", [Column("", "text"), Column("", "wide mono")], rows)
+
+
+def _files(content: Content) -> Table:
+    manifest: Entry = {} if content.manifest is None else dict(content.manifest.content)
+    files, digests = manifest.get("files"), manifest.get("sha256")
+    columns = [Column("file", "text"), Column("what it is", "wide"), Column("SHA-256", "wide mono")]
+    if not isinstance(files, dict):
+        return Table("files", columns)
+    known: Entry = files  # pyright: ignore[reportUnknownVariableType]
+    sums: Entry = digests if isinstance(digests, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    rows = [
+        Line([Cell(name), Cell(str(text)), Cell(str(sums.get(name, "")))])
+        for name, text in sorted(known.items())
+    ]
+    return Table("files", columns, rows)

@@ -1,0 +1,111 @@
+"""The layers of each device under its roofline: products a second over products per byte."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import log10
+
+from ceras_ir.workbench.report.axes import decades
+from ceras_ir.workbench.report.content import Device, Row
+
+WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 1000, 340, 74, 40, 14, 20
+MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
+"""Of dots, whose area is a layer's share of the time."""
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Two logarithmic axes, from a power of ten to another."""
+
+    x: tuple[int, int]
+    y: tuple[int, int]
+
+    def across(self, value: float) -> float:
+        low, high = self.x
+        return LEFT + (log10(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+
+    def up(self, value: float) -> float:
+        low, high = self.y
+        return HEIGHT - BELOW - (log10(value) - low) / (high - low) * (HEIGHT - BELOW - ABOVE)
+
+
+def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, str]) -> str | None:
+    """The picture; None where no layer has products and a time."""
+    known = {device.device: device for device in devices}
+    dots = [
+        (row, row.macs / row.bytes, row.macs / row.microseconds)
+        for row in rows
+        if row.macs and row.bytes and row.microseconds and row.device in known
+    ]
+    if not dots:
+        return None
+    intensities, rates = [x for _, x, _ in dots], [y for *_, y in dots]
+    ridges = [device.macs_per_us / device.bytes_per_us for device in devices]
+    xs = decades(min(intensities), max(*intensities, *ridges))
+    ys = decades(min(rates), max(*rates, *(device.macs_per_us for device in devices)))
+    axes = _Axes((xs[0], xs[-1]), (ys[0], ys[-1]))
+    longest = max(row.microseconds or 0.0 for row, *_ in dots)
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="roofline" class="roofline">',
+        *_grid(axes, xs, ys),
+        *(_roof(axes, device, colours.get(device.device, "#888")) for device in devices),
+    ]
+    for row, x, y in sorted(dots, key=lambda dot: -(dot[0].microseconds or 0.0)):
+        share = (row.microseconds or 0.0) / longest
+        radius = max(MIN_RADIUS, MAX_RADIUS * share**0.5)
+        told = (
+            f"{row.name} ({row.op}): {x:,.1f} products a byte, {y / 1000:,.2f} G a second, "
+            f"{row.microseconds:,.1f} us"
+        )
+        parts.append(
+            f'<circle data-layer="{row.number}" cx="{axes.across(x):.1f}" cy="{axes.up(y):.1f}" '
+            f'r="{radius:.1f}" fill="{colours.get(row.device, "#888")}">'
+            f"<title>{escape(told)}</title></circle>"
+        )
+    return "\n".join([*parts, "</svg>"])
+
+
+def _grid(axes: _Axes, xs: Sequence[int], ys: Sequence[int]) -> Iterator[str]:
+    bottom, right = HEIGHT - BELOW, WIDTH - RIGHT
+    for exponent in xs:
+        x = axes.across(10.0**exponent)
+        yield f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{ABOVE}" y2="{bottom}"/>'
+        yield f'<text class="tick" x="{x:.1f}" y="{bottom + 16}">{_power(exponent)}</text>'
+    for exponent in ys:
+        y = axes.up(10.0**exponent)
+        yield f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        # A product in a microsecond is 10^6 a second.
+        yield f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{_rate(exponent + 6)}</text>'
+    middle, words = (LEFT + right) / 2, "products per byte moved"
+    yield f'<text class="tick" x="{middle}" y="{HEIGHT - 4}">{words}</text>'
+
+
+def _power(exponent: int) -> str:
+    return f"{10.0**exponent:g}" if -3 <= exponent <= 5 else f"1e{exponent}"
+
+
+def _rate(exponent: int) -> str:
+    """Products a second, with the prefix that fits."""
+    thousands = exponent // 3
+    prefix = ("", "k", "M", "G", "T", "P")[max(0, min(thousands, 5))]
+    return f"{10 ** (exponent - 3 * thousands)} {prefix}MAC/s"
+
+
+def _roof(axes: _Axes, device: Device, colour: str) -> str:
+    """Bytes limit up to the ridge, products behind it."""
+    ridge = device.macs_per_us / device.bytes_per_us
+    low, high = (10.0**exponent for exponent in axes.x)
+    # The slope may begin below the lowest line.
+    start = max(low, 10.0 ** axes.y[0] / device.bytes_per_us)
+    points = [(start, min(start * device.bytes_per_us, device.macs_per_us))]
+    points += [(ridge, device.macs_per_us)] if ridge > start else []
+    points.append((high, device.macs_per_us))
+    path = " ".join(f"{axes.across(x):.1f},{axes.up(y):.1f}" for x, y in points)
+    told = (
+        f"{device.device}: {device.macs_per_us / 1000:,.1f} G products, "
+        f"{device.bytes_per_us / 1000:,.1f} GB a second"
+    )
+    return (
+        f'<polyline class="roof" points="{path}" style="stroke:{colour}">'
+        f"<title>{escape(told)}</title></polyline>"
+    )

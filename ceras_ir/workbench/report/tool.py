@@ -1,0 +1,72 @@
+"""`ceras-report`: what was compiled, as a page, and two compiles beside each other."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.support.diagnostics import UsageError
+
+PAGE = "report.html"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-report", _report, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-report`."""
+    parser = ToolParser(
+        "ceras-report",
+        description="Write a page about a folder that ceras-compile wrote: graph, devices with "
+        "reasons, layers, memory, predicted times, provenance. With two folders, what differs "
+        "between them. The page is one file that needs no network.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("folder", metavar="DIR", help="a folder that ceras-compile wrote")
+    parser.add_argument(
+        "other", metavar="OTHER", nargs="?", help="a second one: the page says what differs in it"
+    )
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="OUT.html",
+        default=PAGE,
+        help="the page (default: %(default)s in the current folder)",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="OUT.json",
+        help="also write the predicted inference as a trace for Perfetto",
+    )
+    return parser
+
+
+def _report(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+    if arguments.other is not None and arguments.trace is not None:
+        raise UsageError("--trace is of one folder")
+
+    from ceras_ir.command.output_file import open_output
+    from ceras_ir.workbench.report.content import read_folder
+
+    content = read_folder(arguments.folder)
+    if arguments.other is None:
+        from ceras_ir.workbench.report.page import report_page
+
+        page = report_page(content)
+    else:
+        from ceras_ir.workbench.report.difference import difference_page
+
+        names = Path(arguments.folder).resolve().name, Path(arguments.other).resolve().name
+        page = difference_page(content, read_folder(arguments.other), names)
+    written = [(arguments.output, page)]
+    if arguments.trace is not None:
+        from ceras_ir.workbench.report.trace import perfetto_trace
+
+        written.append((arguments.trace, perfetto_trace(content)))
+    for path, text in written:
+        with open_output(path) as stream:
+            stream.write(text)
+    return 0

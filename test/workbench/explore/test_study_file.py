@@ -1,0 +1,100 @@
+"""Studies that cannot be meant: refused before anything runs, with the way out."""
+
+import multiprocessing
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from driver_networks import MIXING
+
+from ceras_ir.support.content_cache import CacheError
+from ceras_ir.workbench.evaluation import CacheAt
+from ceras_ir.workbench.explore.study_file import load_study
+from ceras_ir.workbench.explore.tool import main
+from ceras_ir.workbench.explore.trial import Work, run_trial
+
+STUDY = """
+[models.mix]
+file = "n.mlir"
+calibrate = "a.npz"
+[options]
+quantize = "int8"
+[targets.c]
+board = ["pico", "due"]
+[objectives]
+minimize = ["flash_bytes"]
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "n.mlir").write_text(MIXING)
+    images = np.random.default_rng(4).uniform(-1, 1, (4, 4, 4, 2))
+    np.savez(tmp_path / "a.npz", image=images.astype(np.float32))
+    return tmp_path / "s.toml"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "said"),
+    [
+        ("quantize =", "quantise =", 1, "did you mean '--quantize'?"),
+        ('"int8"', '"int9"', 1, "invalid choice: 'int9'"),
+        ("quantize =", 'prune = ["sparsty=0.3"]\nquantize =', 1, "did you mean 'sparsity'?"),
+        ("[options]", "[optoins]", 1, "unknown entry 'optoins'; did you mean 'options'?"),
+        ('"pico"', '"pica"', 1, "pica"),
+        ("[targets.c]", "[targets.cc]", 1, "did you mean 'c'?"),
+        ('file = "n.mlir"', 'file = "m.mlir"', 1, "no such file: "),
+        ("minimize", "minimise", 1, "unknown entry 'minimise'; did you mean 'minimize'?"),
+        ("minimize = ", "maximize = []\nminimize = [] #", 1, "has no objective"),
+        ("[models.mix]", "[search]\nsampler = 'tpa'\n[models.mix]", 1, "did you mean 'tpe'?"),
+        ("[models.mix]", "[search]\nsampler = 'tpe'\n[models.mix]", 1, "needs search.trials"),
+        ("[models.mix]", "[models.mix", 1, "s.toml"),
+    ],
+)
+def test_refused(
+    study: Path, old: str, new: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert old in STUDY
+    study.write_text(STUDY.replace(old, new))
+    assert main([str(study)]) == status
+    err = capsys.readouterr().err
+    assert said in err and "Traceback" not in err
+    assert not study.with_suffix(".study").exists()
+
+
+@pytest.mark.parametrize("euros", ["45", "4"])
+def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.CaptureFixture[str]):
+    """Also where one board is ruled out before the misspelt objective is looked at."""
+    pytest.importorskip("optuna", reason="studies are kept by Optuna")
+    text = STUDY.replace("flash_bytes", "flush_bytes") + 'constraints = ["euros > 5"]\n'
+    study.write_text(text + f"[figures.euros]\nboard = {{ pico = {euros}, due = 45 }}\n")
+    assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
+    said = capsys.readouterr()
+    assert "did you mean 'flash_bytes'?" in said.out
+    assert "s.toml: error: every point that was not ruled out has failed" in said.err
+
+
+def _with_a_full_disk(study: str) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    folder = Path(study).parent
+    work = Work(
+        load_study(study, folder / "boards"),
+        CacheAt(str(folder / "cache"), 1 << 20),
+        {"model": "mix", "target": "c", "quantize": "int8", "c.board": "pico"},
+    )
+    with pytest.raises(CacheError, match="cache cannot write: File too large; free some space"):
+        run_trial(work)
+
+
+def test_a_full_disk_is_no_failed_trial(study: Path):
+    """The study stops and says so; no point is kept as failed, and none is lost."""
+    study.write_text(STUDY)
+    process = multiprocessing.get_context("fork").Process(
+        target=_with_a_full_disk, args=(str(study),)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 0
