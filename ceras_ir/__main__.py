@@ -6,23 +6,27 @@ Without a command they are listed. Useful where the folder of scripts is not on 
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError
 
+from ceras_ir.command.entry_point import Command
 from ceras_ir.command.installed import PREFIX, commands
-from ceras_ir.support.docstrings import docstring
 
 
 def listing() -> str:
     """Every command with what it does."""
-    rows = [(name, docstring(import_module(p.module))) for name, p in commands().items()]
-    lines = [f"  {name:11}{text.partition(': ')[2].strip()}" for name, text in rows]
+    lines: list[str] = []
+    for name, point in commands().items():
+        command: object = point.load()
+        assert isinstance(command, Command)
+        lines.append(f"  {name:11}{command.purpose}.")
     return "\n".join(["usage: python -m ceras_ir COMMAND ...", "", "commands:", *lines])
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command that `argv` begins with; its exit status."""
-    if find_spec("ceras_ir.tools") is None:
+    try:
+        known = commands()
+    except PackageNotFoundError:
         message = "this package is not installed; run 'pip install .' in its folder"
         print(f"ceras_ir: error: {message}", file=sys.stderr)
         return 1
@@ -35,17 +39,16 @@ def main(argv: Sequence[str]) -> int:
         print(versions("ceras_ir"))
         return 0
     name, *rest = argv
-    found = commands().get(name.removeprefix(PREFIX))
+    found = known.get(name.removeprefix(PREFIX))
     if found is None:
         from ceras_ir.support.suggestions import did_you_mean
 
-        near = did_you_mean(name, commands())
+        near = did_you_mean(name, known)
         print(f"ceras_ir: error: no command '{name}'{near}", file=sys.stderr)
         print("ceras_ir: try 'python -m ceras_ir --help'", file=sys.stderr)
         return 2
     sys.argv = [found.name, *rest]
-    status = found.load()()
-    return int(status)
+    return int(found.load()())
 
 
 if __name__ == "__main__":

@@ -1,15 +1,6 @@
-"""The command `ceras-compile`: compile a model into a folder that its target can run."""
+"""The command `ceras-compile` from a checkout; an installation has it on PATH."""
 
-from collections.abc import Sequence
-
-from ceras_ir.command.entry_point import start
-
-MODULE = "ceras_ir.driver.compile.tool"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-compile", MODULE, argv)
-
+from ceras_ir.driver.commands import compile as main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,15 +1,6 @@
-"""The command `ceras-opt`: run passes over a module and print it."""
+"""The command `ceras-opt` from a checkout; an installation has it on PATH."""
 
-from collections.abc import Sequence
-
-from ceras_ir.command.entry_point import start
-
-MODULE = "ceras_ir.driver.opt.tool"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-opt", MODULE, argv)
-
+from ceras_ir.driver.commands import opt as main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,15 +1,6 @@
-"""The command `ceras-run`: execute a model, IR text at any level, or a compiled folder."""
+"""The command `ceras-run` from a checkout; an installation has it on PATH."""
 
-from collections.abc import Sequence
-
-from ceras_ir.command.entry_point import start
-
-MODULE = "ceras_ir.driver.run.tool"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-run", MODULE, argv)
-
+from ceras_ir.driver.commands import run as main
 
 if __name__ == "__main__":
     raise SystemExit(main())

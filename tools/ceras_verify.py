@@ -1,15 +1,6 @@
-"""The command `ceras-verify`: run every level and every target on the same inputs and compare."""
+"""The command `ceras-verify` from a checkout; an installation has it on PATH."""
 
-from collections.abc import Sequence
-
-from ceras_ir.command.entry_point import start
-
-MODULE = "ceras_ir.driver.verify.tool"
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-verify", MODULE, argv)
-
+from ceras_ir.driver.commands import verify as main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -4,6 +4,7 @@ The Python API: what the commands do, as functions and objects; `import ceras_ir
 A thin layer: options, stages, builds, verification and comparison are those of the commands.
 """
 
+from ceras_ir.api.comparison import Comparison, compare
 from ceras_ir.api.compiled import Compiled, open_compiled
 from ceras_ir.api.diagnosed import CerasWarning
 from ceras_ir.api.model import Model, load
@@ -12,7 +13,6 @@ from ceras_ir.command.exit_status import InternalError
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.targets.registry import target_names
-from ceras_ir.workbench.compare.api import Comparison, compare
 
 __all__ = [
     "CerasWarning",

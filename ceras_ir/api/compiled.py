@@ -19,6 +19,7 @@ from ceras_ir.command.output_file import open_output
 from ceras_ir.command.output_folder import REPORT, open_folder
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
+from ceras_ir.driver.hooks import pages, pages_if_installed
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest
 from ceras_ir.pipeline.build import open_folder as open_machine
@@ -26,8 +27,6 @@ from ceras_ir.pipeline.report import Entry
 from ceras_ir.pipeline.report_table import table
 from ceras_ir.pipeline.running import run_all
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.report.content import Content, content_of
-from ceras_ir.workbench.report.memory_map import memory_picture
 
 
 class Compiled:
@@ -107,15 +106,12 @@ class Compiled:
 
     def save_page(self, path: str | PathLike[str]) -> None:
         """Write the page of `ceras-report`: one file of HTML about all of it."""
-        from ceras_ir.workbench.report.page import report_page
-
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
-            stream.write(report_page(self._content))
+            stream.write(pages("save_page").page(self.report, self._title, self.target))
 
     @property
-    def _content(self) -> Content:
-        title = self._folder.name if self._build is None else self._build.options.title
-        return content_of(self.report, title, self.target)
+    def _title(self) -> str:
+        return self._folder.name if self._build is None else self._build.options.title
 
     def _paths(self) -> list[Path]:
         listed = self.manifest.content["files"]
@@ -134,8 +130,9 @@ class Compiled:
 
     def _repr_html_(self) -> str:
         parts = [html.paragraph(repr(self)), html.totals(self.totals), html.layers(self.layers)]
-        if (plan := self._content.plan) is not None:
-            parts.append(html.folded("memory plan", memory_picture(plan)))
+        if (drawn := pages_if_installed()) is not None:
+            plan = drawn.memory(self.report, self._title, self.target)
+            parts.append(html.folded("memory plan", plan))
         if self._build is not None:
             # A compiled folder that was opened has files and no IR.
             parts.append(html.folded("IR, constants elided", html.ir(self._build.module)))

@@ -20,6 +20,7 @@ from ceras_ir.command.output_file import open_output
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile.trying import remedied
+from ceras_ir.driver.hooks import pages_if_installed
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -44,7 +45,6 @@ from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBS
 from ceras_ir.transforms.quantization.recipe import check_recipe
 from ceras_ir.transforms.quantization.set_rows import Rows
 from ceras_ir.transforms.quantization.set_silu import Silu
-from ceras_ir.workbench.report.graph_picture import module_picture
 
 Io: TypeAlias = Literal["model", "int8"]
 
@@ -250,11 +250,12 @@ class Model:
         entries = [layer.to_json() for layer in self.layers]
         if len({entry["device"] for entry in entries}) < 2:
             entries = [{k: v for k, v in entry.items() if k != "device"} for entry in entries]
+        pages = pages_if_installed()
         return html.joined(
             [
                 html.paragraph(repr(self)),
                 html.layers(entries),
-                html.folded("graph", module_picture(self._module)),
+                html.folded("graph", None if pages is None else pages.graph(self._module)),
                 html.folded("IR, constants elided", html.ir(self._module)),
             ]
         )

@@ -2,10 +2,12 @@
 
 from importlib.metadata import EntryPoint, distribution
 
+from ceras_ir.support.extensions import without_deleted
+
 PREFIX = "ceras-"
 
 
 def commands() -> dict[str, EntryPoint]:
-    """The installed commands by their names without prefix."""
+    """Return the installed commands by their names without prefix."""
     points = distribution("ceras-ir").entry_points.select(group="console_scripts")
-    return {point.name.removeprefix(PREFIX): point for point in sorted(points)}
+    return {p.name.removeprefix(PREFIX): p for p in sorted(without_deleted(points))}

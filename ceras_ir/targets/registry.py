@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extensions import without_deleted
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 
@@ -25,7 +26,7 @@ _LOADED: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
 @cache
 def _installed() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in without_deleted(entry_points(group=GROUP)):
         if found.setdefault(point.name, point).value != point.value:
             values = f"{found[point.name].value} and {point.value}"
             _warn(f"two installed targets are named '{point.name}', the first counts: {values}")

@@ -21,18 +21,16 @@ import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules, walk_packages
+from pkgutil import walk_packages
 from select import select
 
-import ceras_ir.tools
-
 import ceras_ir
+from ceras_ir.command.installed import commands
 
-COMMANDS = {"filecheck": "filecheck.main"} | {
-    tool.name.replace("_", "-"): f"ceras_ir.tools.{tool.name}"
-    for tool in iter_modules(ceras_ir.tools.__path__)
+COMMANDS = {"filecheck": "filecheck.main:main"} | {
+    point.name: point.value for point in commands().values()
 }
-"""Which module has the `main` of a command."""
+"""Command -> `module:function`."""
 
 PRELOADED = ("xdsl.dialects.arith", "xdsl.dialects.scf", "xdsl.interpreters.scf")
 """Besides all modules of the package."""
@@ -92,7 +90,8 @@ def run(connection: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(entry.split("=", 1) for entry in environment)
     sys.argv = [command, *arguments]
-    main: Callable[[], int | None] = import_module(COMMANDS[command]).main
+    module, _, function = COMMANDS[command].partition(":")
+    main: Callable[[], int | None] = getattr(import_module(module), function)
     try:
         return main() or 0
     except SystemExit as end:
@@ -104,7 +103,7 @@ def run(connection: socket.socket) -> int:
 
 def serve(folder: Path) -> None:
     package = walk_packages(ceras_ir.__path__, "ceras_ir.")
-    for name in (*PRELOADED, *COMMANDS.values(), *(module.name for module in package)):
+    for name in (*PRELOADED, "filecheck.main", *(module.name for module in package)):
         try:
             import_module(name)
         except ModuleNotFoundError as error:

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ceras_ir.command.entry_point import Command
+
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ceras_ir.network.artefacts import Artefact
+
+command = Command(
+    "ceras-nnet", "look into nnet files: dump, check, diff", "ceras_ir.backends.nnet.tool"
+)
 
 
 def emit(module: ModuleOp) -> list[Artefact]:

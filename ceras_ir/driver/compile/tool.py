@@ -6,14 +6,13 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.calibration_options import calibration_workers
+from ceras_ir.driver.hooks import compile_view
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
@@ -36,10 +35,8 @@ from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import DoesNotFitError, UsageError
 from ceras_ir.targets.protocol import PLACED, Stage
 
-if TYPE_CHECKING:
-    from ceras_ir.pipeline.build import Build
-    from ceras_ir.pipeline.options import BuildOptions
-    from ceras_ir.workbench.model_explorer.folder import ModelExplorer
+VIEWS = ("report", "model-explorer")
+"""Options that an extension carries out, in the order in which their files are listed."""
 
 TEMPORARY = "what the network was at one level"
 """Of files in `temps`, for the manifest."""
@@ -126,6 +123,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     if arguments.model == "-":
         raise UsageError("the model must be a file, which the report names with its digest")
     pruning(options)
+    views = [compile_view(name, options) for name in VIEWS if _is_asked(arguments, name)]
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
@@ -140,26 +138,25 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
         module = read_model(arguments)
         peaks = note_calibration(options.calibrate, network_inputs(main_function(module)))
         with open_folder(arguments.output, force=arguments.force) as folder:
-            saved: list[_Levels | ModelExplorer] = []
+            saved: list[_Levels] = []
             if arguments.save_temps:
                 saved.append(_Temporaries(folder / "temps"))
             if arguments.emit_levels:
                 saved.append(_Graphs(folder / "levels"))
-            viewer = _viewer(options) if arguments.model_explorer else None
-            if viewer is not None:
-                saved.append(viewer)
-            for each in saved:
-                each.save("graph", module)
             why = _Why(arguments.why)
-            page = _Page(options) if arguments.report else None
+
+            def see(level: str, title: str, module: ModuleOp) -> None:
+                for each in saved:
+                    each.save(title, module)
+                for view in views:
+                    view.see(level, title, module)
 
             def after(stage: Stage, module: ModuleOp) -> None:
-                for each in saved:
-                    each.save(stage.title, module)
+                see(stage.level, stage.title, module)
                 if stage.level == PLACED:
                     why.ask(module)
-                if page is not None:
-                    page.noise.see(stage, module)
+
+            see("graph", "graph", module)
 
             begun = time.monotonic()
             try:
@@ -177,12 +174,8 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 compiled.emission.manifest[PEAKS] = peaks
             made = provenance("ceras-compile", argv, arguments.model, options)
             compiled.report["provenance"] = made
-            if page is not None:
-                page.add(compiled)
-            if viewer is not None:
-                layers = compiled.report["layers"]
-                assert isa(layers, list[dict[str, object]])
-                compiled.emission.artefacts.extend(viewer.artefacts(layers))
+            for view in views:
+                view.add(compiled)
             write_artefacts(folder, compiled.files(others))
     print(table(compiled.report, chosen.name, compiled.emission))
     for line in why.answers:
@@ -190,43 +183,12 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     return 0
 
 
-def _viewer(options: "BuildOptions") -> "ModelExplorer":
-    from ceras_ir.workbench.model_explorer.folder import ModelExplorer
-
-    return ModelExplorer(options.title)
+def _is_asked(arguments: argparse.Namespace, option: str) -> bool:
+    return bool(getattr(arguments, option.replace("-", "_")))
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-class _Page:
-    """The page of a compile, and what only it shows."""
-
-    def __init__(self, options: "BuildOptions"):
-        from ceras_ir.workbench.report.noise import NoiseObserver
-
-        self.options, self.noise = options, NoiseObserver()
-
-    def add(self, compiled: "Build") -> None:
-        """Measure what is missing, and add the page to the files."""
-        from ceras_ir.network.artefacts import Artefact
-        from ceras_ir.workbench.report.content import content_of
-        from ceras_ir.workbench.report.page import report_page
-        from ceras_ir.workbench.report.tool import PAGE
-
-        data, report, timelines = (
-            self.options.calibrate,
-            compiled.report,
-            compiled.emission.timelines,
-        )
-        if data is not None and (noise := self.noise.measured(data)) is not None:
-            report["noise"] = noise
-        if timelines is not None:
-            report["timelines"] = [timeline.to_json() for timeline in timelines()]
-        content = content_of(report, self.options.title, self.options.target.name)
-        text = report_page(content)
-        compiled.emission.artefacts.append(Artefact.of_text(PAGE, "a page about it all", text))
 
 
 class _Why:

@@ -5,9 +5,9 @@ from io import StringIO
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.shell_command import Command
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.workbench.reduce.search import Command
 
 SECONDS = 600.0
 """That a command may take."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from os import PathLike, fspath
@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from rich.console import Console
 
 from ceras_ir.api import html
+from ceras_ir.api.comparison import Comparer, Metric
 from ceras_ir.api.diagnosed import diagnosed
 from ceras_ir.api.model import Model
 from ceras_ir.api.samples import Data, SampleFiles, paths_of
 from ceras_ir.command.output_file import open_output
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.samples import Array, require_finite
+from ceras_ir.data.samples import require_finite
 from ceras_ir.network.function import main_function
 from ceras_ir.network.missing import inputs_that_may_lack
 from ceras_ir.pipeline.options import PrecisionOptions
@@ -36,9 +37,6 @@ from ceras_ir.workbench.compare.variants import (
 )
 from ceras_ir.workbench.metrics.choose import judgement_of
 from ceras_ir.workbench.metrics.figures import Measured
-
-Metric = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]
-"""Of the outputs by name and the labels, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,7 @@ def compare(
     samples: int | None = None,
     images: ImageOptions | None = None,
 ) -> Comparison:
-    """
-    Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
-    beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
-    `ceras-compare`; a metric may be a function, and labels an array.
-    """
+    """See `ceras_ir.api.comparison.compare`."""
     check_recipe(list(recipe), "recipe")
     check_recipe(list(against or ()), "against")
     if other is not None and against is not None:
@@ -159,3 +153,9 @@ def compare(
 
 def _is_path(data: Data) -> bool:
     return paths_of(data) is not None
+
+
+class NoiseComparer(Comparer):
+    """The hook `compare`."""
+
+    compare = staticmethod(compare)

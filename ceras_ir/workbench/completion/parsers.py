@@ -6,6 +6,7 @@ target, and a flag for every pass.
 import argparse
 from importlib import import_module
 
+from ceras_ir.command.entry_point import Command
 from ceras_ir.command.installed import commands
 from ceras_ir.command.tool_parser import UsageParser
 from ceras_ir.driver.target_options import compiling_targets
@@ -18,19 +19,18 @@ FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 
 def all_parsers() -> dict[str, UsageParser]:
     """By the names of the commands."""
-    return {point.name: parser_of(point.module, point.name) for point in commands().values()}
+    return {point.name: parser_of(point.load()) for point in commands().values()}
 
 
-def parser_of(module: str, command: str) -> UsageParser:
-    """The parser of the command whose main function is in `module`."""
-    tool = import_module(import_module(module).MODULE)
-    parser: UsageParser = tool.make_parser()
-    parser.prog = command
-    if command == "ceras-opt":
+def parser_of(command: Command) -> UsageParser:
+    """Return the parser of a command."""
+    parser: UsageParser = import_module(command.module).make_parser()
+    parser.prog = command.name
+    if command.name == "ceras-opt":
         for name in sorted(load_universe().all_passes):
             _add(parser, f"--{name}", "a pass")
     for target in compiling_targets():
-        for field, described in options_of(target, command):
+        for field, described in options_of(target, command.name):
             if "--target" in parser.flags or "--targets" in parser.flags:
                 _add(parser, flag_of(field), described.text)
     for action in parser.listed_actions:

@@ -7,8 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
 
+from ceras_ir.driver.hooks import CompileView
 from ceras_ir.network.artefacts import Artefact
+from ceras_ir.pipeline.build import Build
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, entries_by_key
 from ceras_ir.targets.prediction import MICROSECONDS
 from ceras_ir.workbench.model_explorer.graphs import Json, LevelGraphs, level_graphs
@@ -29,21 +33,26 @@ FIGURES: Mapping[str, str] = {
 """Entries of a layer in the report, and what the viewer calls them."""
 
 
-class ModelExplorer:
+class ModelExplorer(CompileView):
     """The levels of one compile, in order."""
 
-    def __init__(self, title: str):
-        self.title = title
+    def __init__(self, options: BuildOptions):
+        super().__init__(options)
         self.levels: list[LevelGraphs] = []
 
-    def save(self, level: str, module: ModuleOp) -> None:
+    def see(self, level: str, title: str, module: ModuleOp) -> None:
         """Keep a level as it is now."""
-        self.levels.append(level_graphs(f"{len(self.levels)} {level}", module))
+        self.levels.append(level_graphs(f"{len(self.levels)} {title}", module))
 
-    def artefacts(self, layers: list[Entry]) -> Iterator[Artefact]:
-        """The files, with the figures of the report's `layers`."""
+    def add(self, compiled: Build) -> None:
+        """Add the files, with the figures of the report's layers."""
+        layers = compiled.report["layers"]
+        assert isa(layers, list[Entry])
+        compiled.emission.artefacts.extend(self._artefacts(layers))
+
+    def _artefacts(self, layers: list[Entry]) -> Iterator[Artefact]:
         collection = {
-            "label": self.title,
+            "label": self.options.title,
             "graphs": [graph for level in self.levels for graph in level.graphs],
             "graphSorting": "name_asc",
         }

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.workbench.reduce.search import Command, Reduction
+    from ceras_ir.command.shell_command import Command
+    from ceras_ir.workbench.reduce.search import Reduction
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,7 +79,7 @@ def _reduce(argv: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_file import refuse_overwriting, write_file
-    from ceras_ir.workbench.reduce.search import Command
+    from ceras_ir.command.shell_command import Command
 
     for flag in ("timeout", "time_limit"):
         value: float | None = getattr(arguments, flag)

@@ -13,7 +13,6 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import spelling
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
-from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
 from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
@@ -31,11 +30,11 @@ class NoiseObserver:
         self.reference: ModuleOp | None = None
         self.quantized: ModuleOp | None = None
 
-    def see(self, stage: Stage, module: ModuleOp) -> None:
+    def see(self, level: str, module: ModuleOp) -> None:
         """Take a copy of the two levels that are compared."""
-        if stage.level == FUSED:
+        if level == FUSED:
             self.reference = module.clone()
-        elif stage.level == QUANTIZED:
+        elif level == QUANTIZED:
             self.quantized = module.clone()
 
     def measured(self, data: str) -> dict[str, object] | None:

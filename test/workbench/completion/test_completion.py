@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("shtab", reason="the extra `editor` is not installed")
 
 from ceras_ir.command.installed import commands
+from ceras_ir.driver import commands as core
+from ceras_ir.workbench import commands as workbench
 from ceras_ir.workbench.completion.parsers import all_parsers, parser_of
 from ceras_ir.workbench.completion.tool import main
 
@@ -20,12 +22,10 @@ def test_every_command_has_a_parser():
 
 
 def test_options_of_all_targets_and_passes_are_there():
-    compile = parser_of("ceras_ir.tools.ceras_compile", "ceras-compile")
+    compile = parser_of(core.compile)
     assert {"--encoding", "--convolution", "--report", "--board"} <= compile.flags
-    assert {"--fuse", "--place", "--tile"} <= parser_of(
-        "ceras_ir.tools.ceras_opt", "ceras-opt"
-    ).flags
-    assert "--encoding" not in parser_of("ceras_ir.tools.ceras_plan", "ceras-plan").flags
+    assert {"--fuse", "--place", "--tile"} <= parser_of(core.opt).flags
+    assert "--encoding" not in parser_of(workbench.plan).flags
 
 
 def completed(script: Path, function: str, *words: str) -> list[str]:

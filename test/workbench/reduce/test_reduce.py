@@ -12,13 +12,14 @@ from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.shell_command import Command
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import find_invalid
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.workbench.reduce.ir_subject import IrSubject
 from ceras_ir.workbench.reduce.onnx_subject import OnnxSubject, is_valid
-from ceras_ir.workbench.reduce.search import Command, Reduction, smallest_subset
+from ceras_ir.workbench.reduce.search import Reduction, smallest_subset
 
 OPT = f"{shlex.quote(sys.executable)} -m ceras_ir opt"
 """The command, whether or not it is on the path."""

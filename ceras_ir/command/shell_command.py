@@ -1,0 +1,70 @@
+"""Run a shell command of the user on candidate files: its status says which are interesting."""
+
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ceras_ir.support.diagnostics import UsageError
+
+PLACE = "{input}"
+"""What stands for the file in a command."""
+
+
+class OutOfTimeError(Exception):
+    """The time for all runs together is over."""
+
+
+class Command:
+    """A shell command that says by status 0 that an input is interesting."""
+
+    def __init__(
+        self,
+        command: str,
+        suffix: str,
+        *,
+        timeout: float,
+        limit: float | None,
+        option: str = "--test",
+    ):
+        """`timeout` is for one run, which is not interesting then; `limit` for all; in seconds."""
+        if PLACE not in command:
+            raise UsageError(f"the command of {option} must have {PLACE}, got '{command}'")
+        self._command, self._timeout = command, timeout
+        self._end = None if limit is None else time.monotonic() + limit
+        self._folder = TemporaryDirectory(prefix="ceras-reduce-")
+        self._file = Path(self._folder.name) / f"candidate{suffix}"
+        self._known: dict[bytes, int | None] = {}
+        self.runs = 0
+
+    def status(self, data: bytes) -> int | None:
+        """The status on the input `data`; None if it took too long."""
+        key = hashlib.sha256(data).digest()
+        if key not in self._known:
+            # The first run says whether there is anything to reduce.
+            if self.runs and self._end is not None and time.monotonic() > self._end:
+                raise OutOfTimeError
+            self._file.write_bytes(data)
+            self._known[key] = self._run()
+        return self._known[key]
+
+    def _run(self) -> int | None:
+        self.runs += 1
+        command = self._command.replace(PLACE, shlex.quote(str(self._file)))
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(
+            command, shell=True, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+        try:
+            return process.wait(self._timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # What the shell started is in its group, and goes with it.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

@@ -1,0 +1,20 @@
+"""The commands of the core."""
+
+from ceras_ir.command.entry_point import Command
+
+opt = Command("ceras-opt", "run passes over a module and print it", "ceras_ir.driver.opt.tool")
+compile = Command(
+    "ceras-compile",
+    "compile a model into a folder that its target can run",
+    "ceras_ir.driver.compile.tool",
+)
+run = Command(
+    "ceras-run",
+    "execute a model, IR text at any level, or a compiled folder",
+    "ceras_ir.driver.run.tool",
+)
+verify = Command(
+    "ceras-verify",
+    "run every level and every target on the same inputs and compare",
+    "ceras_ir.driver.verify.tool",
+)

@@ -1,0 +1,67 @@
+"""
+What the driver and the Python API use of extensions, if an extension offers it.
+
+An extension subclasses a class below and names it in the entry point group `ceras_ir.hooks`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from ceras_ir.support.extensions import find_hook, need_hook
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ceras_ir.pipeline.build import Build
+    from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.pipeline.report import Entry
+
+
+class CompileView(ABC):
+    """Files about a compile, for an option of `ceras-compile`: `report` or `model-explorer`."""
+
+    def __init__(self, options: "BuildOptions"):
+        self.options = options
+
+    @abstractmethod
+    def see(self, level: str, title: str, module: "ModuleOp") -> None:
+        """Look at the module at the end of a level, which reports call `title`."""
+
+    @abstractmethod
+    def add(self, compiled: "Build") -> None:
+        """Add the files to those of the compiled network."""
+
+
+def compile_view(name: str, options: "BuildOptions") -> CompileView:
+    """Return the view behind the option `--NAME`."""
+    return need_hook(name, CompileView, f"--{name}")(options)
+
+
+class Pages(ABC):
+    """The page and pictures of a network, as HTML; the hook `pages`."""
+
+    @abstractmethod
+    def page(self, report: "Entry", title: str, target: str) -> str:
+        """Return the page of `ceras-report` about the content of a `report.json`."""
+
+    @abstractmethod
+    def graph(self, module: "ModuleOp") -> str:
+        """Draw the function `main`."""
+
+    @abstractmethod
+    def memory(self, report: "Entry", title: str, target: str) -> str | None:
+        """Draw the memory plan of a report; None where it has none."""
+
+
+PAGES = "pages"
+
+
+def pages(user: str) -> Pages:
+    """Return the pages that `user` needs."""
+    return need_hook(PAGES, Pages, user)()
+
+
+def pages_if_installed() -> Pages | None:
+    """Return the pages, or None: what shows itself shows less then."""
+    found = find_hook(PAGES, Pages)
+    return None if found is None else found()

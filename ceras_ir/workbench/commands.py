@@ -1,0 +1,40 @@
+"""The commands of the workbench."""
+
+from ceras_ir.command.entry_point import Command
+
+compare = Command(
+    "ceras-compare",
+    "measure what quantization does to a network, layer by layer",
+    "ceras_ir.workbench.compare.tool",
+)
+completion = Command(
+    "ceras-completion",
+    "print the script that completes commands in a shell",
+    "ceras_ir.workbench.completion.tool",
+)
+explore = Command(
+    "ceras-explore",
+    "compile and judge a network in many ways",
+    "ceras_ir.workbench.explore.tool",
+)
+lsp = Command("ceras-lsp", "serve editors that show IR text", "ceras_ir.workbench.lsp.tool")
+plan = Command(
+    "ceras-plan",
+    "place buffers of given sizes and lifetimes in memory",
+    "ceras_ir.workbench.plan.tool",
+)
+reduce = Command(
+    "ceras-reduce",
+    "find the smallest input for which a command still succeeds",
+    "ceras_ir.workbench.reduce.tool",
+)
+report = Command(
+    "ceras-report",
+    "show what was compiled as a page, or how two compiles differ",
+    "ceras_ir.workbench.report.tool",
+)
+retrain = Command(
+    "ceras-retrain",
+    "train a network further, with zeros held at zero",
+    "ceras_ir.workbench.retrain.tool",
+)
