@@ -24,7 +24,6 @@ DIALECTS = {
     "mem": "ceras_ir.dialects.mem:Mem",
     "quant": "ceras_ir.dialects.quant:Quant",
     "sparse": "ceras_ir.dialects.sparse:Sparse",
-    "tile": "ceras_ir.dialects.tile:Tile",
 }
 """Dialect name -> `module:attribute`."""
 
@@ -63,8 +62,6 @@ PASSES: dict[str, tuple[str, ...]] = {
         "allocate-blocks",
         "check-blocks",
         "clear-plan",
-        "gather-launches",
-        "merge-launches",
         "print-liveness",
         "reorder-for-memory",
     ),

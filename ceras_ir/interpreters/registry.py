@@ -35,9 +35,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
         "ceras_ir.interpreters.trees:TreeFunctions",
     ],
     "mem": ["ceras_ir.interpreters.mem:MemFunctions"],
-    "memref": ["ceras_ir.interpreters.tile:TileFunctions"],
     "scf": ["xdsl.interpreters.scf:ScfFunctions"],
-    "tile": ["ceras_ir.interpreters.tile:TileFunctions"],
 }
 """By the name of the dialect, which is what operations' names begin with."""
 

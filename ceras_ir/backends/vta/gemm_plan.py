@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.vta.interpreter import FLOAT32_PRODUCTS
 from ceras_ir.backends.vta.isa import Alu, Gemm
 from ceras_ir.backends.vta.micro_ops import MicroOps
-from ceras_ir.interpreters.scratchpads import FLOAT32_PRODUCTS
 
 Indices = NDArray[np.int64]
 

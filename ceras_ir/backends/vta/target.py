@@ -55,8 +55,17 @@ class VtaTarget(Target):
     verified_by_default = True
     board_suffix = ".json"
     text = "ceras_ir.backends.vta.text:VtaText"
-    dialects: ClassVar = {"vta": "ceras_ir.backends.vta.dialect.operations:Vta"}
-    passes = by_convention(
+    dialects: ClassVar = {
+        "tile": "ceras_ir.dialects.tile:Tile",
+        "vta": "ceras_ir.backends.vta.dialect.operations:Vta",
+    }
+    interpreters: ClassVar = dict.fromkeys(
+        ("memref", "tile"), "ceras_ir.backends.vta.interpreter:TileFunctions"
+    )
+    passes: ClassVar = {
+        "gather-launches": "ceras_ir.backends.vta.passes.launches:GatherLaunchesPass",
+        "merge-launches": "ceras_ir.backends.vta.passes.launches:MergeLaunchesPass",
+    } | by_convention(
         "ceras_ir.backends.vta.passes",
         "convert-graph-to-tile",
         "convert-tile-to-vta",
@@ -179,13 +188,12 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
         from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
         from ceras_ir.backends.vta.passes.im2col import Im2colPass
+        from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
         from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
         from ceras_ir.backends.vta.passes.tile import TilePass
         from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-        from ceras_ir.transforms.memory.gather_launches import GatherLaunchesPass
-        from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
         from ceras_ir.transforms.placement.place import PlacePass
         from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
 

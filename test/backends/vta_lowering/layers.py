@@ -20,6 +20,7 @@ from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import VtaImage, build_image
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
+from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import VTA, why_not
 from ceras_ir.dialects import graph, mem
@@ -28,7 +29,6 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import steps
-from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 BOARD = "tsim"

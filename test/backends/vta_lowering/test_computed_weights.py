@@ -28,14 +28,13 @@ from ceras_ir.backends.vta.coherence import cache_maintenance
 from ceras_ir.backends.vta.image import VtaImage, build_image
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
+from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array, run
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.gather_launches import GatherLaunchesPass
-from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 from ceras_ir.transforms.placement.place import PlacePass
 
 RNG = np.random.default_rng(0)

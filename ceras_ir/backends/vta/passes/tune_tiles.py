@@ -37,7 +37,7 @@ class TuneTilesPass(ModulePass):
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from ceras_ir.backends.vta.tuning import Tuner
+        from ceras_ir.backends.vta.passes.tuning import Tuner
 
         tiling = (
             ScheduleTilesPass(board=self.board, convolution=self.convolution),

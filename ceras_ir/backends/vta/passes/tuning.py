@@ -26,6 +26,7 @@ from ceras_ir.backends.vta.analysis.contraction import contraction_of
 from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, good_blocks
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.runner import VtaRunner
 from ceras_ir.backends.vta.zero_tiles import constant_tiles
@@ -36,7 +37,6 @@ from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 
 CANDIDATES = 6
 """Schedules of each contraction that are run, the model's choice among them."""
