@@ -17,9 +17,9 @@ from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
 from ceras_ir.backends.vta.checker import check_program
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.backends.vta.timeline import svg, timeline
 from ceras_ir.support.timeline import Timeline
 

@@ -20,16 +20,14 @@ from networks import resnet18
 from vta_hls_fit import FIGURE_10, MEGAHERTZ, MOST, Point, all_fits, cycles
 from vta_layers import S3_GEMMS, gemm, lowered
 
-from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.checker import check_program
-from ceras_ir.backends.vta.hls_model import HlsModel
-from ceras_ir.backends.vta.hls_models import MODELS
-from ceras_ir.backends.vta.hls_timing import HlsTiming
 from ceras_ir.backends.vta.isa import Instruction
 from ceras_ir.backends.vta.launches import lower_launches
+from ceras_ir.backends.vta.machine.hls_models import MODELS
+from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
@@ -37,7 +35,7 @@ from ceras_ir.pipeline.reading import read_network
 
 def milliseconds(stream: Sequence[Instruction], board: VtaBoard, model: HlsModel) -> float:
     """Of a stream at S3's clock."""
-    run = simulate_time(stream, board, HlsTiming.with_model(model, board))
+    run = simulate_time(stream, board, Timing.hls(model, board))
     return run.cycles / MEGAHERTZ / 1000
 
 

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from vta_layers import S3_GEMMS
 
-from ceras_ir.backends.vta.hls_model import HlsModel
-from ceras_ir.backends.vta.hls_timing import ALU_INTERVAL
+from ceras_ir.backends.vta.board import HlsModel
+from ceras_ir.backends.vta.machine.time import ALU_INTERVAL
 
 Size = tuple[int, int, int]
 Vector = NDArray[np.float64]
@@ -223,7 +223,7 @@ def spread(models: Sequence[HlsModel], count: int) -> list[HlsModel]:
 
 def write(models: Sequence[HlsModel]) -> None:
     """The table in the package."""
-    path = Path(__file__).parents[1] / "ceras_ir/backends/vta/hls_models.py"
+    path = Path(__file__).parents[1] / "ceras_ir/backends/vta/machine/hls_models.py"
     text = path.read_text(encoding="utf-8")
     head = text[: text.index("MODELS")]
     rows = "".join(

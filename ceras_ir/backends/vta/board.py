@@ -15,7 +15,6 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.driver_interface import DRIVER_KEYS, DriverInterface, parse_driver
 from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
-from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.support.suggestions import MISTYPED, did_you_mean
@@ -65,6 +64,30 @@ _OPTIONAL = (*_OWN_KEYS, *_HLS_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ", "TIM
 
 TIMINGS = ("chisel", "hls")
 """Whose cycles a board takes (TIMING): those of VTA's Chisel source, or of its HLS source."""
+
+
+@dataclass(frozen=True, order=True)
+class HlsModel:
+    """
+    The parameters on which the time of VTA's HLS source (`vta.cc`) on a board depends. Only its
+    loops over micro-ops are pipelined: every entry of a loop refills the pipeline, and every row of
+    a transfer waits for its first data.
+    """
+
+    refill: int
+    """Cycles of an entry of a loop over micro-ops, in addition to its micro-ops."""
+    latency: int
+    """Cycles of a row of a transfer, in addition to its bytes."""
+    bytes_per_cycle: int
+    """Of the one port to DRAM."""
+    instruction: int
+    """Cycles of every instruction, in addition to its work."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = int(name == "bytes_per_cycle")
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)

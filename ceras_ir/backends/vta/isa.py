@@ -195,3 +195,27 @@ def describe(instruction: Instruction) -> str:
             return f"alu {opcode.name.lower()}"
         case _:
             return type(instruction).__name__.lower()
+
+
+TokenQueue = tuple[int, int]
+"""The numbers of the module that gives the tokens of a queue, and of the one that takes them."""
+
+
+def tokens_taken(i: Instruction) -> list[TokenQueue]:
+    """The queues that `i` takes a token from; flags for modules that do not exist are left out."""
+    m = int(module_of(i))
+    return [
+        (other, m)
+        for other, is_set in ((m - 1, i.pop_prev), (m + 1, i.pop_next))
+        if is_set and 0 <= other <= Module.STORE
+    ]
+
+
+def tokens_given(i: Instruction) -> list[TokenQueue]:
+    """The queues that `i` gives a token to, likewise."""
+    m = int(module_of(i))
+    return [
+        (m, other)
+        for other, is_set in ((m - 1, i.push_prev), (m + 1, i.push_next))
+        if is_set and 0 <= other <= Module.STORE
+    ]

@@ -20,7 +20,6 @@ from operator import itemgetter
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.dependence import NO_OP
 from ceras_ir.backends.vta.footprint import Footprint, Footprints, Shadow
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import (
     Alu,
     Gemm,
@@ -31,6 +30,7 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
+from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.micro_ops import MicroOps
 
 
@@ -62,7 +62,7 @@ def load_ahead(operations: Sequence[Operation], board: VtaBoard) -> list[Operati
         return list(operations)
     clock = _Clock(operations, board)
     shadow = Shadow(board)
-    timing = timing_of(board)
+    timing = Timing.of(board)
     placed: list[tuple[int, int, Operation]] = []
     floor, last, relayed = 0, 0, 0
     start, budget = 0, 0
@@ -99,7 +99,7 @@ class _Clock:
     """When compute gets to each operation, and when stores are done, with nothing to wait for."""
 
     def __init__(self, operations: Sequence[Operation], board: VtaBoard):
-        timing = timing_of(board)
+        timing = Timing.of(board)
         self.compute: list[int] = []
         """Cycles of compute before each operation."""
         self.stored: dict[int, int] = {}

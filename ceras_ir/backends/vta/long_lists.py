@@ -13,8 +13,8 @@ import numpy as np
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import field_limits
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, MemoryType
+from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.micro_ops import MicroOps
 from ceras_ir.backends.vta.residency import plan_residency
 
@@ -42,7 +42,7 @@ def _cycles(
     operations: Sequence[Operation], board: VtaBoard, known: dict[tuple[object, ...], float]
 ) -> float:
     """Of all instructions that compute, and of loading their micro-ops."""
-    timing, total = timing_of(board), 0.0
+    timing, total = Timing.of(board), 0.0
     for i, uops in operations:
         if not isinstance(i, Gemm | Alu) or uops is None:
             continue

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import Module
 from ceras_ir.backends.vta.launches import LoweredLaunch
-from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
+from ceras_ir.backends.vta.machine.time import TimedRun, Timing, simulate_time
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
@@ -92,7 +91,7 @@ def by_layer(run: TimedRun, launch: LoweredLaunch, board: VtaBoard) -> list[Time
     one before ended; its instructions may have run before that.
     """
     parts = [TimedRun() for _ in launch.ops]
-    program, timing = launch.program, timing_of(board)
+    program, timing = launch.program, Timing.of(board)
     ends = [0] * len(parts)
     for span in run.spans:
         number = program.kernels[span.index]

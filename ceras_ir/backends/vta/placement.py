@@ -13,7 +13,6 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.vta.addition_rules import addition_contraction
 from ceras_ir.backends.vta.analysis.blocks import longest_row
 from ceras_ir.backends.vta.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
-from ceras_ir.backends.vta.analysis.estimates import estimate
 from ceras_ir.backends.vta.analysis.pooling_blocks import (
     averaging_blocks,
     averaging_cycles,
@@ -25,9 +24,10 @@ from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import computed_point, has_computed_weights
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
-from ceras_ir.backends.vta.timing import Timing
+from ceras_ir.backends.vta.schedule.cost import estimate
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.graph.traits import MovesElements, viewed
@@ -124,7 +124,7 @@ def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float,
     """Of the swish of `vectors` with `size` bytes: on the ALU, and by a table on the host."""
     # An eighth of the accumulators at once: the temporaries and two buffers take the rest.
     instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
-    cycles = vectors * SWISH_CYCLES + instructions * Timing.pipeline
+    cycles = vectors * SWISH_CYCLES + instructions * Timing.instruction
     # The host reads and writes, once for the table and once for either transfer.
     return cycles / board.clock, 4 * size / board.host_bytes_per_us
 

@@ -7,8 +7,8 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.launches import LoweredLaunch, lower_launches
+from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.rules import VTA
 from ceras_ir.backends.vta.timeline import Traced, chrome_trace, timeline
@@ -69,7 +69,7 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
 def prediction(module: ModuleOp, board_name: str) -> Prediction:
     """Where the times come from, and what VTA and its host can do at most."""
     board = load_board(board_name)
-    timing = timing_of(board)
+    timing = Timing.of(board)
     bytes_per_us = board.clock * timing.bus_bytes
     return Prediction(
         f"VTA {board_name} at {board.clock} MHz",

@@ -15,10 +15,10 @@ from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import Instruction, MemoryType, Module, Store
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.performance import LayerCost
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 MOST_BYTES = 1 << 28

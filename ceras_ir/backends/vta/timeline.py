@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, Load, MemoryType, Module, describe
-from ceras_ir.backends.vta.timed_simulator import TimedRun
+from ceras_ir.backends.vta.machine.time import TimedRun
 from ceras_ir.support.timeline import Lane, Timeline, bars_of
 from ceras_ir.support.timeline_picture import (
     LABEL,

@@ -16,8 +16,8 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.boxes import unrolled
 from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
+from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.micro_ops import MicroOps
 from ceras_ir.dialects import graph
 
@@ -51,7 +51,7 @@ class WeightTiles:
     def __init__(self, board: VtaBoard):
         self._live = np.ones(board.elements(MemoryType.WGT), np.bool_)
         self._most = board.portable_uops
-        self._load_cycles = timing_of(board).beats_of(MemoryType.UOP)
+        self._load_cycles = Timing.of(board).beats_of(MemoryType.UOP)
         self.products = self.skipped = 0
         """Of a vector by a tile: those that a dense layer takes, and those left out of them."""
 

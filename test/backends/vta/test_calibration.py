@@ -12,7 +12,7 @@ from ceras_ir.backends.vta.calibration.streams import probes
 from ceras_ir.backends.vta.calibration.tool import main
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.encoding import decode
-from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.machine.time import simulate_time
 
 START_US = 35.0
 HLS = (

@@ -8,23 +8,21 @@ import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array, random_layer
 
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.estimates import estimate, worst_losses
 from ceras_ir.backends.vta.analysis.tiling import best_blocks
-from ceras_ir.backends.vta.board import VtaBoard, load_board, parse_board
+from ceras_ir.backends.vta.board import HlsModel, VtaBoard, load_board, parse_board
 from ceras_ir.backends.vta.gemm_plan import iteration_indices
-from ceras_ir.backends.vta.hls_model import HlsModel
-from ceras_ir.backends.vta.hls_models import MODELS
-from ceras_ir.backends.vta.hls_timing import HlsTiming
 from ceras_ir.backends.vta.isa import Alu, AluOpcode, Gemm, Load, MemoryType, Store
 from ceras_ir.backends.vta.long_lists import with_long_lists
+from ceras_ir.backends.vta.machine.hls_models import MODELS
+from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.backends.vta.micro_ops import MicroOps, micro_ops
 from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.schedule.cost import estimate, worst_losses
 from ceras_ir.support.diagnostics import InputError
 
 BOARD = load_board("zcu104")
 MODEL = HlsModel(refill=12, latency=60, bytes_per_cycle=8, instruction=5)
-TIMING = HlsTiming.with_model(MODEL, BOARD)
+TIMING = Timing.hls(MODEL, BOARD)
 
 
 def test_cycles_of_instructions():

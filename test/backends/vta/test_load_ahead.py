@@ -6,10 +6,10 @@ import pytest
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 
 BOARD = load_board("de10nano")
 BYTES, VECTORS, UOP_BASE = 1 << 16, 256, 12288

@@ -9,9 +9,9 @@ from slow_cases import slow
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks, misfit
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tile_cost import cost
 from ceras_ir.backends.vta.analysis.tiling import Limits, best_blocks, candidates, search_all
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.schedule.cost import cost
 from ceras_ir.dialects.tile import Order
 from ceras_ir.support.diagnostics import UsageError
 

@@ -16,9 +16,8 @@ from ceras_ir.backends.vta.isa import (
     Module,
     Store,
 )
+from ceras_ir.backends.vta.machine.time import Stall, TimedRun, Timing, simulate_time
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.backends.vta.timed_simulator import Stall, TimedRun, simulate_time
-from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.support.diagnostics import InputError
 
 BOARD = VtaBoard(bus_bytes=8)

@@ -30,8 +30,8 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.simulator import Machine, simulate
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.support.diagnostics import InputError
 
 REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}

@@ -24,13 +24,13 @@ from ceras_ir.backends.vta.analysis.contraction import contraction_of
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.isa import Alu, AluOpcode
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.placement import cycles_of
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.driver.verify.tool import main as verify

@@ -17,9 +17,9 @@ from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.constant_products import tiles_for
 from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
 from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
 from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.sparse import MASK, MaskAttr

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from ceras_ir.backends.vta.analysis.blocks import even_blocks, widest_pad
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.backends.vta.timing import Timing
+from ceras_ir.backends.vta.machine.time import Timing
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
     right, along = (len(doubled(kw)), iw) if sw == 1 else (kw - 1, columns)
     down, lines = (len(doubled(kh)), ih * len(doubled(kh)) + rows) if sh == 1 else (kh, kh * rows)
     cycles = 2 * ih * iw + 2 * right * along * ih + (2 * lines + rows) * columns
-    return blocks * (cycles + (right + down + 3) * Timing.pipeline)
+    return blocks * (cycles + (right + down + 3) * Timing.instruction)
 
 
 def doubled(window: int) -> list[int]:
@@ -104,7 +103,7 @@ def averaging_cycles(
     p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
 ) -> float:
     """About how long an average takes: the longer of its loads and its arithmetic."""
-    timing = timing_of(board)
+    timing = Timing.of(board)
     planes, rows, columns = blocks
     ih, iw = p.window(rows, columns)
     count = -(-p.planes // planes) * -(-p.rows // rows) * -(-p.columns // columns)

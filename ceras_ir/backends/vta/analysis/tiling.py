@@ -8,8 +8,8 @@ import numpy as np
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.estimates import rough_scores, scores
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
 from ceras_ir.data.parallel import parallel
 
 Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]

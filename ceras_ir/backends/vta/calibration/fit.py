@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.board import HlsModel, VtaBoard
 from ceras_ir.backends.vta.calibration.streams import Probe
-from ceras_ir.backends.vta.hls_model import HlsModel
-from ceras_ir.backends.vta.hls_timing import timing_of
-from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 
 Parameters = tuple[int, ...]
 
@@ -78,7 +76,7 @@ class _Search:
         key = tuple(numbers.items())
         if key not in self._known:
             board = with_parameters(self.board, numbers)
-            timing = timing_of(board)
+            timing = Timing.of(board)
             runs = [simulate_time(p.program.instructions, board, timing) for p in self.probes]
             self._known[key] = np.array([float(run.cycles) for run in runs])
         return self._known[key]
