@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
-from ceras_ir.backends.vta.checker import check_program
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass

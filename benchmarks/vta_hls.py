@@ -21,9 +21,9 @@ from vta_hls_fit import FIGURE_10, MEGAHERTZ, MOST, Point, all_fits, cycles
 from vta_layers import S3_GEMMS, gemm, lowered
 
 from ceras_ir.backends.vta.board import HlsModel, VtaBoard, load_board
-from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.isa import Instruction
 from ceras_ir.backends.vta.launches import lower_launches
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.hls_models import MODELS
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.backends.vta.passes.tile import TilePass

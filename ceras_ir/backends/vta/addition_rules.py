@@ -10,8 +10,6 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS, is_immediate
 from ceras_ir.backends.vta.rescaling import (
@@ -21,6 +19,8 @@ from ceras_ir.backends.vta.rescaling import (
     why_not_shift,
     zero_point,
 )
+from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row, misfit
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.mem_packing import packed_shape

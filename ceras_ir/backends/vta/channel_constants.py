@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.analysis.borders import Borders, borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.constant_products import tiles_for
 from ceras_ir.backends.vta.hardware import is_immediate
 from ceras_ir.backends.vta.rescaling import rescaling_constants, zero_point
+from ceras_ir.backends.vta.schedule.borders import Borders, borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import graph
 
 TILES_FOR_CONSTANTS = 4

@@ -8,14 +8,14 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from ceras_ir.backends.vta.analysis.blocks import longest_row
-from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tiling import best_blocks
-from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
+from ceras_ir.backends.vta.schedule.blocks import longest_row
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
+from ceras_ir.backends.vta.schedule.tiling import best_blocks
+from ceras_ir.backends.vta.schedule.windows import Windows
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem_packing import packed_shape
 

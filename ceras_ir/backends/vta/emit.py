@@ -6,12 +6,12 @@ from typing import BinaryIO
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.checker import check_stream
 from ceras_ir.backends.vta.coherence import cache_maintenance
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.driver_files import DrivenLaunch, driver_files
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.machine.check import check_stream
 from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.backends.vta.rewrites.kernel_launch import replaced_by
 from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs

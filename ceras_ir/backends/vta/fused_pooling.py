@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from ceras_ir.backends.vta.analysis.blocks import longest_row
-from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.pooling_blocks import maximum_cycles, pooling_blocks
-from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
 from ceras_ir.backends.vta.rules import graph_contraction
+from ceras_ir.backends.vta.schedule.blocks import longest_row
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
+from ceras_ir.backends.vta.schedule.pooling_blocks import maximum_cycles, pooling_blocks
+from ceras_ir.backends.vta.schedule.tiling import best_blocks
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.tile import WindowMaximum

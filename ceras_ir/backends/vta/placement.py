@@ -11,15 +11,6 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.addition_rules import addition_contraction
-from ceras_ir.backends.vta.analysis.blocks import longest_row
-from ceras_ir.backends.vta.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
-from ceras_ir.backends.vta.analysis.pooling_blocks import (
-    averaging_blocks,
-    averaging_cycles,
-    maximum_cycles,
-    pooling_blocks,
-)
-from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import computed_point, has_computed_weights
@@ -27,7 +18,16 @@ from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
+from ceras_ir.backends.vta.schedule.blocks import longest_row
+from ceras_ir.backends.vta.schedule.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
+from ceras_ir.backends.vta.schedule.pooling_blocks import (
+    averaging_blocks,
+    averaging_cycles,
+    maximum_cycles,
+    pooling_blocks,
+)
+from ceras_ir.backends.vta.schedule.tiling import best_blocks, search_all
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.graph.traits import MovesElements, viewed

@@ -1,10 +1,10 @@
 """What pooling VTA can run: maxima by ALU operations, averages by GEMMs with a diagonal."""
 
-from ceras_ir.backends.vta.analysis.blocks import longest_row
-from ceras_ir.backends.vta.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
 from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point
+from ceras_ir.backends.vta.schedule.blocks import longest_row
+from ceras_ir.backends.vta.schedule.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem_packing import packed_shape

@@ -12,9 +12,9 @@ from itertools import permutations
 import numpy as np
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import Instruction, Module
+from ceras_ir.backends.vta.machine.token_walk import StreamFinding
 from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.support.diagnostics import InputError
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.addition_rules import why_not_add
-from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS, Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_constants import (
     computed_point,
@@ -34,6 +32,8 @@ from ceras_ir.backends.vta.rescaling import (
     why_not_shift,
     zero_point,
 )
+from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row, misfit
+from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS, Contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem_packing import packed_shape
 

@@ -9,7 +9,7 @@ read shows in the result. OUT is a memory of its own, as in the HLS design and t
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,11 @@ from ceras_ir.backends.vta.isa import (
     MemoryType,
     Module,
     Store,
+    TokenQueue,
     describe,
     module_of,
+    tokens_given,
+    tokens_taken,
 )
 from ceras_ir.backends.vta.micro_ops import MicroOps, decode_micro_ops
 from ceras_ir.support.diagnostics import InputError
@@ -85,7 +88,7 @@ def simulate(
     modules = [module_of(i) for i in stream]
     for index, module in enumerate(modules):
         queues[module].append(index)
-    tokens: Counter[tuple[Module, Module]] = Counter()
+    tokens: Counter[TokenQueue] = Counter()
     at = dict.fromkeys(Module, 0)
 
     progress = True
@@ -95,10 +98,10 @@ def simulate(
             queue, done = queues[module], 0
             while at[module] < len(queue) and done != switch_every:
                 index = queue[at[module]]
-                if not _take(stream[index], module, tokens):
+                if not _take(stream[index], tokens):
                     break
                 machine.run(index, stream[index])
-                _give(stream[index], module, tokens)
+                _give(stream[index], tokens)
                 at[module] += 1
                 done += 1
             progress |= done > 0
@@ -111,31 +114,28 @@ def _iterations(i: Instruction) -> int:
     return i.iterations if isinstance(i, Gemm | Alu) else 0
 
 
-def _neighbour(module: Module, step: int, flag: str, i: Instruction) -> Module:
-    if not 0 <= module + step <= 2:
-        raise InputError(f"{describe(i)}: {flag}, but there is no such module")
-    return Module(module + step)
-
-
-def _take(i: Instruction, module: Module, tokens: Counter[tuple[Module, Module]]) -> bool:
+def _take(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
     """Take the tokens that `i` waits for, if all are there."""
-    waits: list[tuple[Module, Module]] = []
-    if i.pop_prev:
-        waits.append((_neighbour(module, -1, "pop_prev", i), module))
-    if i.pop_next:
-        waits.append((_neighbour(module, 1, "pop_next", i), module))
-    if any(not tokens[w] for w in waits):
+    waits = tokens_taken(i)
+    if len(waits) < i.pop_prev + i.pop_next:
+        _refuse_flags(i, ("pop_prev", "pop_next"))
+    if any(not tokens[queue] for queue in waits):
         return False
-    for w in waits:
-        tokens[w] -= 1
+    tokens.subtract(waits)
     return True
 
 
-def _give(i: Instruction, module: Module, tokens: Counter[tuple[Module, Module]]) -> None:
-    if i.push_prev:
-        tokens[module, _neighbour(module, -1, "push_prev", i)] += 1
-    if i.push_next:
-        tokens[module, _neighbour(module, 1, "push_next", i)] += 1
+def _give(i: Instruction, tokens: Counter[TokenQueue]) -> None:
+    given = tokens_given(i)
+    if len(given) < i.push_prev + i.push_next:
+        _refuse_flags(i, ("push_prev", "push_next"))
+    tokens.update(given)
+
+
+def _refuse_flags(i: Instruction, flags: tuple[str, str]) -> NoReturn:
+    """Only load has no previous module, and only store no next."""
+    flag = flags[module_of(i) is Module.STORE]
+    raise InputError(f"{describe(i)}: {flag}, but there is no such module")
 
 
 def _check_finished(

@@ -9,12 +9,16 @@ import numpy as np
 from ceras_ir.backends.vta.addresses import parse_address, rebased
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.checker import MOST_FINDINGS, check_program, check_stream
 from ceras_ir.backends.vta.encoding import decode, unused_bits, words
-from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import Instruction, MemoryType, Module, Store
+from ceras_ir.backends.vta.machine.check import (
+    MAX_FINDINGS,
+    StreamFinding,
+    check_program,
+    check_stream,
+)
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.performance import LayerCost
 from ceras_ir.backends.vta.program import VtaProgram
@@ -77,7 +81,7 @@ class StreamFile:
         return LayerCost(self.name, len(self.instructions), run, bound, skipped=0.0)
 
     def check(
-        self, dram: Dram | None, board: VtaBoard, most: int = MOST_FINDINGS
+        self, dram: Dram | None, board: VtaBoard, most: int = MAX_FINDINGS
     ) -> list[StreamFinding]:
         """What is wrong with it, `most` findings; micro-ops are its own, or those of `dram`."""
         size = None if dram is None else len(dram)

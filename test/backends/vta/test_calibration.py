@@ -10,8 +10,8 @@ from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.calibration.fit import fit_board, with_parameters
 from ceras_ir.backends.vta.calibration.streams import probes
 from ceras_ir.backends.vta.calibration.tool import main
-from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 
 START_US = 35.0

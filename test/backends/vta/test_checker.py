@@ -8,7 +8,6 @@ import pytest
 
 from ceras_ir.backends.vta import dependence
 from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.checker import check_program, check_stream
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.isa import (
     AluOpcode,
@@ -21,6 +20,7 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
+from ceras_ir.backends.vta.machine.check import check_program, check_stream
 from ceras_ir.backends.vta.micro_ops import encode_micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.stream import StreamBuilder

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate

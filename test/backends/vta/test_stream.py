@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta import dependence
-from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
 from ceras_ir.backends.vta.footprint import Footprints
 from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import Machine, simulate
 from ceras_ir.backends.vta.stream import StreamBuilder

@@ -15,9 +15,9 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass

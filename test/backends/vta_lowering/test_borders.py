@@ -22,14 +22,14 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.analysis.borders import Borders, Run, borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.placement import cycles_of
+from ceras_ir.backends.vta.schedule.borders import Borders, Run, borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass

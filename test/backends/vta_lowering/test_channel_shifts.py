@@ -20,7 +20,6 @@ from backends.vta_lowering.test_swish import expected as swish_of
 from backends.vta_lowering.test_swish import swished
 from slow_cases import first_fast
 
-from ceras_ir.backends.vta.analysis.contraction import contraction_of
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.isa import Alu, AluOpcode
@@ -30,6 +29,7 @@ from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.placement import cycles_of
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
+from ceras_ir.backends.vta.schedule.contraction import contraction_of
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding

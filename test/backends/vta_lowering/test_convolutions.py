@@ -8,10 +8,6 @@ from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_
 from slow_cases import first_fast
 from xdsl.context import Context
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, misfit
-from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tiling import Limits, best_blocks
-from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.constant_products import tiles_for
@@ -20,6 +16,10 @@ from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
 from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.schedule.blocks import Blocks, misfit
+from ceras_ir.backends.vta.schedule.contraction import Contraction
+from ceras_ir.backends.vta.schedule.tiling import Limits, best_blocks
+from ceras_ir.backends.vta.schedule.windows import Windows
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.sparse import MASK, MaskAttr

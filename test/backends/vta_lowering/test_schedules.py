@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks
-from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.schedule.blocks import Blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
+from ceras_ir.backends.vta.schedule.tiling import best_blocks
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.dialects.tile import Order

@@ -12,8 +12,6 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
-from ceras_ir.backends.vta.analysis.borders import borders_of
-from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import (
@@ -42,6 +40,8 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     uniform_shifts,
 )
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, swish_after, why_not
+from ceras_ir.backends.vta.schedule.borders import borders_of
+from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS
 from ceras_ir.backends.vta.sum_ranges import proven_clamps
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool

@@ -8,16 +8,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.backends.vta.analysis.contraction import contraction_of
-from ceras_ir.backends.vta.analysis.pooling_blocks import averaging_blocks, pooling_blocks
-from ceras_ir.backends.vta.analysis.s3 import s3_misfit
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rewrites.expand_convolution import ConvolutionExpansion
 from ceras_ir.backends.vta.rewrites.expand_maximum import MaximumExpansion
 from ceras_ir.backends.vta.rewrites.expand_pool import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.backends.vta.rewrites.expand_s3 import S3Expansion
+from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row, misfit
+from ceras_ir.backends.vta.schedule.contraction import contraction_of
+from ceras_ir.backends.vta.schedule.pooling_blocks import averaging_blocks, pooling_blocks
+from ceras_ir.backends.vta.schedule.s3 import s3_misfit
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import UnsupportedError
 

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
@@ -23,6 +22,7 @@ from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     replace_convolution,
 )
 from ceras_ir.backends.vta.rewrites.spare_lanes import SpareLanes, bias_in_spare_lanes
+from ceras_ir.backends.vta.schedule.windows import Windows
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.mem_packing import packed_shape
 

@@ -7,12 +7,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row
-from ceras_ir.backends.vta.analysis.contraction import Contraction, contraction_of
-from ceras_ir.backends.vta.analysis.s3 import S3Blocks, s3_misfit
-from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, best_blocks, search_all
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row
+from ceras_ir.backends.vta.schedule.contraction import Contraction, contraction_of
+from ceras_ir.backends.vta.schedule.s3 import S3Blocks, s3_misfit
+from ceras_ir.backends.vta.schedule.tiling import Convolution, Limits, best_blocks, search_all
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import UnsupportedError
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.passes.expand_tiles import ExpandTilesPass
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule, ScheduleTilesPass
+from ceras_ir.backends.vta.schedule.tiling import Convolution
 from ceras_ir.transforms.pipeline import PipelinePass
 
 

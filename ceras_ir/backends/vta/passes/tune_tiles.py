@@ -6,10 +6,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.passes.expand_tiles import ExpandTilesPass
 from ceras_ir.backends.vta.passes.schedule_tiles import ScheduleTilesPass
+from ceras_ir.backends.vta.schedule.tiling import Convolution
 from ceras_ir.support.remarks import remark
 
 

@@ -21,14 +21,14 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row
-from ceras_ir.backends.vta.analysis.contraction import contraction_of
-from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, good_blocks
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row
+from ceras_ir.backends.vta.schedule.contraction import contraction_of
+from ceras_ir.backends.vta.schedule.tiling import Convolution, Limits, good_blocks
 from ceras_ir.backends.vta.zero_tiles import constant_tiles
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks
-from ceras_ir.backends.vta.analysis.borders import Run, borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.channel_products import ChannelProducts
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.backends.vta.rewrites.positions import Planes, RowMajor
+from ceras_ir.backends.vta.schedule.blocks import Blocks
+from ceras_ir.backends.vta.schedule.borders import Run, borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC
 from ceras_ir.support.diagnostics import InputError

@@ -5,10 +5,10 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.borders import borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
+from ceras_ir.backends.vta.schedule.borders import borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import INP, WGT
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.contraction import Contraction, bias_immediate
 from ceras_ir.backends.vta.rewrites.channel_products import ChannelProducts
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.backends.vta.rewrites.swish_program import SwishProgram
+from ceras_ir.backends.vta.schedule.contraction import Contraction, bias_immediate
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC
 

@@ -6,13 +6,13 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Blocks
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.border import Border
 from ceras_ir.backends.vta.rewrites.epilogue import Epilogue
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.backends.vta.rewrites.positions import Planes, RowMajor
+from ceras_ir.backends.vta.schedule.blocks import MERGE_FROM, Blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 

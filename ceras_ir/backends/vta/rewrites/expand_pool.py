@@ -5,11 +5,11 @@ from itertools import product
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.pooling_blocks import Pooling, doubled
 from ceras_ir.backends.vta.boxes import Clip
 from ceras_ir.backends.vta.hardware import is_immediate
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
+from ceras_ir.backends.vta.schedule.pooling_blocks import Pooling, doubled
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 

@@ -9,11 +9,11 @@ A CPU has no blocks on chip, so for Algorithm 1 every product loads its own oper
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.epilogue import Epilogue
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
+from ceras_ir.backends.vta.schedule.blocks import Blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 

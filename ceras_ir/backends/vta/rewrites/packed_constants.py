@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.borders import borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.averaging import Averaging, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_constants import border_values, folded_bias
@@ -16,6 +14,8 @@ from ceras_ir.backends.vta.channel_groups import widened
 from ceras_ir.backends.vta.constant_products import digits, radix
 from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.rescaling import further_shifts
+from ceras_ir.backends.vta.schedule.borders import borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 

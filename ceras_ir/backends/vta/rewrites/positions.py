@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks
-from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.schedule.blocks import Blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 
 Span = tuple[int, int]

@@ -8,9 +8,9 @@ moved by 1, 2, 3, 6 and 9 bits. A copy is a sum with what was cleared.
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.contraction import SWISH_TEMPORARIES
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
+from ceras_ir.backends.vta.schedule.contraction import SWISH_TEMPORARIES
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile import Alu
 from ceras_ir.dialects.tile.memory import ACC

@@ -1,9 +1,8 @@
 """
-What a stream's dependence tokens guarantee, found by running nothing but the tokens.
+One walk over the instructions of a stream that runs nothing but their dependence tokens.
 
-Fetch hands instructions out in order to three queues of bounded length; each module takes from
-its own. Which module goes first makes no difference to what is waited for, so one such run
-gives the happens-before relation, as vector clocks.
+It gives an order that the tokens allow, and the happens-before relation as vector clocks, on which
+all checks of `check` rest.
 """
 
 from bisect import bisect_right
@@ -11,16 +10,38 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import QUEUE_LENGTH, TOKEN_LIMIT
-from ceras_ir.backends.vta.isa import Finish, Instruction, Module, describe, module_of
+from ceras_ir.backends.vta.isa import (
+    Finish,
+    Instruction,
+    Module,
+    TokenQueue,
+    describe,
+    module_of,
+    tokens_given,
+    tokens_taken,
+)
 
 Clock = tuple[int, int, int]
 
 
+@dataclass(frozen=True)
+class StreamFinding:
+    """An instruction that is wrong, and the reason."""
+
+    index: int
+    """Position in the stream."""
+    rule: str
+    """`tokens`, `finish`, `hazard`, `range`, `uninitialised` or `portable`."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"instruction {self.index}: {self.rule}: {self.message}"
+
+
 @dataclass
-class Order:
-    """What must have happened before what."""
+class TokenWalk:
+    """What must have happened before each instruction, by the tokens of the stream."""
 
     sequence: list[int] = field(default_factory=list[int])
     """Instructions in one order that the tokens allow."""
@@ -30,27 +51,22 @@ class Order:
     """Which instruction of its module it is, from 1."""
     members: list[list[int]] = field(default_factory=lambda: [[], [], []])
     """The instructions of each module."""
+    findings: list[StreamFinding] = field(default_factory=list[StreamFinding])
+    """What is wrong with the tokens."""
 
 
-def _links(i: Instruction, module: Module) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The token queues (giver, taker) that `i` takes from and gives to."""
-    takes = [(module - 1, int(module))] * i.pop_prev + [(module + 1, int(module))] * i.pop_next
-    gives = [(int(module), module - 1)] * i.push_prev + [(int(module), module + 1)] * i.push_next
-    return (
-        [q for q in takes if 0 <= q[0] <= 2],
-        [q for q in gives if 0 <= q[1] <= 2],
-    )
-
-
-def find_order(stream: Sequence[Instruction]) -> tuple[Order, list[StreamFinding]]:
-    """The order that the tokens of `stream` enforce, and what is wrong with them."""
-    order, findings = Order(), list[StreamFinding]()
+def walk(stream: Sequence[Instruction]) -> TokenWalk:
+    """
+    Run the tokens of `stream`. Fetch hands instructions out in order to three queues of bounded
+    length; each module takes from its queue. Which module goes first makes no difference to what is
+    waited for, so one run gives the happens-before relation, as vector clocks.
+    """
+    order = TokenWalk()
+    findings = order.findings
     queues = [deque[int]() for _ in Module]
-    tokens: dict[tuple[int, int], deque[Clock]] = {
-        q: deque() for q in ((0, 1), (1, 0), (1, 2), (2, 1))
-    }
-    gives_at: dict[tuple[int, int], list[int]] = {q: [] for q in tokens}
-    takes_at: dict[tuple[int, int], list[int]] = {q: [] for q in tokens}
+    tokens: dict[TokenQueue, deque[Clock]] = {q: deque() for q in ((0, 1), (1, 0), (1, 2), (2, 1))}
+    gives_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
+    takes_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
     now: list[Clock] = [(0, 0, 0)] * 3
     modules = [module_of(i) for i in stream]
     fetched, progress = 0, True
@@ -63,7 +79,7 @@ def find_order(stream: Sequence[Instruction]) -> tuple[Order, list[StreamFinding
         for module in Module:
             queue = queues[module]
             while queue:
-                takes, gives = _links(stream[queue[0]], module)
+                takes, gives = tokens_taken(stream[queue[0]]), tokens_given(stream[queue[0]])
                 if not all(tokens[q] for q in takes):
                     break
                 index = queue.popleft()
@@ -105,10 +121,11 @@ def find_order(stream: Sequence[Instruction]) -> tuple[Order, list[StreamFinding
                 message = f"{count - taken} tokens {names} outstanding, at most {TOKEN_LIMIT}"
                 findings.append(StreamFinding(index, "tokens", message))
                 break
-    return order, findings + _check_finish(stream, order)
+    findings += _check_finish(stream, order)
+    return order
 
 
-def _check_finish(stream: Sequence[Instruction], order: Order) -> list[StreamFinding]:
+def _check_finish(stream: Sequence[Instruction], order: TokenWalk) -> list[StreamFinding]:
     """There is one finish, the last instruction, and all else is done before."""
     at = [k for k, i in enumerate(stream) if isinstance(i, Finish)]
     if at != [len(stream) - 1]:

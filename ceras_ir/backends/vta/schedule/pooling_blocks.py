@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from ceras_ir.backends.vta.analysis.blocks import even_blocks, widest_pad
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.machine.time import Timing
+from ceras_ir.backends.vta.schedule.blocks import even_blocks, widest_pad
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.analysis.borders import borders_of
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import field_limits
 from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
 from ceras_ir.backends.vta.isa import Load
+from ceras_ir.backends.vta.schedule.borders import borders_of
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]

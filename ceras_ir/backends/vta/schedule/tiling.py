@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
 from ceras_ir.data.parallel import parallel
 

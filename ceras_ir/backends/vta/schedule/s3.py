@@ -6,9 +6,9 @@ They exist to be compared with: their loop nests are the paper's, not the search
 
 from dataclasses import dataclass
 
-from ceras_ir.backends.vta.analysis.blocks import Blocks, capacities
-from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.schedule.blocks import Blocks, capacities
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects.tile import Order
 
 

@@ -1,20 +1,19 @@
 """
-Memory as the checker sees it: who touched each element last, and whether it holds anything.
+Prove that a stream is good, without trust in the code that made it.
 
-Two accesses of one element from different modules, one of them a write, must be ordered by
-tokens. Stores are taken to read the accumulators too, as the functional simulator does, so a
-load into ACC counts as a write of OUT.
+All checks follow one walk over the stream, that of `token_walk`: token balance, hazards between
+modules, ranges, initialised reads and the portable subset. Only the definition of instructions is
+shared with the builder and the simulators.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.check_loops import LoopChecks
-from ceras_ir.backends.vta.check_order import Order
-from ceras_ir.backends.vta.hardware import SHR_RANGE
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.hardware import GEMM_PIPELINE, SHR_RANGE
 from ceras_ir.backends.vta.isa import (
     Alu,
     AluOpcode,
@@ -26,32 +25,70 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
-from ceras_ir.backends.vta.micro_ops import decode_micro_ops
+from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
+from ceras_ir.backends.vta.micro_ops import decode_micro_ops, encode_micro_ops
+from ceras_ir.backends.vta.portable import violations
+from ceras_ir.backends.vta.program import VtaProgram
 
-Report = Callable[[int, str, str], None]
-"""Called with instruction, rule and message."""
+MAX_FINDINGS = 100
+"""There is little to learn from further findings."""
 
-Elements = slice | NDArray[np.int64]
+Indices = NDArray[np.int64]
+Elements = slice | Indices
 
 _GOOD, _STALE = 1, 2
 
 
-class MemoryChecker:
-    """Follows a stream in one allowed order; `visit` each instruction of it."""
+def check_stream(
+    instructions: bytes | Sequence[Instruction],
+    uop_words: NDArray[np.uint32],
+    uop_base: int = 0,
+    board: VtaBoard = DEFAULT_BOARD,
+    dram_bytes: int | None = None,
+    most: int = MAX_FINDINGS,
+) -> list[StreamFinding]:
+    """
+    What is wrong with a stream, in the order of the stream and `most` at most; empty for a good
+    one. `uop_words` is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a
+    whole image, which has the amounts of shifts by vectors too.
+    """
+    stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
+    checker = StreamChecker(stream, board, uop_words, uop_base, dram_bytes)
+    return checker.findings(most)
+
+
+def check_program(
+    program: VtaProgram,
+    board: VtaBoard = DEFAULT_BOARD,
+    dram_bytes: int | None = None,
+    most: int = MAX_FINDINGS,
+) -> list[StreamFinding]:
+    """What is wrong with `program`; empty for a good one."""
+    words = encode_micro_ops(program.micro_ops, board)
+    base = program.uop_base
+    return check_stream(program.instructions, words, base, board, dram_bytes, most)
+
+
+class StreamChecker:
+    """
+    Follows the walk of a stream, and remembers who touched each element last and whether it was
+    written. Two accesses of an element from different modules, one of them a write, must be ordered
+    by tokens. Stores are taken to read the accumulators too, as in the functional simulator, so a
+    load into ACC counts as a write of OUT.
+    """
 
     def __init__(
         self,
         stream: Sequence[Instruction],
-        order: Order,
         board: VtaBoard,
         uop_words: NDArray[np.uint32],
         uop_base: int,
         dram_bytes: int | None,
-        report: Report,
     ):
-        self.stream, self.order, self.board, self.report = stream, order, board, report
+        self.stream, self.board, self.order = stream, board, walk(stream)
         self.uop_words, self.uop_base, self.dram_bytes = uop_words, uop_base, dram_bytes
-        self.loops = LoopChecks()
+        self.found: list[StreamFinding] = []
+        self.loops = _Loops()
         self.touched: dict[tuple[str, Module, bool], NDArray[np.int32]] = {}
         self.holds = {m: np.zeros(board.elements(m), np.bool_) for m in MemoryType}
         self.out = np.zeros(board.acc, np.uint8)
@@ -72,6 +109,21 @@ class MemoryChecker:
             "acc": board.acc,
             "dram": last // self.unit + 1,
         }
+
+    def findings(self, most: int) -> list[StreamFinding]:
+        """What is wrong with the stream, in its order, at most so many."""
+        for index, i in enumerate(self.stream):
+            for message in violations(i):
+                self.report(index, "portable", message)
+        self.found += self.order.findings
+        for index in self.order.sequence:
+            self.visit(index)
+            if len(self.found) >= most:
+                break
+        return sorted(self.found, key=lambda f: f.index)[:most]
+
+    def report(self, index: int, rule: str, message: str) -> None:
+        self.found.append(StreamFinding(index, rule, message))
 
     def visit(self, index: int) -> None:
         """Check instruction `index`, and remember what it does."""
@@ -204,7 +256,7 @@ class MemoryChecker:
         self.amounts[dst] = False
         self.out[dst] = _STALE if reset else _GOOD
 
-    def shifts(self, index: int, elements: NDArray[np.int64]) -> None:
+    def shifts(self, index: int, elements: Indices) -> None:
         """Report a shift by what was not loaded as 0 to 15: HLS reads five bits with a sign."""
         if (bad := elements[~self.amounts[elements]]).size:
             message = f"shifts by acc element {bad[0]}, which was not loaded as 0 to {SHR_RANGE[1]}"
@@ -215,10 +267,10 @@ class MemoryChecker:
         index: int,
         i: Gemm | Alu,
         memory: MemoryType,
-        first: NDArray[np.int64],
+        first: Indices,
         outer: int,
         inner: int,
-    ) -> NDArray[np.int64] | None:
+    ) -> Indices | None:
         """The elements of `memory` that an index reaches, or None where it leaves `memory`."""
         last = int(first.max()) + outer * (i.iter_out - 1) + inner * (i.iter_in - 1)
         if not self.fits(index, memory, last):
@@ -234,3 +286,73 @@ class MemoryChecker:
         element = elements.start + missing if isinstance(elements, slice) else elements[missing]
         self.report(index, "uninitialised", f"reads {memory.name.lower()} element {element}")
         return False
+
+
+class _Loops:
+    """
+    Which elements the loops of a GEMM or ALU instruction reach, and whether iterations that overlap
+    in the pipelines are independent. Results are kept, because a stream repeats its loops.
+    """
+
+    def __init__(self):
+        self._elements: dict[Hashable, Indices] = {}
+        self._conflicts: dict[Hashable, str | None] = {}
+
+    def elements(self, first: Indices, i: Gemm | Alu, outer: int, inner: int) -> Indices:
+        """All elements that index `first` with factors `outer` and `inner` reaches, once each."""
+        key = (first.tobytes(), i.iter_out, i.iter_in, outer, inner)
+        if (found := self._elements.get(key)) is None:
+            a = np.arange(i.iter_out if outer else 1, dtype=np.int64) * outer
+            b = np.arange(i.iter_in if inner else 1, dtype=np.int64) * inner
+            offsets = np.unique(np.add.outer(a, b))
+            base = np.unique(first)
+            reached = np.zeros(int(base[-1] + offsets[-1]) + 1, np.bool_)
+            reached[np.add.outer(base, offsets)] = True
+            found = self._elements[key] = np.flatnonzero(reached)
+        return found
+
+    def conflict(self, uops: Indices, i: Gemm | Alu) -> str | None:
+        """
+        Why iterations close to each other must not overlap, or None. GEMM: HLS pipelines
+        `acc_mem` with `DEPENDENCE inter false`, so the two iterations before must write
+        elsewhere. ALU: the result of the iteration before is not there yet.
+        """
+        if isinstance(i, Gemm) and i.reset:
+            return None
+        use_imm = isinstance(i, Alu) and i.use_imm
+        loop = (i.iter_out, i.iter_in, i.dst_factor_out, i.dst_factor_in)
+        src = (i.src_factor_out, i.src_factor_in)
+        key = (type(i), use_imm, uops.tobytes(), loop, src)
+        if key not in self._conflicts:
+            self._conflicts[key] = self._find_conflict(uops, i, use_imm)
+        return self._conflicts[key]
+
+    def _find_conflict(self, uops: Indices, i: Gemm | Alu, use_imm: bool) -> str | None:
+        if use_imm and (uops[:, 0] != uops[:, 1]).any():
+            return "an immediate operation must have src index equal to dst index"
+        same_steps = (i.dst_factor_out, i.dst_factor_in) == (i.src_factor_out, i.src_factor_in)
+        # What later outer iterations do differs only in where sources are, seen from dst.
+        sources_matter = isinstance(i, Alu) and not use_imm and not same_steps
+        outer = i.iter_out if sources_matter else min(i.iter_out, 3)
+        a = np.arange(outer, dtype=np.int64)[:, None]
+        b = np.arange(i.iter_in, dtype=np.int64)
+        dst_runs = _consecutive((a * i.dst_factor_out + b * i.dst_factor_in).reshape(-1))
+        src_runs = _consecutive((a * i.src_factor_out + b * i.src_factor_in).reshape(-1))
+        relative = np.concatenate([dst_runs, src_runs], axis=1) - dst_runs[:, :1]
+        kept = relative if sources_matter else relative[:, : dst_runs.shape[1]]
+        _, chosen = np.unique(kept, axis=0, return_index=True)
+        dst = (dst_runs[chosen][:, :, None] + uops[:, 0]).reshape(len(chosen), -1)
+        src = (src_runs[chosen][:, :, None] + uops[:, 1]).reshape(len(chosen), -1)
+        for lag in range(1, 1 + GEMM_PIPELINE) if isinstance(i, Gemm) else (1,):
+            if (dst[:, lag:] == dst[:, :-lag]).any():
+                return f"writes the same accumulator {lag} iterations apart"
+        if isinstance(i, Alu) and not use_imm and (src[:, 1:] == dst[:, :-1]).any():
+            return "reads what the iteration before writes"
+        return None
+
+
+def _consecutive(steps: Indices) -> Indices:
+    """Every three consecutive of `steps` as a row; two iterations two apart are in one of them."""
+    if len(steps) < 3:
+        return steps[None, :]
+    return np.stack([steps[:-2], steps[1:-1], steps[2:]], axis=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 
 
 @dataclass(frozen=True)
