@@ -7,15 +7,21 @@ writer behind it. Whatever is waited for decides. Small constants are those of t
 `hdl/`; a test holds the sum to the simulation.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
-from ceras_ir.backends.nnet.array_geometry import CHAIN, Blocks, Layer, ceiling, cut
+from xdsl.ir import Operation
+
+from ceras_ir.backends.nnet.array_plan import ArrayLayer, Box, launches_of, plan
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.register_map import register_map
 
 LATENCY = 32
 """Of memory, in cycles."""
 BURST_BYTES = 256
+CHAIN = 8
+"""Rows of the array that add up in one column, where it has so many."""
 OUTSTANDING = 16
 """Bursts that are on their way at a time."""
 BURST_CYCLES = (LATENCY + 2) / OUTSTANDING
@@ -165,68 +171,112 @@ class _Results:
     end: float = 0.0
 
 
+def core_cycles_of(op: Operation, size: CircuitSize) -> tuple[int, int] | None:
+    """Launches of an operation and the sum of their cycles; None if the core does not run it."""
+    found = launches_of(op, size)
+    if isinstance(found, str):
+        return None
+    counts = [planned.count for _, planned in found]
+    cycles = [cycles_of(layer, size) or 0 for layer, _ in found]
+    return sum(counts), sum(n * each for n, each in zip(counts, cycles, strict=True))
+
+
 @cache
-def cycles_of(layer: Layer, size: CircuitSize) -> int | None:
+def cycles_of(layer: ArrayLayer | Box, size: CircuitSize) -> int | None:
     """
-    Cycles of a launch; None where the circuits do not take the layer. Placement and report ask for
-    the same ones, and layers come again in a network.
+    Cycles of a launch; None if the circuits refuse the layer. Placement and report ask for
+    the same layers, and layers repeat in a network.
     """
-    blocks = cut(layer, size)
-    return None if blocks is None else round(_Run(blocks, size).cycles())
+    planned = plan(layer, size)
+    if isinstance(planned, str):
+        return None
+    return round(_Launch(planned.registers, layer.starts, size).cycles())
+
+
+def ceiling(size: int, unit: int) -> int:
+    """How many units hold `size`."""
+    return -(-size // unit)
 
 
 @dataclass
-class _Run:
-    blocks: Blocks
+class _Launch:
+    """A launch in progress: the registers, and the offsets of input, result and residual."""
+
+    registers: Mapping[str, int]
+    starts: tuple[int, int, int]
     size: CircuitSize
 
+    def mode(self, name: str) -> bool:
+        """A bit of the register `mode`."""
+        (bit,) = (c.value for c in register_map().modes if c.name == name)
+        return bool(self.registers["mode"] >> bit & 1)
+
+    @cached_property
+    def result_size(self) -> int:
+        return 4 if self.mode("MAKES_FLOATS") else 1
+
+    @cached_property
+    def multiplies(self) -> bool:
+        return not self.mode("TAKES_VALUES")
+
+    @property
+    def block_pixels(self) -> int:
+        return self.registers["block_rows"] * self.registers["block_columns"]
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of products of a pixel."""
+        r = self.registers
+        return r["kernel_rows"] * r["row_taps"] * r["run_tiles"]
+
     def cycles(self) -> float:
-        blocks, layer, size = self.blocks, self.blocks.layer, self.size
+        r, size, multiplies = self.registers, self.size, self.multiplies
         header = ceiling(8 * size.lanes, size.bus_bytes)
-        tile = ceiling(size.lanes**2, size.bus_bytes) if layer.multiplies else 0
-        beats = header + tile * blocks.tiles
+        tile = ceiling(size.lanes**2, size.bus_bytes) if multiplies else 0
+        beats = header + tile * self.tiles
         chain = min(size.lanes, CHAIN)
-        load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if layer.multiplies else 0
-        free = max(HALF_FREE, HEADER_FREE + header + tile if layer.multiplies else 0)
-        stream = beats * blocks.output_tiles * self._count()
+        load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if multiplies else 0
+        free = max(HALF_FREE, HEADER_FREE + header + tile if multiplies else 0)
+        stream = beats * r["output_tiles"] * r["blocks"]
         bus = self._bus()
         results = _Results(self._write_cycles())
 
-        table_bytes = TABLE_BYTES * layer.tables * layer.result_size
-        tables = ceiling(table_bytes, size.bus_bytes)
+        tables = ceiling(r["table_bytes"], size.bus_bytes)
         ahead = min(stream, QUEUE)
         stream -= ahead
         now = FIRST_BEAT + LATENCY + tables + float(ahead)
-        ready = FIRST_BEAT + LATENCY + table_bytes // TABLE_WORD + header + tile
-        freed = group = 0
-        for image in range(layer.images):
-            for row in range(0, layer.rows, blocks.rows):
-                rows = min(blocks.rows, layer.rows - row)
-                top = row * layer.down.stride - layer.down.before
-                bottom = top + (rows - 1) * layer.down.stride + layer.down.extent
-                needed = image * layer.height + min(max(bottom, 0), layer.height)
-                for column in range(0, layer.columns, blocks.columns):
-                    columns = min(blocks.columns, layer.columns - column)
-                    pixels, reads = rows * columns, blocks.reads(rows, columns)
+        ready = FIRST_BEAT + LATENCY + r["table_bytes"] // TABLE_WORD + header + tile
+        group = 0
+        height, after = r["height"], r["reads_after"]
+        for image in range(r["images"]):
+            for row in range(0, r["rows"], r["block_rows"]):
+                rows = min(r["block_rows"], r["rows"] - row)
+                top = row * r["stride_y"] + r["first_y"]
+                bottom = top + (rows - 1) * r["stride_y"] + r["extent"]
+                needed = image * height + min(max(bottom, 0), height)
+                for column in range(0, r["columns"], r["block_columns"]):
+                    columns = min(r["block_columns"], r["columns"] - column)
+                    pixels = rows * columns
+                    reads = rows * ((columns - 1) * r["reads_apart"] + 1 + after)
                     waited = bus.wait_for_rows(needed)
                     start = max(now + waited + (BLOCK_START if waited else 0), ready)
                     bus.advance(start - now - waited)
                     now = start
-                    for output in range(blocks.output_tiles):
+                    for output in range(r["output_tiles"]):
                         begin = max(now, results.finished[0] + free)
                         each = max(reads, load, LEAST)
-                        length = max(each * blocks.tiles, beats)
+                        length = max(each * self.tiles, beats)
                         # As many constants come for later tiles, until all have come.
                         fetched = min(beats, stream)
                         stream -= fetched
                         bus.advance(begin - now + max(length - fetched, 0))
                         now = begin + length
-                        sums = now - each + reads - blocks.reads_after + ARRAY_DEPTH + chain
+                        sums = now - each + reads - after + ARRAY_DEPTH + chain
                         group = self._finish(results, bus, sums, pixels, output, group)
-                last = row + blocks.rows >= layer.rows
-                next_top = top + blocks.rows * layer.down.stride
-                freed = image * layer.height + (layer.height if last else max(next_top, 0))
-                bus.rows_allowed = min(freed + blocks.slots, self._rows())
+                last = row + r["block_rows"] >= r["rows"]
+                next_top = top + r["block_rows"] * r["stride_y"]
+                freed = image * height + (height if last else max(next_top, 0))
+                bus.rows_allowed = min(freed + r["slots"], r["input_rows"])
         return results.end + LATENCY + WRITE_END
 
     def _finish(
@@ -239,65 +289,55 @@ class _Run:
         group: int,
     ) -> int:
         """One tile of outputs behind the array; the number of the group after it."""
-        place = output % self.blocks.group
-        is_last = output == self.blocks.output_tiles - 1
+        place = output % self.registers["group_tiles"]
+        is_last = output == self.registers["output_tiles"] - 1
         begin = max(sums, results.finished[1] + EPILOGUE_STEP)
         if place == 0:
             begin = max(begin, results.written[0] + WRITE_FREE)
-            if self.blocks.layer.residual_pitch:
+            if self.registers["residual_pitch"]:
                 begin = max(begin, sums + bus.until_group(group))
-        end = begin + pixels * self.blocks.layer.result_size
+        end = begin + pixels * self.result_size
         results.finished = [results.finished[1], end]
         results.end = max(results.end, end + EPILOGUE_DEPTH)
-        if place < self.blocks.group - 1 and not is_last:
+        if place < self.registers["group_tiles"] - 1 and not is_last:
             return group
-        share = pixels / self.blocks.pixels
+        share = pixels / self.block_pixels
         start = max(end + EPILOGUE_DEPTH, results.end)
         results.end = start + WRITE_START + results.write_cycles[is_last] * share
         results.written = [results.written[1], results.end]
         bus.allow_group()
         return group + 1
 
-    def _rows(self) -> int:
-        """Of all images, up to the last that is needed."""
-        layer = self.blocks.layer
-        last = (layer.rows - 1) * layer.down.stride - layer.down.before + layer.down.extent
-        return (layer.images - 1) * layer.height + min(max(last, 1), layer.height)
-
-    def _count(self) -> int:
-        layer, blocks = self.blocks.layer, self.blocks
-        rows, columns = ceiling(layer.rows, blocks.rows), ceiling(layer.columns, blocks.columns)
-        return layer.images * rows * columns
-
     def _bus(self) -> _Bus:
-        layer, blocks, size = self.blocks.layer, self.blocks, self.size
-        line = layer.line
-        row = _read(line.runs, line.run_bytes, line.pitch, line.step, size, layer.starts[0])
+        r, size = self.registers, self.size
+        row = _read(
+            r["row_runs"], r["run_bytes"], r["input_pitch"], r["row_pitch"], size, self.starts[0]
+        )
         residual = NOTHING
-        if layer.residual_pitch:
-            width = min(blocks.group * size.lanes, layer.outputs)
-            dense = layer.residual_pitch == layer.outputs == width
-            runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
-            step = blocks.pixels * layer.residual_pitch
-            start = layer.starts[2]
-            residual = _read(runs, length, layer.residual_pitch, step, size, start)
+        outputs, pitch = r["outputs"], r["residual_pitch"]
+        if pitch:
+            width = min(r["group_tiles"] * size.lanes, outputs)
+            dense = pitch == outputs == width
+            pixels = self.block_pixels
+            runs, length = (1, pixels * width) if dense else (pixels, width)
+            residual = _read(runs, length, pitch, pixels * pitch, size, self.starts[2])
             residual = replace(residual, start=RESIDUAL_START)
-        allowed = min(blocks.slots, self._rows())
-        groups = self._count() * ceiling(blocks.output_tiles, blocks.group)
-        return _Bus(row, residual, allowed, groups if layer.residual_pitch else 0)
+        groups = r["blocks"] * ceiling(r["output_tiles"], r["group_tiles"])
+        allowed = min(r["slots"], r["input_rows"])
+        return _Bus(row, residual, allowed, groups if pitch else 0)
 
     def _write_cycles(self) -> tuple[float, float]:
         """Of a group of a whole block, and of the last group, which may have fewer outputs."""
-        layer, blocks, size = self.blocks.layer, self.blocks, self.size
-        whole = min(blocks.group * size.lanes, layer.outputs)
-        last = layer.outputs - (ceiling(layer.outputs, whole) - 1) * whole
-        dense = last == layer.outputs and layer.result_pitch == last * layer.result_size
+        r, pixels = self.registers, self.block_pixels
+        whole = min(r["group_tiles"] * self.size.lanes, r["outputs"])
+        last = r["outputs"] - (ceiling(r["outputs"], whole) - 1) * whole
+        dense = last == r["outputs"] and r["result_pitch"] == last * self.result_size
         counts: list[float] = []
         for outputs in (whole, last):
-            width = outputs * layer.result_size
-            runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
-            step = layer.result_pitch * (blocks.pixels if dense else 1)
-            counts.append(_read(runs, length, step, step, size, layer.starts[1]).beats)
+            width = outputs * self.result_size
+            runs, length = (1, pixels * width) if dense else (pixels, width)
+            step = r["result_pitch"] * (pixels if dense else 1)
+            counts.append(_read(runs, length, step, step, self.size, self.starts[1]).beats)
         return counts[0], counts[1]
 
 

@@ -16,7 +16,7 @@ FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"
 """Contraction to fused multiply-add would change the bits of float operators."""
 
 PURPOSE = "the nnet engine"
-CORE, LINUX = (Path(__file__).parent / name for name in ("core", "linux"))
+CORE, LINUX, PLANNER = (Path(__file__).parent / name for name in ("core", "linux", "planner"))
 BOARD = [CORE, LINUX]
 """What an engine has more that drives a board, besides `DEVICE_SOURCES`."""
 
@@ -54,6 +54,15 @@ def hardware_part(sources: Sequence[Path], folders: Collection[Path]) -> Part:
 def core() -> Part:
     """What prepares a launch of the circuits in hardware, on a board or simulated."""
     return hardware_part(sorted(CORE.glob("*.cpp")), ())
+
+
+def planner() -> Path:
+    """The shared library that plans layers for the core in Verilog, as the engine does."""
+    sources = [*sorted(CORE.glob("*.cpp")), *sorted(PLANNER.glob("*.cpp"))]
+    headers = [path for folder in (CORE, SOURCES) for path in sorted(folder.glob("*.h"))]
+    flags = [*FLAGS, "-O1", "-fPIC", "-shared", f"-I{CORE}", f"-I{SOURCES}"]
+    part = Part([p for p in sources if p.name != "circuits.cpp"], headers, flags, made_headers())
+    return build_program("nnet_planner", "the plan of the nnet core", [part])
 
 
 def shared_and_own(sources: Sequence[Path]) -> tuple[set[str], list[Path]]:

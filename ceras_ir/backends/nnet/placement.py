@@ -5,8 +5,8 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.backends.nnet.array_cycles import core_cycles_of
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
-from ceras_ir.backends.nnet.core_rules import core_cycles_of
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of

@@ -2,8 +2,9 @@
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.nnet.array_cycles import core_cycles_of
+from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
 from ceras_ir.backends.nnet.board import load_board
-from ceras_ir.backends.nnet.core_rules import core_cycles_of, why_not_in_verilog
 from ceras_ir.backends.nnet.placement import cost_of, moved_bytes
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.mem import CPU, device_of

@@ -48,6 +48,12 @@ class Field:
     def most(self) -> int:
         return (1 << (self.counted - self.signed)) - 1
 
+    def read(self, words: Sequence[int]) -> int:
+        """The value of the register in the words of a layer."""
+        low = words[self.word] | (words[self.word + 1] << 32 if self.bits > 32 else 0)
+        value = low >> self.shift & (1 << self.bits) - 1
+        return value - (1 << self.bits) if self.signed and value >> self.bits - 1 else value
+
 
 @dataclass(frozen=True)
 class RegisterMap:

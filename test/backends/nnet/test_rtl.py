@@ -11,8 +11,8 @@ from backends.nnet.test_computed_weights import attention
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
 from ceras_ir.backends.nnet.engine import SOURCES
 from ceras_ir.backends.nnet.placement import moved_bytes
 from ceras_ir.backends.nnet.rtl_engine import build_simulation

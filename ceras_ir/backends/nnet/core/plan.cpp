@@ -173,6 +173,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   const FpgaRescale& r = layer.rescale;
   const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, 0}, plan);
+  if (weights == nullptr) return plan;
   refill_linear(size, layer, weights, constants, shifts, tables, residual, plan);
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
   return plan;

@@ -21,7 +21,7 @@ struct CorePlan {
 };
 
 // Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array, or
-// [outputs][products] where they are computed.
+// [outputs][products] where they are computed. Without weights, the plan has registers only.
 CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
                      const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                      bool residual);

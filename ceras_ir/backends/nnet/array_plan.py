@@ -1,0 +1,295 @@
+"""
+Plan operations for the core in Verilog: the registers of each launch, or why the core refuses.
+
+This module describes an operation in integers. The plan itself is computed by `core/`, the same
+C++ that prepares launches for the engine; it is built as a shared library when a board has a core.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from enum import IntEnum
+from functools import cache
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.register_map import register_map
+from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.mem import block_of
+from ceras_ir.transforms.memory.analysis.slices import element_bytes, operand_in_place, slices
+
+ALIGNMENT_BYTES = 64
+"""Alignment of the memory arena; the cycles of a launch depend on addresses modulo this."""
+BOX_RANK = 6
+"""Dimensions of a box that is moved (`FPGA_BOX`)."""
+REASON_BYTES = 256
+
+
+class Circuit(IntEnum):
+    """The kinds of requests that `planner/planner.cpp` accepts."""
+
+    LINEAR = 0
+    POOL = 1
+    ADD = 2
+    LOOKUP = 3
+    MOVE = 4
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel, stride, padding before and dilation of an axis."""
+
+    kernel: int = 1
+    stride: int = 1
+    before: int = 0
+    dilation: int = 1
+
+
+@dataclass(frozen=True)
+class ArrayLayer:
+    """A layer for the array; pitches are bytes from pixel to pixel, offsets in bytes."""
+
+    images: int
+    height: int
+    width: int
+    channels: int
+    rows: int
+    columns: int
+    outputs: int
+    input_pitch: int
+    result_pitch: int
+    residual_pitch: int = 0
+    """0 without a residual."""
+    down: Window = Window()
+    across: Window = Window()
+    by_channel: bool = False
+    """Depthwise: each output is computed from the channel of the same number."""
+    pixels: int = 0
+    """Rows of a matrix product, of a sum or of a lookup; 0 for a window."""
+    tables: int = 0
+    """Different function tables of the channels."""
+    result_size: int = 1
+    """Bytes of a result: 4 if function tables hold floats."""
+    multiplier: int = 0
+    """Of an average, which shifts to the right by `shift` after it; 0 for a maximum."""
+    shift: int = 0
+    circuit: Circuit = Circuit.LINEAR
+    starts: tuple[int, int, int] = (0, 0, 0)
+    """Offsets of input, result and residual modulo `ALIGNMENT_BYTES`."""
+
+    @property
+    def request(self) -> tuple[int, ...]:
+        """The layer as `planner.cpp` reads it."""
+        return (
+            self.circuit, self.images, self.height, self.width, self.channels, self.rows,
+            self.columns, self.outputs, self.input_pitch, self.result_pitch, self.residual_pitch,
+            *astuple(self.down), *astuple(self.across), self.by_channel, self.pixels, self.tables,
+            self.result_size, self.multiplier, self.shift,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Box:
+    """Elements of `unit` bytes to move: the extents, and the steps of input and result in bytes."""
+
+    unit: int
+    dims: tuple[int, ...]
+    steps: tuple[int, ...]
+    ends: tuple[int, ...]
+    starts: tuple[int, int, int]
+    """As those of an `ArrayLayer`, for the first element."""
+
+    @property
+    def request(self) -> tuple[int, ...]:
+        """The box as `planner.cpp` reads it: missing dimensions, which come first, are 1."""
+        more = BOX_RANK - len(self.dims)
+        absent = (0,) * more
+        ones = (1,) * more
+        return (
+            Circuit.MOVE, self.unit, *ones, *self.dims, *absent, *self.steps, *absent, *self.ends
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The plan of a layer or a box: launches with equal registers, at different addresses."""
+
+    count: int
+    registers: Mapping[str, int]
+    """By the names of `hdl/layer_registers.sv`."""
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    from ceras_ir.backends.nnet.engine import planner
+
+    return ctypes.CDLL(str(planner()))
+
+
+def plan(layer: ArrayLayer | Box, size: CircuitSize) -> Launches | str:
+    """The launches of a layer on a core of `size`, or why the core refuses the layer."""
+    return _plan(layer.request, size)
+
+
+@cache
+def _plan(request: tuple[int, ...], size: CircuitSize) -> Launches | str:
+    known = register_map()
+    core = (size.lanes, size.bus_bytes, size.line_bytes, size.result_bytes, size.tables)
+    words = (ctypes.c_uint32 * known.constant("WORDS"))()
+    reason = ctypes.create_string_buffer(REASON_BYTES)
+    count: int = _library().ceras_nnet_plan(
+        (ctypes.c_int64 * len(core))(*core), (ctypes.c_int64 * len(request))(*request), words,
+        reason, ctypes.c_int64(REASON_BYTES),
+    )  # fmt: skip
+    if not count:
+        return reason.value.decode()
+    found = list(words)
+    return Launches(count, {field.name: field.read(found) for field in known.fields})
+
+
+def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box, Launches]] | str:
+    """The launches of an operation that the FPGA runs, or why a core of `size` does not."""
+    found: list[tuple[ArrayLayer | Box, Launches]] = []
+    for layer in _boxes(op) if isinstance(op, MOVERS) else [layer_of(op)]:
+        planned = plan(layer, size)
+        if isinstance(planned, str):
+            return planned
+        found.append((layer, planned))
+    return found
+
+
+def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
+    """Why a core of `size` does not run an operation that the FPGA runs; None if it does."""
+    launches = launches_of(op, size)
+    return launches if isinstance(launches, str) else None
+
+
+def layer_of(op: Operation) -> ArrayLayer:
+    """The layer that the array computes for an operation that passes the rules of the FPGA."""
+    residual = op.residual if isinstance(op, graph.LinearOperation) else None
+    if isinstance(op, graph.BinaryOp):
+        residual = op.rhs
+    source, result = op.operands[0], op.results[0]
+    unit, shape = element_bytes(result), shape_of(result)
+    a, b = pitch_of(source), pitch_of(result) * unit
+    c = 0 if residual is None else pitch_of(residual)
+    starts = (start_of(source), start_of(result), 0 if residual is None else start_of(residual))
+    tables = _table_count(op)
+    is_pool = isinstance(op, graph.Pool2dOp)
+    if is_pool or (
+        isinstance(op, graph.Conv2dOp) and (graph.is_depthwise(op) or not is_product(op))
+    ):
+        images, height, width, channels = shape_of(source)
+        rows, columns, outputs = shape[1:]
+        layer = ArrayLayer(
+            images, height, width, channels, rows, columns, outputs, a, b, c,
+            _window(op, 0), _window(op, 1), is_pool or graph.is_depthwise(op), tables=tables,
+            result_size=unit, circuit=Circuit.POOL if is_pool else Circuit.LINEAR, starts=starts,
+        )  # fmt: skip
+        if not is_pool or op.function is graph.Pool.MAX or op.requant is None:
+            return layer
+        factor, shift = op.requant.multiplier.data, op.requant.shift.data
+        return replace(layer, multiplier=factor, shift=shift)
+    elements = prod(shape)
+    channels = length = (1, *shape)[-1]
+    circuit = Circuit.LOOKUP
+    if isinstance(op, graph.LinearOperation):
+        circuit, (length, *patch) = Circuit.LINEAR, shape_of(op.weights)
+        channels = prod(patch)
+    elif isinstance(op, graph.BinaryOp):
+        circuit = Circuit.ADD
+        if {a, b, c} == {length}:
+            # Without gaps, all elements are a row.
+            channels = length = a = b = c = elements
+    return ArrayLayer(
+        1, 1, 1, channels, 1, 1, length, a, b, c, pixels=elements // length, tables=tables,
+        result_size=unit, circuit=circuit, starts=starts,
+    )  # fmt: skip
+
+
+def _table_count(op: Operation) -> int:
+    """The number of different tables of the channels."""
+    if not isinstance(op, graph.LinearOperation | graph.LookupOp):
+        return 0
+    tables = op.tables
+    return 0 if tables is None else len({tables[i].tobytes() for i in op.channel_rows or (0,)})
+
+
+def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> Window:
+    fields = (op.strides, op.padding, op.dilations)
+    is_pool = isinstance(op, graph.Pool2dOp)
+    kernel = op.kernel.get_values() if is_pool else shape_of(op.weights)[1:3]
+    return Window(kernel[axis], *(field.get_values()[axis] for field in fields))
+
+
+def pitch_of(value: SSAValue) -> int:
+    """Elements from row to row in memory; without gaps if the value has no place yet."""
+    block = block_of(value)
+    pitch = 0 if block is None else block.pitch.data // element_bytes(value)
+    return pitch or (1, *shape_of(value))[-1]
+
+
+def start_of(value: SSAValue, offset: int = 0) -> int:
+    """The address of a byte of a value modulo `ALIGNMENT_BYTES`; 0 without a place."""
+    block = block_of(value)
+    return 0 if block is None else (block.offset.data + offset) % ALIGNMENT_BYTES
+
+
+def _boxes(op: MOVERS) -> list[Box]:
+    """The boxes that an operation moves, without operands that are in place already."""
+    first = 0
+    unit, whole, to = element_bytes(op.results[0]), shape_of(op.results[0]), _steps(op.results[0])
+    source, own = shape_of(op.operands[0]), _steps(op.operands[0])
+
+    def box(dims: Sequence[int], steps: Sequence[int], ends: Sequence[int], *places: int) -> Box:
+        starts, results = ([step * unit for step in side] for side in (steps, ends))
+        return Box(unit, tuple(dims), tuple(starts), tuple(results), (places[0], places[1], 0))
+
+    match op:
+        case graph.ReshapeOp():
+            row = (1, *whole)[-1]
+            gaps = {pitch_of(op.input), pitch_of(op.result)} != {row}
+            dims = (prod(whole) // row, row) if gaps else (1, prod(whole))
+            starts, ends = (pitch_of(op.input), 1), (pitch_of(op.result), 1)
+        case graph.TransposeOp():
+            order = op.permutation.get_values()
+            dims, starts, ends = whole, [own[d] for d in order], to
+        case graph.SliceOp():
+            steps = zip(own, op.strides.get_values(), strict=True)
+            dims, starts, ends = whole, [step * int(stride) for step, stride in steps], to
+            first = sum(i * step for i, step in zip(op.starts.get_values(), own, strict=True))
+        case graph.ResizeOp():
+            rows, columns = repetitions(op) or (1, 1)
+            dims = (source[0], source[1], rows, source[2], columns, source[3])
+            starts = (own[0], own[1], 0, own[2], 0, own[3])
+            ends = (to[0], to[1] * rows, to[1], to[2] * columns, to[2], to[3])
+        case graph.ConcatOp():
+            there = [
+                part.operand
+                for part in slices(op)
+                if block_of(op.result) is not None and operand_in_place(op, part)
+            ]
+            boxes: list[Box] = []
+            for value in op.operands:
+                if value not in there:
+                    places = (start_of(value), start_of(op.result, first * unit))
+                    boxes.append(box(shape_of(value), _steps(value), to, *places))
+                first += shape_of(value)[op.axis.value.data] * to[op.axis.value.data]
+            return boxes
+    places = (start_of(op.operands[0], first * unit), start_of(op.results[0]))
+    return [box(dims, starts, ends, *places)]
+
+
+def _steps(value: SSAValue) -> list[int]:
+    """Elements from an index of each dimension to the next."""
+    shape = shape_of(value)
+    steps: list[int] = []
+    elements = 1
+    for d in reversed(range(len(shape))):
+        steps.insert(0, elements)
+        elements = pitch_of(value) if d + 1 == len(shape) else elements * shape[d]
+    return steps
