@@ -84,7 +84,7 @@ elif sys.argv[1] == "onnx":
     again = ReferenceEvaluator(export_model(module, "made", exact=True))
     same({"y": again.run(None, inputs)[0]})
 else:
-    from ceras_ir.backends.nnet.runner import NnetModel
+    from ceras_ir.backends.nnet.engine import NnetModel
     from ceras_ir.backends.nnet.writer import emit as write
 
     AllocateBlocksPass(strategy="colouring", io=True).apply(Context(), module)
@@ -180,7 +180,7 @@ def shift(layer: Layer, op: elementwise.ShiftOp) -> None:
 
 """,
     ),
-    "backends/nnet/layers/elementwise.py": (
+    "backends/nnet/elementwise_layers.py": (
         "from ceras_ir.backends.nnet.file import",
         "from ceras_ir.backends.nnet.encoding import float_word\n",
         "record_as(SOFTMAX",

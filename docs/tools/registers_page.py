@@ -1,6 +1,6 @@
 """docs/nnet-registers.md: the registers of the nnet circuits."""
 
-from ceras_ir.backends.nnet.register_map import register_table
+from ceras_ir.backends.nnet.circuits import register_table
 
 HEAD = """# Registers of the nnet circuits
 

@@ -14,8 +14,7 @@ from functools import cache, cached_property
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.array_plan import ArrayLayer, Box, launches_of, plan
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.register_map import register_map
+from ceras_ir.backends.nnet.circuits import CircuitSize, register_map
 
 LATENCY = 32
 """Of memory, in cycles."""

@@ -14,8 +14,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.register_map import register_map
+from ceras_ir.backends.nnet.circuits import CircuitSize, register_map
 from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of

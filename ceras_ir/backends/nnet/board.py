@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml

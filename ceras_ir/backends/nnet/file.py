@@ -1,8 +1,8 @@
 """
-What is in an nnet file, once it is read: tables of which each entry is a record here.
+The content of an nnet file after reading: tables whose entries are records of this module.
 
-`reader.py` makes it, `checks.py` and `memory_checks.py` judge it; nothing here is the writer's. A
-`Kind` is what the format says of an opcode; `layers/` declares them.
+`reader.py` creates the records and `checks.py` checks them; the writer has separate records. A
+`Kind` is the specification of an opcode in the format; the `*_layers.py` modules declare them.
 """
 
 from __future__ import annotations

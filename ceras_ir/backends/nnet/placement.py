@@ -1,19 +1,31 @@
-"""What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
+"""
+Place operations on the FPGA of nnet, and report times, cycles and skipped products of layers.
+
+Placement and report share the model of a board: rules, circuits, and the rates of CPU and bus.
+"""
 
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of
+from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
 from ceras_ir.dialects.graph.traits import viewed
-from ceras_ir.dialects.mem import block_of
+from ceras_ir.dialects.mem import CPU, block_of, device_of
+from ceras_ir.network.function import main_function
+from ceras_ir.network.integer import zero_points
+from ceras_ir.pipeline.report import entries_of
+from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.targets.accelerator import Accelerator, Cost
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
 
 CONSTANT_BYTES = 8
@@ -176,3 +188,82 @@ def transfer(value: SSAValue, board: FpgaBoard) -> float:
 
 def _crossing(size: int, board: FpgaBoard) -> float:
     return board.bus_latency_us + size / board.bus_bytes_per_us
+
+
+ONLY_IN_CPP = "only_in_cpp"
+"""Why the core in Verilog does not run a layer of the FPGA; its time is of the board's rates."""
+
+
+def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name: str) -> None:
+    """Add its microseconds to the entry of each layer."""
+    board, ops = load_board(board_name), steps(main_function(module))
+    for op, entry in zip(ops, entries_of(layers, ops), strict=True):
+        if entry is None:
+            continue
+        on_fpga = device_of(op) == FPGA
+        cost = cost_of(op, board, admitted=on_fpga)
+        if on_fpga and board.array is not None and moved_bytes(op):
+            run = core_cycles_of(op, board.array)
+            if run is None:
+                entry[ONLY_IN_CPP] = why_not_in_verilog(op, board.array)
+            else:
+                entry["cycles"] = run[1]
+        entry[MICROSECONDS] = round((cost.accelerator if on_fpga else cost.cpu) or 0.0, 3)
+
+
+def prediction(board_name: str) -> Prediction:
+    """Where the times come from, and what circuits and CPU can do at most."""
+    board = load_board(board_name)
+    circuits = board.circuits.values()
+    macs = max((circuit.macs_per_cycle for circuit in circuits), default=0.0)
+    moved = max((circuit.bytes_per_cycle for circuit in circuits), default=0.0)
+    ceilings = [Ceiling(CPU, board.cpu_macs_per_us, board.cpu_bytes_per_us)]
+    if macs and moved:
+        ceilings.insert(0, Ceiling(FPGA, macs * board.clock_mhz, moved * board.clock_mhz))
+    return Prediction(
+        f"{board.title} at {board.clock_mhz:g} MHz",
+        (
+            "A circuit takes its launch, the packing of computed weights, and the cycles of the "
+            "core in Verilog; one in C++ alone "
+            f"('{ONLY_IN_CPP}'), the longer of its products and bytes"
+            if board.array is not None
+            else "A circuit takes its launch and the longer of its products and bytes"
+        )
+        + ", the CPU its products and its bytes, at the board's rates. Moves between them are not "
+        "counted.",
+        tuple(ceilings),
+    )
+
+
+BLOCK = 16
+
+
+def skipped_share(op: graph.LinearOperation) -> float:
+    """The share of its products that the engine skips."""
+    weights = graph.constant_array(op.weights)
+    grouped = isinstance(op, graph.Conv2dOp) and op.group_count != 1
+    element = graph.quantized_element(op.weights)
+    if weights is None or element is None or op.requant is None or grouped:
+        return 0.0
+    return _share_in_zero_blocks(weights != zero_points(element, weights.ndim))
+
+
+def _share_in_zero_blocks(nonzero: NDArray[np.bool_]) -> float:
+    rows = nonzero.reshape(len(nonzero), -1)
+    ends = [(0, -extent % BLOCK) for extent in rows.shape]
+    blocks = np.pad(rows, ends).reshape(-(-len(rows) // BLOCK), BLOCK, -1, BLOCK)
+    high, wide = np.nonzero(~blocks.any(axis=(1, 3)))
+    # Blocks at the ends have fewer weights.
+    heights = np.minimum(BLOCK, rows.shape[0] - high * BLOCK)
+    widths = np.minimum(BLOCK, rows.shape[1] - wide * BLOCK)
+    return float((heights * widths).sum() / rows.size)
+
+
+def annotate_skipped(layers: list[dict[str, object]], module: ModuleOp) -> None:
+    """Add `skipped_products` to the entry of each layer that has such blocks."""
+    ops = steps(main_function(module))
+    for op, entry in zip(ops, entries_of(layers, ops), strict=True):
+        if entry is None or not isinstance(op, graph.LinearOperation):
+            continue
+        if share := skipped_share(op):
+            entry["skipped_products"] = round(share, 4)

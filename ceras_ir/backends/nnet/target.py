@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -19,14 +20,13 @@ from ceras_ir.targets import (
     Manifest,
     Stage,
     Target,
-    by_convention,
     option,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.backends.nnet.runner import CompiledNnet
+    from ceras_ir.backends.nnet.engine import CompiledNnet
 
 ALIGNMENT = 64
 """Bytes; of the FPGA's bus."""
@@ -42,8 +42,11 @@ class NnetTarget(Target):
     )
     verified_by_default = True
     keeps_states = True
-    passes = by_convention("ceras_ir.backends.nnet.passes", "fuse-lookup", "tabulate")
-    text = "ceras_ir.backends.nnet.text:NnetText"
+    passes: ClassVar[Mapping[str, str]] = {
+        "fuse-lookup": "ceras_ir.backends.nnet.tabulation:FuseLookupPass",
+        "tabulate": "ceras_ir.backends.nnet.tabulation:TabulatePass",
+    }
+    text = "ceras_ir.backends.nnet.dump:NnetText"
 
     board: str | None = option(
         None,
@@ -82,8 +85,7 @@ class NnetTarget(Target):
         return why_without_gaps
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.nnet.passes.fuse_lookup import FuseLookupPass
-        from ceras_ir.backends.nnet.passes.tabulate import TabulatePass
+        from ceras_ir.backends.nnet.tabulation import FuseLookupPass, TabulatePass
         from ceras_ir.transforms.graph.split_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
@@ -100,7 +102,7 @@ class NnetTarget(Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
-        from ceras_ir.backends.nnet.zero_blocks import annotate_skipped
+        from ceras_ir.backends.nnet.placement import annotate_skipped
         from ceras_ir.network.function import main_function
         from ceras_ir.network.states import states_of
         from ceras_ir.transforms.memory.analysis.liveness import byte_size
@@ -112,7 +114,7 @@ class NnetTarget(Target):
             return Emission(
                 files, totals=totals, annotate=lambda layers: annotate_skipped(layers, module)
             )
-        from ceras_ir.backends.nnet.prediction import annotate_times, prediction
+        from ceras_ir.backends.nnet.placement import annotate_times, prediction
 
         def annotate(layers: list[dict[str, object]]) -> None:
             annotate_times(layers, module, board)
@@ -126,6 +128,6 @@ class NnetTarget(Target):
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledNnet:
-        from ceras_ir.backends.nnet.runner import CompiledNnet, Rtl
+        from ceras_ir.backends.nnet.engine import CompiledNnet, Rtl
 
         return CompiledNnet(folder, Rtl() if self.fpga == "rtl" else None)

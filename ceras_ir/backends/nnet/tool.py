@@ -60,15 +60,14 @@ def _nnet(argv: Sequence[str]) -> int:
         write_sources(Path(path))
         return 0
     if arguments.command == "circuits":
-        from ceras_ir.backends.nnet.board_files import write_board_files
-        from ceras_ir.backends.nnet.circuit_size import CircuitSize
+        from ceras_ir.backends.nnet.circuits import CircuitSize, write_board_files
 
         write_board_files(Path(path), CircuitSize(arguments.lanes, arguments.bus))
         return 0
     data = Path(path).read_bytes()
     match arguments.command:
         case "dump" if arguments.bytes:
-            from ceras_ir.backends.nnet.annotate import annotate
+            from ceras_ir.backends.nnet.dump import annotate
 
             sys.stdout.write(_checked(annotate, data, path))
         case "dump":

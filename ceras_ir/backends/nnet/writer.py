@@ -21,12 +21,12 @@ from ceras_ir.backends.nnet.encoding import (
     NONE,
     STORAGES,
     Section,
+    Sections,
     TensorRecord,
 )
 from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
-from ceras_ir.backends.nnet.sections import Sections
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType

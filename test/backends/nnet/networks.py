@@ -16,8 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ceras_ir.backends.nnet import emit
-from ceras_ir.backends.nnet.engine import SOURCES, runtime
-from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.backends.nnet.engine import SOURCES, NnetModel, runtime
 from ceras_ir.dialects.graph import (
     Cell,
     ConstantOp,

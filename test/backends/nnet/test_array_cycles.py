@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of, cycles_of
 from ceras_ir.backends.nnet.array_plan import ArrayLayer, Window, plan
-from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.engine import NnetModel, Rtl
 from ceras_ir.backends.nnet.placement import moved_bytes
 from ceras_ir.backends.nnet.rules import FPGA, why_not
-from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, Resize, integers
 from ceras_ir.dialects.mem import device_of

@@ -14,11 +14,10 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.board import load_board
-from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.engine import NnetModel, Rtl, build
 from ceras_ir.backends.nnet.placement import cost_of
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA, why_not
-from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import CPU

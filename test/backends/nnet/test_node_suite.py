@@ -11,7 +11,7 @@ from backends.nnet.networks import written
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.backends.nnet.engine import NnetModel
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run

@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.nnet.layers.binary import BINARIES
+from ceras_ir.backends.nnet.arithmetic_layers import BINARIES
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (

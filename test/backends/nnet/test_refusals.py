@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from ceras_ir.backends.nnet import emit, engine_rules
-from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.backends.nnet.engine import NnetModel
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
     Binary,

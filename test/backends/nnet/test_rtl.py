@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.circuits import CircuitSize
+from ceras_ir.backends.nnet.engine import SOURCES, NnetModel, Rtl, build_simulation
 from ceras_ir.backends.nnet.placement import moved_bytes
-from ceras_ir.backends.nnet.rtl_engine import build_simulation
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.driver.compile.tool import main

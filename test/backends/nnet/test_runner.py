@@ -9,10 +9,9 @@ from backends.nnet.networks import Array, Network, random_array, written
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.engine import NnetModel, build
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType

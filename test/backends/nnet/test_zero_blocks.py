@@ -8,8 +8,8 @@ from backends.nnet.drawn import INT8, INT32
 from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.nnet.placement import annotate_skipped, skipped_share
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.backends.nnet.zero_blocks import annotate_skipped, skipped_share
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType

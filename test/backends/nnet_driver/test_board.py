@@ -16,11 +16,9 @@ from backends.nnet.networks import random_array, written
 from backends.nnet.test_computed_weights import attention
 from numpy.typing import NDArray
 
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.engine import build_board_engine
+from ceras_ir.backends.nnet.circuits import CircuitSize
+from ceras_ir.backends.nnet.engine import NnetModel, build_board_engine, build_simulation
 from ceras_ir.backends.nnet.reader import read
-from ceras_ir.backends.nnet.rtl_engine import build_simulation
-from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.backends.nnet.tool import main as nnet
 from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.driver.compile.tool import main as compile_model

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.backends.nnet.register_map import register_map, register_table, registers_header
+from ceras_ir.backends.nnet.circuits import register_map, register_table, registers_header
 from ceras_ir.backends.nnet.tool import main
 from ceras_ir.support.verilator import has_verilator
 

@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.backends.nnet.engine import NnetModel
 from ceras_ir.backends.nnet.reader import read
-from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, shape_of
 from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of

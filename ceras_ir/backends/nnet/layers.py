@@ -1,24 +1,20 @@
 """
-The kinds of layers: one module for each family, found because it is here.
+The kinds of layers in an nnet file, by opcode, and the encoder of each operation.
 
-A module declares the `Kind` of each opcode with its check, which judges what was read, and below
-`@encodes` what makes the record of an operation. Both have the format's page
-(`docs/nnet-format.md`) as their truth; a check uses nothing of the writer.
+A family of layers is a module: it declares the `Kind` of each opcode with a check for the reader,
+and the encoders of operations (`@encodes`). Both follow `docs/nnet-format.md`; a check may use
+nothing of the writer.
 """
-
-from importlib import import_module
-from pkgutil import iter_modules
 
 from xdsl.ir import Operation
 
+from ceras_ir.backends.nnet import arithmetic_layers, elementwise_layers, movement_layers
 from ceras_ir.backends.nnet.encoding import ENCODERS, AddTable, LayerRecord
 from ceras_ir.backends.nnet.file import Kind
 
-_FAMILIES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-
 KINDS = {
     kind.number: kind
-    for family in _FAMILIES
+    for family in (arithmetic_layers, elementwise_layers, movement_layers)
     for kind in vars(family).values()
     if isinstance(kind, Kind)
 }

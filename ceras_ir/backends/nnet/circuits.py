@@ -1,15 +1,70 @@
 """
-The registers of the circuits, read from `hdl/layer_registers.sv`: the one place that has them.
+The circuits in SystemVerilog: sizes, sources, registers, and the files for a board.
 
-The engine's header `registers.h` and the table in docs/nnet-board.md are made of what is here.
+The registers are read from `hdl/layer_registers.sv`, which is the single definition. The header
+`registers.h` of the engine and the table in docs/nnet-board.md are printed from them. The scripts
+for a board are text: no tool of a vendor runs here.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
-from ceras_ir.backends.nnet.circuit_size import package_source
+TOP = "nnet_core"
+FIRST = "layer_registers.sv"
+"""A package, which every reader of the sources wants to see before its users."""
+SHARED = ("stream_fifo.sv",)
+"""Modules of the library that the sparse pipelines are made of."""
+
+
+@dataclass(frozen=True)
+class CircuitSize:
+    """Parameters of `hdl/nnet_core.sv`; the defaults are those of the module."""
+
+    lanes: int = 16
+    """Rows and columns of the array."""
+    bus_bytes: int = 16
+    line_bytes: int = 262144
+    """Rows of the input on chip."""
+    result_bytes: int = 65536
+    """Results, and as much of the residual, in two halves."""
+    paired: bool = True
+    """Two products in one multiplier."""
+    tables: int = 16
+    """Function tables that the channels of a layer may have; none where it is 0."""
+
+    def parameters(self) -> dict[str, int]:
+        """By the names of the module."""
+        return {
+            "LANES": self.lanes,
+            "BUS_BYTES": self.bus_bytes,
+            "LINE_BYTES": self.line_bytes,
+            "RESULT_BYTES": self.result_bytes,
+            "PAIRED": int(self.paired),
+            "TABLES": self.tables,
+        }
+
+
+DEFAULT = CircuitSize()
+
+
+def package_source() -> Path:
+    """The package that lists the registers."""
+    return _backends() / "nnet" / "hdl" / FIRST
+
+
+def circuit_sources() -> list[Path]:
+    """The modules, the package of registers first."""
+    own = sorted(package_source().parent.glob("*.sv"), key=lambda path: path.name != FIRST)
+    return own + [_backends() / "dataflow" / "hdl" / name for name in SHARED]
+
+
+def _backends() -> Path:
+    return Path(str(files("ceras_ir"))) / "backends"
+
 
 HEADER = "registers.h"
 _CONSTANT = re.compile(r"^  localparam (\w+) = (\d+);(?:  // (.*))?$", re.MULTILINE)
@@ -144,3 +199,18 @@ def register_table() -> str:
 
 def _constant_name(field: Field) -> str:
     return field.name.upper()
+
+
+FOLDER = Path(__file__).parent / "board"
+
+
+def write_board_files(folder: Path, size: CircuitSize) -> None:
+    """Write sources, wrapper, block design and device tree of a core of `size`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in circuit_sources():
+        (folder / path.name).write_bytes(path.read_bytes())
+    for path in sorted(FOLDER.iterdir()):
+        text = path.read_text("ascii")
+        for name, value in size.parameters().items():
+            text = text.replace(f"@{name}@", str(value))
+        (folder / path.name).write_text(text, "ascii")

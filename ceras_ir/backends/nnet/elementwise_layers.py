@@ -1,0 +1,290 @@
+"""
+Layers: elementwise functions, functions of rows (softmax, normalization), and recurrent layers.
+
+A recurrent layer has all steps of a direction.
+"""
+
+import struct
+from math import inf, isnan
+
+import numpy as np
+
+from ceras_ir.backends.nnet.encoding import (
+    FUNCTIONS,
+    AddTable,
+    LayerRecord,
+    encodes,
+    float_word,
+    record_as,
+)
+from ceras_ir.backends.nnet.file import BYTES, Case, Kind, always
+from ceras_ir.backends.nnet.rules import is_int8
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Cell
+
+FLOAT = ("f32",)
+INTEGERS = tuple(storage for storage in BYTES if storage not in FLOAT)
+
+
+def _check_floats(case: Case) -> None:
+    case.stored_as(FLOAT, FLOAT, "float tensors expected")
+
+
+def _check_unary(case: Case) -> None:
+    _check_floats(case)
+    words = [w - ((w >> 31) << 32) for w in case.words]
+    case.must(
+        len(words) in (0, 2 * case.result.channels), "two exponents for each channel expected"
+    )
+    case.must(all(abs(w) <= 64 for w in words), "its exponents")
+
+
+def _check_lookup(case: Case) -> None:
+    """Without attributes a table of 256; else the entries, then one table or each channel's."""
+    must = case.must
+    entries, tables = (case.words[0], case.words[1:]) if case.words else (256, ())
+    kinds = ("i16",) if entries > 256 else ("i8", "i16", "u8") if case.words else ("i8",)
+    case.stored_as(kinds, ("i8", "i16", "f32") if case.words else ("i8",), "int8 expected")
+    if not case.words:
+        return
+    must(entries.bit_count() == 1 and 256 <= entries <= 1 << 16, "entries of its tables")
+    must(len(tables) in (1, case.result.channels), "one table, or one for each channel")
+    stored = len(case.file.sections["tables"]) // 256
+    blocks = entries * BYTES[case.result.storage] // 256
+    must(all(t + blocks <= stored for t in tables), "no such lookup table")
+
+
+def _check_softmax(case: Case) -> None:
+    _check_floats(case)
+    case.must(case.words[0] < len(case.result.shape), "its axis does not exist")
+
+
+def _check_quantize(case: Case) -> None:
+    case.stored_as(FLOAT, INTEGERS, "float to quantized expected")
+
+
+def _check_dequantize(case: Case) -> None:
+    case.stored_as(INTEGERS, FLOAT, "quantized to float expected")
+
+
+def _check_requantize(case: Case) -> None:
+    case.stored_as(INTEGERS, INTEGERS, "quantized tensors expected")
+
+
+def _check_shift_swish(case: Case) -> None:
+    requant, must = case.layer.requant, case.must
+    case.stored_as(("i8", "i16"), INTEGERS, "int8 or int16 expected")
+    must(case.operands[0].zero_point == 0, "no zero point expected")
+    must(len(case.words) in (5, 5 * case.result.channels), "five bends for each channel")
+    must(max(case.words) < 1 << 15, "a bend of at most 15 bits")
+    must(requant is not None and requant.multiplier == 1, "it rescales by a shift")
+
+
+UNARY = Kind(4, "unary", _check_unary, words=None, function=True, same_shape=True, in_place=True)
+LOOKUP = Kind(6, "lookup", _check_lookup, words=None, table=True, same_shape=True, in_place=True)
+SOFTMAX = Kind(7, "softmax", _check_softmax, words=1, same_shape=True, in_place=True)
+QUANTIZE = Kind(12, "quantize", _check_quantize, same_shape=True, in_place=True)
+DEQUANTIZE = Kind(13, "dequantize", _check_dequantize, same_shape=True)
+REQUANTIZE = Kind(
+    14, "requantize", _check_requantize, requant=always, same_shape=True, in_place=True
+)
+SHIFT_SWISH = Kind(
+    17, "shift_swish", _check_shift_swish, words=None, requant=always, same_shape=True,
+    in_place=True,
+)  # fmt: skip
+
+
+@encodes(graph.UnaryOp)
+def encode_unary(op: graph.UnaryOp, add_table: AddTable) -> LayerRecord:
+    exponents = [e & 0xFFFFFFFF for side in op.channel_exponents or () for e in side]
+    return LayerRecord(UNARY, attributes=exponents).with_function(op.function)
+
+
+@encodes(graph.LookupOp)
+def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
+    """A table of 256 for all channels is the record's own; else the attributes say which."""
+    tables = [add_table(row.tobytes()) for row in op.tables]
+    entries, rows = op.tables.shape[1], op.channel_rows
+    are_bytes = [is_int8(v) for v in (op.input, op.result)]
+    if rows is None and all(are_bytes):
+        return LayerRecord(LOOKUP, table=tables[0])
+    attributes = [entries, *(tables[row] for row in rows or (0,))]
+    return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])
+
+
+record_as(SOFTMAX, graph.SoftmaxOp, lambda op: [op.axis.value.data])
+record_as(QUANTIZE, graph.QuantizeOp)
+record_as(DEQUANTIZE, graph.DequantizeOp)
+record_as(REQUANTIZE, graph.RequantizeOp, requant=lambda op: op.requant)
+record_as(
+    SHIFT_SWISH,
+    graph.ShiftSwishOp,
+    lambda op: [k for bends in op.channel_bends for k in bends],
+    lambda op: op.requant,
+)
+
+
+MAX_EXTENT, MAX_TABLE = 1 << 16, 1 << 12
+LEAST_EPSILON, MOST_EPSILON = 1 << 10, 1 << 62
+
+
+def _check_channels(case: Case, *storages: str) -> None:
+    """Constants for the elements of a row, stored as `storages`."""
+    for tensor, storage in zip(case.operands[1:], storages, strict=True):
+        case.must(tensor.shape == case.result.shape[-1:], "channels differ")
+        case.must(tensor.storage == storage and not tensor.zero_point, f"{storage} expected")
+
+
+def _check_normalize(case: Case) -> None:
+    case.must(len(case.operands) in (2, 3), "2 or 3 operands expected")
+    case.must(case.operands[0].shape == case.result.shape != (), "rows of one shape expected")
+    case.must(all(t.storage == "f32" for t in (*case.operands, case.result)), "floats expected")
+    _check_channels(case, *["f32"] * (len(case.operands) - 1))
+    case.must(case.words[1] < 2, "unknown attribute")
+
+
+def _check_integers(case: Case, extent: int) -> None:
+    requant, must = case.layer.requant, case.must
+    must(case.operands[0].shape == case.result.shape, "its shapes differ")
+    for tensor in (case.operands[0], case.result):
+        must(tensor.storage in ("i8", "i16"), "int8 or int16 expected")
+    must(extent <= MAX_EXTENT, "rows that are too long")
+    is_shift = requant is not None and requant.multiplier == 1 and requant.rounding == "half_up"
+    must(is_shift, "it rescales by a shift that rounds half up")
+
+
+def _check_integer_normalize(case: Case) -> None:
+    case.must(case.result.shape != (), "rows expected")
+    _check_integers(case, case.result.channels)
+    _check_channels(case, "i16", "i32")
+    low, high, centred = case.words
+    case.must(LEAST_EPSILON <= low + (high << 32) <= MOST_EPSILON, "its epsilon")
+    case.must(centred < 2, "unknown attribute")
+
+
+def _check_integer_softmax(case: Case) -> None:
+    (axis,), must, table = case.words, case.must, case.operands[1]
+    must(axis < len(case.result.shape), "its axis does not exist")
+    _check_integers(case, case.result.shape[axis])
+    must(len(table.shape) == 1 and 2 <= table.shape[0] <= MAX_TABLE, "entries of its table")
+    must(table.storage == "i32" and table.location == "biases", "a constant table of i32 expected")
+    must(not table.zero_point, "a table without zero point expected")
+    entries = memoryview(case.file.data(table)).cast("i")
+    must(entries[0] == 1 << 15 and min(entries) >= 0, "a table from 2^15 expected")
+    must(max(entries) == 1 << 15, "a table of at most 2^15 expected")
+    must(case.layer.requant is not None and case.layer.requant.shift > 0, "it shifts to the right")
+
+
+NORMALIZE = Kind(19, "normalize", _check_normalize, words=2, operands=None)
+INTEGER_NORMALIZE = Kind(
+    20, "integer_normalize", _check_integer_normalize, words=3, operands=3, requant=always
+)
+INTEGER_SOFTMAX = Kind(
+    21, "integer_softmax", _check_integer_softmax, words=1, operands=2, requant=always
+)
+
+
+@encodes(graph.NormalizeOp)
+def encode_normalize(op: graph.NormalizeOp, add_table: AddTable) -> LayerRecord:
+    attributes = [float_word(op.epsilon.value.data), int(op.is_centred)]
+    return LayerRecord(NORMALIZE, attributes=attributes)
+
+
+@encodes(graph.IntegerNormalizeOp)
+def encode_integer_normalize(op: graph.IntegerNormalizeOp, add_table: AddTable) -> LayerRecord:
+    epsilon = op.epsilon.value.data
+    words = [epsilon & 0xFFFFFFFF, epsilon >> 32, int(op.is_centred)]
+    return LayerRecord(INTEGER_NORMALIZE, attributes=words, requant=op.requant)
+
+
+record_as(
+    INTEGER_SOFTMAX,
+    graph.IntegerSoftmaxOp,
+    lambda op: [op.axis.value.data],
+    lambda op: op.requant,
+)
+
+
+CELLS = (Cell.RNN, Cell.GRU, Cell.GRU_RESET_FIRST, Cell.LSTM)
+"""By the number that the format has for them."""
+
+GATES, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
+LSTM = 3
+LAST_FUNCTION = len(graph.Function)
+MAX_WIDTH, MAX_EXPONENT = 1 << 14, 60
+DYNAMIC = 1 << 31
+"""-2^31, in place of the exponent of a state that is quantized dynamically."""
+
+
+def _check_recurrence(case: Case) -> None:
+    must = case.must
+    must(case.words[:1] in ((0,), (1,), (2,), (LSTM,)), "unknown attribute")
+    cell = case.words[0]
+    least = 3 + (cell == LSTM)
+    must(len(case.operands) in (least, least + 1), f"{least} or {least + 1} operands expected")
+    x, weights, *rest = case.operands
+    must(all(t.storage == "f32" for t in (x, *rest, case.result)), "float tensors expected")
+    must(weights.location != "arena", "constant weights expected")
+    must(len(weights.shape) == 2 and len(x.shape) == 3, "weights of rank 2 and input of 3 expected")
+    width, hidden = weights.shape
+    must(hidden <= MAX_WIDTH and width == GATES[cell] * hidden, "its weights: wrong shape")
+    steps, batch, columns = x.shape
+    must(columns == width, "its input: wrong shape")
+    must(all(t.shape == (batch, hidden) for t in rest[: least - 2]), "its state: wrong shape")
+    must(all(t.shape == (width,) for t in rest[least - 2 :]), "its bias: wrong shape")
+    result = (steps + (cell == LSTM), batch, hidden)
+    must(case.result.shape == result, "its result: wrong shape")
+    _check_words(case, FUNCTION_COUNTS[cell])
+
+
+def _check_words(case: Case, functions: int) -> None:
+    """Check functions and parameters, and the exponents or scales of integer weights."""
+    must, weights = case.must, case.operands[1]
+    end = 1 + 3 * functions
+    integers = case.words[end:]
+    is_dynamic = weights.is_quantized and integers[:1] == (DYNAMIC,)
+    expected = (1 + is_dynamic) + weights.shape[0] if weights.is_quantized else 0
+    must(len(case.words) == end + expected, f"{end + expected} attributes expected")
+    for i in range(1, end, 3):
+        must(1 <= case.words[i] <= LAST_FUNCTION, "unknown function")
+        must(
+            not any(isnan(_float(w)) for w in case.words[i + 1 : i + 3]),
+            "a parameter is not a number",
+        )
+    if not weights.is_quantized:
+        return
+    plain = weights.type == ("i8", 1.0, 0)
+    must(plain, "weights of 8 bits, of scale 1 without zero point, expected")
+    if is_dynamic:
+        must(case.words[0] == LSTM, "only an lstm has dynamic scales")
+        must(-128 <= _signed(integers[1]) < 128, "its zero point")
+        must(all(0 <= _float(w) < inf for w in integers[2:]), "its scales")
+    else:
+        must(all(abs(_signed(w)) <= MAX_EXPONENT for w in integers), "its exponents")
+
+
+def _float(word: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", word))[0]
+
+
+def _signed(word: int) -> int:
+    return word - ((word >> 31) << 32)
+
+
+RECURRENCE = Kind(22, "recurrence", _check_recurrence, words=None, operands=None)
+
+
+@encodes(graph.RecurrenceOp)
+def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecord:
+    words = [CELLS.index(op.type_of_cell)]
+    for function in op.functions:
+        first, second = (*function.values, 0.0, 0.0)[:2]
+        words += [FUNCTIONS[function.kind], float_word(first), float_word(second)]
+    if (exponents := op.exponents) is not None:
+        state, rows = exponents
+        words += [e & 0xFFFFFFFF for e in (state, *rows)]
+    if (scales := op.scales) is not None:
+        values, zero_point = scales
+        rows = np.broadcast_to(values, graph.shape_of(op.weights)[:1])
+        words += [DYNAMIC, zero_point & 0xFFFFFFFF, *(float_word(float(v)) for v in rows)]
+    return LayerRecord(RECURRENCE, attributes=words)

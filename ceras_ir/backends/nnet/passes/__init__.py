@@ -1,1 +1,0 @@
-"""The passes of target nnet, one a file."""
