@@ -14,14 +14,14 @@ from functools import cache, cached_property
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.array_plan import ArrayLayer, Box, launches_of, plan
-from ceras_ir.backends.nnet.circuits import CircuitSize, register_map
+from ceras_ir.backends.nnet.circuits import CircuitSize, number, register_map
 
 LATENCY = 32
 """Of memory, in cycles."""
-BURST_BYTES = 256
-CHAIN = 8
+BURST_BYTES = number("hdl/nnet_core.sv", "BURST_BYTES")
+CHAIN = number("hdl/product_array.sv", "CHAIN")
 """Rows of the array that add up in one column, where it has so many."""
-OUTSTANDING = 16
+OUTSTANDING = number("hdl/axi_reader.sv", "OUTSTANDING")
 """Bursts that are on their way at a time."""
 BURST_CYCLES = (LATENCY + 2) / OUTSTANDING
 """Of a short burst, where all that are on their way are short and wait for memory."""
@@ -29,19 +29,17 @@ RUN_START = 1
 """From the last burst of a row to the first of the next."""
 RESIDUAL_START = 8
 """From the last burst of a block's residual to the first of the next."""
-QUEUE = 128
+QUEUE = number("hdl/stream_loader.sv", "DEPTH")
 """Beats of constants that are fetched ahead."""
 FIRST_BEAT = 6
 """From the start to the first data, besides the latency."""
-TABLE_BYTES = 256
-"""Of a function of int8."""
 TABLE_WORD = 8
 """Bytes of a table that are written in a cycle."""
 BLOCK_START = 8
 """From the last row that a block needs to its first value."""
 SWAP = 5
 """From a tile's first value until the next weights may come."""
-LEAST = 6
+LEAST = number("hdl/tile_runner.sv", "LEAST")
 """Of a tile."""
 ARRAY_DEPTH = 8
 """From a value to the start of the epilogue, besides the rows of a column of the array."""

@@ -14,17 +14,15 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.circuits import CircuitSize, register_map
+from ceras_ir.backends.nnet.circuits import ALIGNMENT, CircuitSize, number, register_map
 from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.analysis.slices import element_bytes, operand_in_place, slices
 
-ALIGNMENT_BYTES = 64
-"""Alignment of the memory arena; the cycles of a launch depend on addresses modulo this."""
-BOX_RANK = 6
-"""Dimensions of a box that is moved (`FPGA_BOX`)."""
+BOX_RANK = number("runtime/fpga.h", "FPGA_BOX")
+"""Dimensions of a box that is moved."""
 REASON_BYTES = 256
 
 
@@ -78,7 +76,7 @@ class ArrayLayer:
     shift: int = 0
     circuit: Circuit = Circuit.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
-    """Offsets of input, result and residual modulo `ALIGNMENT_BYTES`."""
+    """Offsets of input, result and residual modulo `ALIGNMENT`."""
 
     @property
     def request(self) -> tuple[int, ...]:
@@ -233,9 +231,9 @@ def pitch_of(value: SSAValue) -> int:
 
 
 def start_of(value: SSAValue, offset: int = 0) -> int:
-    """The address of a byte of a value modulo `ALIGNMENT_BYTES`; 0 without a place."""
+    """The address of a byte of a value modulo `ALIGNMENT`; 0 without a place."""
     block = block_of(value)
-    return 0 if block is None else (block.offset.data + offset) % ALIGNMENT_BYTES
+    return 0 if block is None else (block.offset.data + offset) % ALIGNMENT
 
 
 def _boxes(op: MOVERS) -> list[Box]:

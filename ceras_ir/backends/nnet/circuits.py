@@ -1,19 +1,46 @@
 """
 The circuits in SystemVerilog: sizes, sources, registers, and the files for a board.
 
-The registers are read from `hdl/layer_registers.sv`, which is the single definition. The header
-`registers.h` of the engine and the table in docs/nnet-board.md are printed from them. The scripts
-for a board are text: no tool of a vendor runs here.
+Each number is defined in a single source and read from there: registers in
+`hdl/layer_registers.sv`, sizes of the core in the other modules of `hdl/`, and limits of the engine
+in the headers of `runtime/`. The header `registers.h` of the engine and the table in
+docs/nnet-board.md are printed from these. The scripts for a board are text: no tool of a vendor
+runs here.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+_NUMBER = re.compile(
+    # A minimum, as in `LANES < 8 ? LANES : 8`, is read as the upper limit.
+    r"(?:constexpr \w+|localparam|parameter) (\w+) = (?:u?int64_t\{|\w+ < \d+ \? \w+ : )?"
+    r"(\d+)u?\}?(?: << (\d+))?[;,\s]"
+)
+
+
+@cache
+def _numbers(source: str) -> dict[str, int]:
+    text = (_backends() / "nnet" / source).read_text("ascii")
+    return {name: int(n) << int(shift or 0) for name, n, shift in _NUMBER.findall(text)}
+
+
+def number(source: str, name: str) -> int:
+    """The integer constant `name` in a C++ or SystemVerilog source of this package."""
+    return _numbers(source)[name]
+
+
+def _backends() -> Path:
+    return Path(str(files("ceras_ir"))) / "backends"
+
+
+ALIGNMENT = 64
+"""Bytes between places for values in the memory arena: a multiple of the bus."""
 TOP = "nnet_core"
+CORE = f"hdl/{TOP}.sv"
 FIRST = "layer_registers.sv"
 """A package, which every reader of the sources wants to see before its users."""
 SHARED = ("stream_fifo.sv",)
@@ -24,31 +51,30 @@ SHARED = ("stream_fifo.sv",)
 class CircuitSize:
     """Parameters of `hdl/nnet_core.sv`; the defaults are those of the module."""
 
-    lanes: int = 16
+    lanes: int = number(CORE, "LANES")
     """Rows and columns of the array."""
-    bus_bytes: int = 16
-    line_bytes: int = 262144
+    bus_bytes: int = number(CORE, "BUS_BYTES")
+    line_bytes: int = number(CORE, "LINE_BYTES")
     """Rows of the input on chip."""
-    result_bytes: int = 65536
+    result_bytes: int = number(CORE, "RESULT_BYTES")
     """Results, and as much of the residual, in two halves."""
-    paired: bool = True
+    paired: bool = bool(number(CORE, "PAIRED"))
     """Two products in one multiplier."""
-    tables: int = 16
+    tables: int = number(CORE, "TABLES")
     """Function tables that the channels of a layer may have; none where it is 0."""
 
     def parameters(self) -> dict[str, int]:
         """By the names of the module."""
-        return {
-            "LANES": self.lanes,
-            "BUS_BYTES": self.bus_bytes,
-            "LINE_BYTES": self.line_bytes,
-            "RESULT_BYTES": self.result_bytes,
-            "PAIRED": int(self.paired),
-            "TABLES": self.tables,
-        }
+        return {name.upper(): int(value) for name, value in asdict(self).items()}
 
 
 DEFAULT = CircuitSize()
+CHAIN_SOURCE = "hdl/product_array.sv"
+SHARED_NUMBERS = {
+    "PIXELS": (CORE, "of a block, at most"),
+    "CHAIN": (CHAIN_SOURCE, "rows of the array that add up in a column, at most"),
+}
+"""Numbers of the core that `registers.h` gives to the engine, with their sources."""
 
 
 def package_source() -> Path:
@@ -60,10 +86,6 @@ def circuit_sources() -> list[Path]:
     """The modules, the package of registers first."""
     own = sorted(package_source().parent.glob("*.sv"), key=lambda path: path.name != FIRST)
     return own + [_backends() / "dataflow" / "hdl" / name for name in SHARED]
-
-
-def _backends() -> Path:
-    return Path(str(files("ceras_ir"))) / "backends"
 
 
 HEADER = "registers.h"
@@ -179,7 +201,10 @@ def registers_header() -> str:
         least, most = (-128, 255) if f.counted == f.bits == 8 else (f.least, f.most)
         place = f'"{f.name}", {f.word}, {f.shift}, {f.bits}'
         lines.append(f"constexpr Field {_constant_name(f)}{{{place}, {least}, {most}}};")
-    return "\n".join([*lines, "", "}  // namespace ceras::registers", ""])
+    lines += ["", "}  // namespace ceras::registers", "", "namespace ceras {", ""]
+    for name, (source, meaning) in SHARED_NUMBERS.items():
+        lines.append(f"constexpr int CORE_{name} = {number(source, name)};  // {meaning}")
+    return "\n".join([*lines, "", "}  // namespace ceras", ""])
 
 
 def register_table() -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType
 from xdsl.ir import Operation
 
+from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.file import Kind
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import ConstantOp, Function, FunctionAttr, element_of, numpy_dtype
@@ -26,10 +27,10 @@ from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
-VERSION = 4
-ALIGNMENT = 64
+VERSION = number("runtime/format.h", "VERSION")
+ALIGNMENT = number("runtime/format.h", "SECTION_ALIGNMENT")
 NONE = 0xFFFFFFFF
-MAX_RANK = 8
+MAX_RANK = number("runtime/format.h", "MAX_RANK")
 
 
 class Section(IntEnum):

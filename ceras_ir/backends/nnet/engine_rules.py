@@ -11,15 +11,15 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.limits import limit
+from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain, quantized_element, stored_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
-MAX_WINDOW = limit("format.h", "MAX_WINDOW")
-MAX_BYTES = limit("format.h", "MAX_ARENA_BYTES")
-MAX_STATE_WEIGHTS = limit("format.h", "MAX_STATE_WEIGHTS")
+MAX_WINDOW = number("runtime/format.h", "MAX_WINDOW")
+MAX_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
+MAX_STATE_WEIGHTS = number("runtime/format.h", "MAX_STATE_WEIGHTS")
 
 Rule = Callable[[Operation], str | None]
 

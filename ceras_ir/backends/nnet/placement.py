@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of
 from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
+from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
@@ -235,7 +236,7 @@ def prediction(board_name: str) -> Prediction:
     )
 
 
-BLOCK = 16
+BLOCK = number("runtime/zero_blocks.h", "ZERO_BLOCK")
 
 
 def skipped_share(op: graph.LinearOperation) -> float:

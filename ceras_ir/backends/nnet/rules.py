@@ -12,7 +12,7 @@ from math import prod
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.limits import limit
+from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -21,15 +21,15 @@ from ceras_ir.interpreters.resampling import nearest_indices
 FPGA = "fpga"
 """What `#mem.device` calls the accelerator."""
 
-CIRCUITS = "fpga.h"
-MAX_PATCH = limit(CIRCUITS, "FPGA_MAX_PATCH")
-MAX_SHIFT = limit(CIRCUITS, "FPGA_MAX_SHIFT")
-MAX_LEFT_SHIFT = limit(CIRCUITS, "FPGA_MAX_LEFT_SHIFT")
-MAX_EXTENT = limit(CIRCUITS, "FPGA_MAX_EXTENT")
-MAX_TAPS = limit(CIRCUITS, "FPGA_MAX_TAPS")
-MAX_TABLES = limit(CIRCUITS, "FPGA_MAX_TABLES")
-MAX_RANK = limit(CIRCUITS, "FPGA_MAX_RANK")
-LINE_BYTES = limit(CIRCUITS, "FPGA_LINE_BYTES")
+CIRCUITS = "runtime/fpga.h"
+MAX_PATCH = number(CIRCUITS, "FPGA_MAX_PATCH")
+MAX_SHIFT = number(CIRCUITS, "FPGA_MAX_SHIFT")
+MAX_LEFT_SHIFT = number(CIRCUITS, "FPGA_MAX_LEFT_SHIFT")
+MAX_EXTENT = number(CIRCUITS, "FPGA_MAX_EXTENT")
+MAX_TAPS = number(CIRCUITS, "FPGA_MAX_TAPS")
+MAX_TABLES = number(CIRCUITS, "FPGA_MAX_TABLES")
+MAX_RANK = number(CIRCUITS, "FPGA_MAX_RANK")
+LINE_BYTES = number(CIRCUITS, "FPGA_LINE_BYTES")
 """What the circuits are built for."""
 
 Rule = Callable[[Operation], str | None]

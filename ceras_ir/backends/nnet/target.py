@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from ceras_ir.backends.nnet.engine import CompiledNnet
 
-ALIGNMENT = 64
-"""Bytes; of the FPGA's bus."""
-
 
 @dataclass(frozen=True)
 class NnetTarget(Target):
@@ -85,6 +82,7 @@ class NnetTarget(Target):
         return why_without_gaps
 
     def lower(self) -> list[Stage]:
+        from ceras_ir.backends.nnet.circuits import ALIGNMENT
         from ceras_ir.backends.nnet.tabulation import FuseLookupPass, TabulatePass
         from ceras_ir.transforms.graph.split_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass

@@ -1,12 +1,21 @@
 """The registers that engine and page are given, and the folder that a bitstream is made of."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from ceras_ir.backends.nnet.circuits import register_map, register_table, registers_header
+from ceras_ir.backends.nnet.circuits import (
+    DEFAULT,
+    SHARED_NUMBERS,
+    circuit_sources,
+    number,
+    register_map,
+    register_table,
+    registers_header,
+)
 from ceras_ir.backends.nnet.tool import main
 from ceras_ir.support.verilator import has_verilator
 
@@ -31,6 +40,17 @@ def test_header_and_page_have_the_same_numbers():
         place = f'{{"{field.name}", {field.word}, {field.shift}, {field.bits}, '
         assert f"constexpr Field {field.name.upper()}{place}" in header
         assert f"| {known.address(field):#05x} | `{field.name}` |" in table
+
+
+def test_a_number_of_the_core_has_one_value():
+    """In all modules that have it, and in the header that the engine is compiled with."""
+    core = DEFAULT.parameters() | {"PIXELS": 256, "BURST_BYTES": 256}
+    for path in circuit_sources():
+        found = re.findall(r"(?:parameter|localparam) (\w+) = (\d+)\b", path.read_text("ascii"))
+        for name, value in found:
+            assert name not in core or int(value) == core[name], (path.name, name)
+    for name, (source, _) in SHARED_NUMBERS.items():
+        assert f"constexpr int CORE_{name} = {number(source, name)};" in registers_header()
 
 
 @pytest.mark.slow

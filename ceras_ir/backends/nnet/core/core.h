@@ -8,9 +8,6 @@
 
 namespace ceras {
 
-constexpr int CORE_PIXELS = 256;  // of a block
-constexpr int CORE_CHAIN = 8;  // rows of the array that add up in one column, where it has so many
-
 // What the Verilog was built for; the core says it itself.
 struct CoreSize {
   int lanes = 0;

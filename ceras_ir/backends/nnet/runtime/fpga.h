@@ -12,7 +12,7 @@
 
 namespace ceras {
 
-// What a circuit is built for; ceras_ir/backends/nnet/rules.py has the same numbers.
+// What a circuit is built for; ceras_ir/backends/nnet/rules.py reads these numbers.
 constexpr int FPGA_MBLOCK = 256;  // output pixels that share a reading of the weights
 constexpr int FPGA_KBLOCK = 512;  // products of each at a time
 constexpr int FPGA_NBLOCK = 256;  // output channels that share a reading of the pixels
