@@ -3,7 +3,7 @@ Estimates of dataflow circuits beside the counts of yosys, and the tables that p
 
     python benchmarks/dataflow_estimates.py                       estimates beside the kept counts
     python benchmarks/dataflow_estimates.py --count 40 [--first 0]  count circuits and keep that
-    python benchmarks/dataflow_estimates.py --fit                 what `families.py` may say
+    python benchmarks/dataflow_estimates.py --fit                 the `tables` for `board.py`
 
 Circuits are those of `test/dataflow_samples.py`. `--fit` also prints how far each fitted circuit is
 off where it was left out; seeds from 32 on are never fitted. A count takes 10 to 60 s, and minutes
@@ -24,10 +24,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from dataflow_circuits import write_circuit
 from dataflow_samples import KINDS, PORT_BYTES, counted, keep, sample
 
-from ceras_ir.backends.dataflow.circuit import Circuit
-from ceras_ir.backends.dataflow.families import FAMILIES, Part
-from ceras_ir.backends.dataflow.resources import Resources, Usage, estimate, total, usage
-from ceras_ir.backends.dataflow.synthesis import synthesize
+from ceras_ir.backends.dataflow.board import FAMILIES, Part
+from ceras_ir.backends.dataflow.lanes import Circuit
+from ceras_ir.backends.dataflow.resources import (
+    Resources,
+    Usage,
+    estimate,
+    synthesize,
+    total,
+    usage,
+)
 
 FITTED_SEEDS = 32
 KNOWN = (Part.SUM, Part.FUNCTION)

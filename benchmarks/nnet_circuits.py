@@ -16,8 +16,7 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.routing import route
-from ceras_ir.backends.dataflow.synthesis import SCRIPTS, YOSYS, count
+from ceras_ir.backends.dataflow.resources import SCRIPTS, YOSYS, count, route
 from ceras_ir.backends.nnet.circuits import DEFAULT, TOP, CircuitSize, circuit_sources
 from ceras_ir.backends.nnet.engine import SOURCES, build_simulation
 from ceras_ir.support.diagnostics import InputError

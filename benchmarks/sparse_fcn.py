@@ -23,12 +23,11 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import load_board
-from ceras_ir.backends.dataflow.circuit import KERNEL, Circuit, circuit_of
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.emit import project_files
-from ceras_ir.backends.dataflow.resources import Resources, estimate, total
+from ceras_ir.backends.dataflow.lanes import KERNEL, Circuit, circuit_of
+from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize, total
 from ceras_ir.backends.dataflow.simulation import Simulator
-from ceras_ir.backends.dataflow.synthesis import synthesize
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.pipeline.context import load_context

@@ -19,19 +19,24 @@ from ceras_ir.backends.dataflow.blocks import (
     Convolution,
     Feature,
     MaxPool,
+    Pipeline,
     Scale,
     Source,
     Table,
     Term,
     Windows,
 )
-from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.cycles import Timing, model
 from ceras_ir.backends.dataflow.emit import library_files
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.order import batches, good_slots
-from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.rings import with_rings
+from ceras_ir.backends.dataflow.lanes import Circuit
+from ceras_ir.backends.dataflow.plan import (
+    Lanes,
+    Plan,
+    PlannedConvolution,
+    batches,
+    good_slots,
+    with_rings,
+)
 from ceras_ir.backends.dataflow.simulation import Simulator
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.support.verilator import has_verilator

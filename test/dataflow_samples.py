@@ -12,12 +12,11 @@ import numpy as np
 from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.blocks import Block, Convolution, Feature, Source, Term
-from ceras_ir.backends.dataflow.encoding import Encoding, encodings_of
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.families import FAMILIES
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, Feature, Pipeline, Source, Term
+from ceras_ir.backends.dataflow.board import FAMILIES
 from ceras_ir.backends.dataflow.plan import Lanes, Plan
 from ceras_ir.backends.dataflow.resources import Resources
+from ceras_ir.backends.dataflow.storage import Encoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")

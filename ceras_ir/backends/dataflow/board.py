@@ -1,12 +1,100 @@
-"""What one chip has for blocks: multipliers, memories, tables, and a clock."""
+"""
+Chips: multipliers, memories, lookup tables and clock of a board, and the family of the chip.
+
+A family describes how `yosys` maps a circuit: tables for a memory if blocks cost more. The logic
+that parts of a circuit need is measured; `benchmarks/dataflow_estimates.py` fits `tables` to it.
+"""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ceras_ir.backends.dataflow.families import FAMILIES, Family
+from xdsl.utils.str_enum import StrEnum
+
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
 from ceras_ir.targets.boards import board_text
+
+
+class Part(StrEnum):
+    """Logic of a block, by what it is counted in."""
+
+    CONTROL = "convolutions"
+    SUM = "bits of sums"
+    SELECT = "bits beyond the first that are chosen from on the way to a lane"
+    DRAIN = "bits beyond the first that are chosen from on the way out"
+    FINISH = "bits of sums that become results at once"
+    MOVE = "bits of sums times bits of how far they go right"
+    PHASE = "bits beyond the first that are chosen from on the way into a buffer"
+    MAXIMUM = "bits that are compared"
+    FUNCTION = "columns that look up a function"
+
+
+@dataclass(frozen=True)
+class LutRam:
+    """Tables that are a memory with one port to write and one to read at once."""
+
+    words: int
+    bits: int
+    tables: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family; tables are the LUT that it is made of."""
+
+    paired: bool
+    """Whether a multiplier is wide enough for two products of int8."""
+    product_bits: int
+    """Bits of an address from which it is multiplied by a constant in a multiplier."""
+    lut_rams: tuple[LutRam, ...]
+    table_price: float
+    """What `yosys` takes a table of a memory for, where a block of 18 kbit is `block_price`."""
+    block_price: int
+    tables: Mapping[Part, float]
+    """What each unit of a part takes."""
+
+
+FAMILIES = {
+    "xcup": Family(
+        paired=True,
+        product_bits=9,
+        lut_rams=(LutRam(32, 14, 8), LutRam(64, 7, 8)),
+        table_price=2.0,
+        block_price=129,
+        tables={
+            Part.CONTROL: 416,
+            Part.SUM: 1,
+            Part.SELECT: 0.434,
+            Part.DRAIN: 0.775,
+            Part.FINISH: 3.46,
+            Part.MOVE: 0.868,
+            Part.PHASE: 1.53,
+            Part.MAXIMUM: 1.69,
+            Part.FUNCTION: 32,
+        },
+    ),
+    "ecp5": Family(
+        paired=False,
+        product_bits=0,
+        lut_rams=(LutRam(16, 4, 6),),
+        table_price=4 / 6,
+        block_price=128,
+        tables={
+            Part.CONTROL: 975,
+            Part.SUM: 2,
+            Part.SELECT: 0.749,
+            Part.DRAIN: 1.78,
+            Part.FINISH: 5.09,
+            Part.MOVE: 1.88,
+            Part.PHASE: 1.9,
+            Part.MAXIMUM: 2.51,
+            Part.FUNCTION: 150,
+        },
+    ),
+}
+"""By the names that `yosys` has for them."""
+
 
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""

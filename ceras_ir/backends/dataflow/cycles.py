@@ -10,10 +10,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Table
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.order import batches, ends_of_windows
-from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Pipeline, Table
+from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution, batches, ends_of_windows
 from ceras_ir.backends.dataflow.processes import (
     Engine,
     Events,
@@ -24,8 +22,8 @@ from ceras_ir.backends.dataflow.processes import (
     Receive,
     Send,
 )
+from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
-from ceras_ir.backends.dataflow.window import ceiling
 
 DRAIN = 5
 """Cycles from a filter's last weight to the first word of its sums."""

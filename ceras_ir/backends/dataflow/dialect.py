@@ -28,8 +28,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.backends.dataflow.storage import Encoding
 from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 

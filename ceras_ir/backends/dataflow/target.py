@@ -18,7 +18,6 @@ from ceras_ir.targets import (
     Manifest,
     Stage,
     Target,
-    by_convention,
     option,
 )
 
@@ -44,12 +43,11 @@ class DataflowTarget(Target):
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}
-    passes = by_convention(
-        "ceras_ir.backends.dataflow.passes",
-        "allot-lanes",
-        "keep-one-pipeline",
-        "outline-pipeline",
-    )
+    passes: ClassVar = {
+        "allot-lanes": "ceras_ir.backends.dataflow.passes:AllotLanesPass",
+        "keep-one-pipeline": "ceras_ir.backends.dataflow.passes:KeepOnePipelinePass",
+        "outline-pipeline": "ceras_ir.backends.dataflow.passes:OutlinePipelinePass",
+    }
 
     board: str = option(
         "zcu102", "compile for this chip: a built-in name or a .toml file", metavar="NAME|FILE"
@@ -109,14 +107,16 @@ class DataflowTarget(Target):
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
-        from ceras_ir.backends.dataflow.placement import Blocks
+        from ceras_ir.backends.dataflow.rules import Blocks
 
         return Blocks()
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.dataflow.passes.allot_lanes import AllotLanesPass
-        from ceras_ir.backends.dataflow.passes.keep_one_pipeline import KeepOnePipelinePass
-        from ceras_ir.backends.dataflow.passes.outline_pipeline import OutlinePipelinePass
+        from ceras_ir.backends.dataflow.passes import (
+            AllotLanesPass,
+            KeepOnePipelinePass,
+            OutlinePipelinePass,
+        )
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
 
@@ -147,6 +147,6 @@ class DataflowTarget(Target):
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.dataflow.package import open_circuit
+        from ceras_ir.backends.dataflow.simulation import open_circuit
 
         return open_circuit(folder, manifest, self.seed, self.stall)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -39,7 +38,7 @@ class NnetTarget(Target):
     )
     verified_by_default = True
     keeps_states = True
-    passes: ClassVar[Mapping[str, str]] = {
+    passes: ClassVar = {
         "fuse-lookup": "ceras_ir.backends.nnet.tabulation:FuseLookupPass",
         "tabulate": "ceras_ir.backends.nnet.tabulation:TabulatePass",
     }

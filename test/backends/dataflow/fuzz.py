@@ -32,8 +32,8 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
     Term,
 )
-from ceras_ir.backends.dataflow.encoding import Encoding, delta_bits
 from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.backends.dataflow.storage import Encoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
 SLACK_CYCLES = 12

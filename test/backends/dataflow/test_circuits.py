@@ -22,8 +22,8 @@ from dataflow_circuits import (
 )
 
 from ceras_ir.backends.dataflow.blocks import Block, Feature, Source, Term
-from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.backends.dataflow.storage import Encoding
 
 pytestmark = [needs_verilator, pytest.mark.slow]
 

@@ -6,17 +6,34 @@ import numpy as np
 import pytest
 from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, Feature, Source, Term
-from ceras_ir.backends.dataflow.board import Board, load_board, parse_board
+from ceras_ir.backends.dataflow.blocks import (
+    Addition,
+    Block,
+    Convolution,
+    Feature,
+    Pipeline,
+    Source,
+    Term,
+)
+from ceras_ir.backends.dataflow.board import FAMILIES, Board, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
-from ceras_ir.backends.dataflow.encoding import Encoding, StoredWeights, delta_bits, encodings_of
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.families import FAMILIES
 from ceras_ir.backends.dataflow.lanes import Budget, choose
-from ceras_ir.backends.dataflow.order import batches, complete_with, least_slots
-from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.plan import (
+    Lanes,
+    Plan,
+    PlannedConvolution,
+    batches,
+    complete_with,
+    least_slots,
+)
 from ceras_ir.backends.dataflow.resources import Usage, estimate, total
-from ceras_ir.backends.dataflow.window import WindowBuffer
+from ceras_ir.backends.dataflow.storage import (
+    Encoding,
+    StoredWeights,
+    WindowBuffer,
+    delta_bits,
+    encodings_of,
+)
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 

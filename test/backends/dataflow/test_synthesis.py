@@ -11,17 +11,24 @@ import pytest
 from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
 from dataflow_samples import counted, sample
 
-from ceras_ir.backends.dataflow.blocks import Feature, Source
-from ceras_ir.backends.dataflow.board import load_board
-from ceras_ir.backends.dataflow.circuit import Circuit
-from ceras_ir.backends.dataflow.encoding import Encoding
-from ceras_ir.backends.dataflow.extraction import Pipeline
-from ceras_ir.backends.dataflow.families import FAMILIES
-from ceras_ir.backends.dataflow.open_tool import OpenTool
+from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
+from ceras_ir.backends.dataflow.board import FAMILIES, load_board
+from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import Lanes
-from ceras_ir.backends.dataflow.resources import Resources, estimate, total
-from ceras_ir.backends.dataflow.routing import NEXTPNR, route, slowest_clock
-from ceras_ir.backends.dataflow.synthesis import NETLIST, YOSYS, count, synthesize
+from ceras_ir.backends.dataflow.resources import (
+    NETLIST,
+    NEXTPNR,
+    YOSYS,
+    OpenTool,
+    Resources,
+    count,
+    estimate,
+    route,
+    slowest_clock,
+    synthesize,
+    total,
+)
+from ceras_ir.backends.dataflow.storage import Encoding
 
 WITHIN = 0.15
 FEW = 3

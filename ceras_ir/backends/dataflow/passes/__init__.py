@@ -1,1 +1,0 @@
-"""Passes of target dataflow."""
