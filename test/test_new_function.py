@@ -100,11 +100,11 @@ OPERATOR: dict[str, tuple[str, ...]] = {
         """'''Functions of hyperbolas.'''
 
 from ceras_ir.dialects.graph import Function
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.emission.registry import operator
+from ceras_ir.frontends.onnx.emission.constants import Value
 
 
 @operator("com.microsoft::Asinh")

@@ -15,7 +15,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.frontends.onnx.folding import Evaluator
+from ceras_ir.frontends.onnx.emission.folding import Evaluator
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context

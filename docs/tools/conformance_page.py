@@ -154,7 +154,7 @@ def has_numbers(case: Any) -> bool:
     """Whether all ends of a case are tensors with elements, of numbers that are taken."""
     from onnx import TensorProto
 
-    from ceras_ir.frontends.onnx.tensors import element_type
+    from ceras_ir.frontends.onnx.model.model_file import element_type
 
     for value in (*case.model.graph.input, *case.model.graph.output):
         kind = value.type.tensor_type

@@ -7,12 +7,11 @@ from onnx.defs import get_all_schemas, onnx_opset_version
 from ceras_ir.backends.dataflow import rules as dataflow_rules
 from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta import rules as vta_rules
-from ceras_ir.frontends.onnx.folding import FOLDABLE
+from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
+from ceras_ir.frontends.onnx.emission.registry import OPERATORS, REMEDIES, REMEDY, RULES
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.registry import OPERATORS, REMEDIES, REMEDY, RULES
-from ceras_ir.frontends.onnx.schema_functions import has_body
 
 INTRODUCTION = """\
 # Supported operators

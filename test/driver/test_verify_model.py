@@ -17,13 +17,14 @@ from ceras_ir.driver.differences import Verdict
 from ceras_ir.driver.verify import model_reference
 from ceras_ir.driver.verify.model_check import model_verdict
 from ceras_ir.driver.verify.tool import main
-from ceras_ir.frontends.onnx import NamedImport, folding, import_file, importer
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx import NamedImport, import_file, importer
+from ceras_ir.frontends.onnx.emission import folding
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.registry import OPERATORS
+from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.registry import OPERATORS
-from ceras_ir.frontends.onnx.values import Value
 
 RANDOM = np.random.default_rng(59)
 IMAGE = (1, 2, 4, 4)

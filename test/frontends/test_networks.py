@@ -18,7 +18,7 @@ from xdsl.ir import BlockArgument
 
 from ceras_ir.dialects.graph import BinaryOp, ConcatOp, GraphOperation, SliceOp
 from ceras_ir.frontends.onnx import import_file, import_model
-from ceras_ir.frontends.onnx.model_file import read_model
+from ceras_ir.frontends.onnx.model.model_file import read_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass

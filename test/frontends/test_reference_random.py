@@ -13,7 +13,7 @@ from onnx_models import Array, Attribute, model, node
 from xdsl.utils.hints import isa
 
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.frontends.onnx.folding import Evaluator
+from ceras_ir.frontends.onnx.emission.folding import Evaluator
 from ceras_ir.interpreters.network import run
 
 FEW = settings(

@@ -26,7 +26,7 @@ from ceras_ir.driver.differences import (
 from ceras_ir.driver.verify.as_imported import AsImported, MismatchError
 from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
 from ceras_ir.frontends.onnx import NamedImport
-from ceras_ir.frontends.onnx.model_file import read_model
+from ceras_ir.frontends.onnx.model.model_file import read_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.states import declare_states
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import onnx
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.frontends.onnx.model_file import DataFolder
-    from ceras_ir.frontends.onnx.values import Value
+    from ceras_ir.frontends.onnx.emission.constants import Value
+    from ceras_ir.frontends.onnx.model.model_file import DataFolder
 
 
 class NamedImport(NamedTuple):
@@ -46,7 +46,7 @@ def import_file(
     `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
     is not taken.
     """
-    from ceras_ir.frontends.onnx.model_file import DataFolder, read_model
+    from ceras_ir.frontends.onnx.model.model_file import DataFolder, read_model
 
     model, folder = read_model(path), DataFolder.of_model(Path(path))
     return _imported(model, batch, shapes, values, str(path), folder, observe)
@@ -65,7 +65,7 @@ def import_model(
     As `import_file`, for a model in memory: `name` is what diagnostics call it, and `folder`
     where its external data lies, if it has any.
     """
-    from ceras_ir.frontends.onnx.model_file import DataFolder
+    from ceras_ir.frontends.onnx.model.model_file import DataFolder
 
     data = DataFolder(folder) if folder else None
     return _imported(model, batch, shapes, values, name, data)

@@ -14,25 +14,24 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.frontends.onnx.attributes import check_attributes
-from ceras_ir.frontends.onnx.conditions import taken_graphs
-from ceras_ir.frontends.onnx.declarations import check_declarations
-from ceras_ir.frontends.onnx.early_refusals import early_refusals
-from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
-from ceras_ir.frontends.onnx.exact_quotients import divide_exactly
-from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
-from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
-from ceras_ir.frontends.onnx.functions import inlined
-from ceras_ir.frontends.onnx.initializers import constant_of, initializers
-from ceras_ir.frontends.onnx.model_file import DataFolder
-from ceras_ir.frontends.onnx.node import MalformedError, Node
-from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.operators.identity import constant_tensor
-from ceras_ir.frontends.onnx.opsets import imported_versions
-from ceras_ir.frontends.onnx.order import VIEWS, inner_origins, is_folded, ordered_nodes
-from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
-from ceras_ir.frontends.onnx.schema_functions import body_of
-from ceras_ir.frontends.onnx.signature import (
+from ceras_ir.frontends.onnx.emission.constants import (
+    NO_VALUE,
+    Constant,
+    TensorList,
+    Value,
+    constant_of,
+    empty_inputs,
+    fix_inputs,
+    initializers,
+)
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, name_loc, shape_of_value
+from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
+from ceras_ir.frontends.onnx.emission.registry import OPERATORS, refusals
+from ceras_ir.frontends.onnx.model.functions import check_attributes, inlined
+from ceras_ir.frontends.onnx.model.model_file import DataFolder, text
+from ceras_ir.frontends.onnx.model.node import MalformedError, Node, imported_versions
+from ceras_ir.frontends.onnx.model.signature import (
+    check_declarations,
     declared_empty,
     end_attributes,
     origin_of,
@@ -40,8 +39,16 @@ from ceras_ir.frontends.onnx.signature import (
     other_type,
     read_inputs,
 )
-from ceras_ir.frontends.onnx.tensors import text
-from ceras_ir.frontends.onnx.values import NO_VALUE, Constant, TensorList, Value
+from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.operators.arithmetic import divide_exactly
+from ceras_ir.frontends.onnx.operators.identity import constant_tensor
+from ceras_ir.frontends.onnx.order import (
+    VIEWS,
+    early_refusals,
+    inner_origins,
+    is_folded,
+    ordered_nodes,
+)
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import remark
@@ -194,7 +201,7 @@ class Importer:
             if missing.intersection(node.inputs):
                 missing.update(filter(None, node.outputs))
                 continue
-            taken = taken_graphs(node, emitter)
+            taken = _taken_graphs(node, emitter)
             captured = node.captured(taken)
             if missing.intersection(captured - node.defined(taken)):
                 missing.update(filter(None, node.outputs))
@@ -351,3 +358,14 @@ def _reads_nothing(node: Node, emitter: Emitter) -> bool:
     if node.operator in VIEWS or node.subgraphs() or not node.has_input(0):
         return False
     return not prod(shape_of_value(emitter.value(0)))
+
+
+def _taken_graphs(node: Node, emitter: Emitter) -> Sequence[onnx.GraphProto]:
+    """The subgraphs of a node without the branch that a constant condition does not take."""
+    graphs = node.subgraphs()
+    if node.operator != "If" or not node.has_input(0):
+        return graphs
+    condition = emitter.values[node.inputs[0]]
+    if not isinstance(condition, Constant) or prod(condition.shape) != 1:
+        return graphs
+    return [node.subgraph("then_branch" if condition.load().item() else "else_branch")]

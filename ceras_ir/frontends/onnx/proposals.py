@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 import onnx
 
-from ceras_ir.frontends.onnx.candidates import candidate_values
-from ceras_ir.frontends.onnx.open_dimensions import OpenDimensions
+from ceras_ir.frontends.onnx.search_space import OpenDimensions, candidate_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 MAX_ATTEMPTS = 100

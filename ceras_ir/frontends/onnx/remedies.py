@@ -14,12 +14,11 @@ from math import prod
 import onnx
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.frontends.onnx.conditions import as_unsupported
 from ceras_ir.frontends.onnx.importer import Importer
-from ceras_ir.frontends.onnx.node import MalformedError
-from ceras_ir.frontends.onnx.open_dimensions import OpenDimensions
+from ceras_ir.frontends.onnx.model.node import MalformedError, as_unsupported
+from ceras_ir.frontends.onnx.model.signature import BORDER, DYNAMIC
 from ceras_ir.frontends.onnx.proposals import Attempt, Options, Outcome, Proposal, Search
-from ceras_ir.frontends.onnx.signature import BORDER, DYNAMIC
+from ceras_ir.frontends.onnx.search_space import OpenDimensions
 from ceras_ir.support.diagnostics import MAX_FINDINGS, Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import no_remarks
 

@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _of_model(path: str, command: "Command") -> "Reduction[ModelProto]":
-    from ceras_ir.frontends.onnx.model_file import read_model
+    from ceras_ir.frontends.onnx.model.model_file import read_model
     from ceras_ir.workbench.reduce.onnx_subject import OnnxSubject, is_in_one_file
     from ceras_ir.workbench.reduce.search import Reduction
 

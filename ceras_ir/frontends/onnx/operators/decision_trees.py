@@ -8,20 +8,20 @@ import onnx
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import TreeEnsembleOp
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.scores import (
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.model.model_file import tensor_array
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.linear_models import (
     class_labels,
     classified,
     known_transform,
     rows_of,
     transformed,
 )
-from ceras_ir.frontends.onnx.tensors import tensor_array
-from ceras_ir.frontends.onnx.tree_tables import MODES, Leaf, Nodes, Split, tables_of
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.operators.tree_tables import MODES, Leaf, Nodes, Split, tables_of
 
 CLASSIFIER = "ai.onnx.ml::TreeEnsembleClassifier"
 REGRESSOR = "ai.onnx.ml::TreeEnsembleRegressor"

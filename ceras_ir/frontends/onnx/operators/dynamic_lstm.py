@@ -13,22 +13,21 @@ import numpy as np
 
 from ceras_ir.dialects.graph import Cell, Reduce
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.dynamic import dynamically_quantized
-from ceras_ir.frontends.onnx.operators.integer_products import matrix_product_to_float
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.quantization import storage_of
+from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.model.model_file import Array
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.integer_operators import matrix_product_to_float
+from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
 from ceras_ir.frontends.onnx.operators.recurrent import (
     DYNAMIC_LSTM,
     functions_of,
     recurrent_layer,
     steps_within,
 )
-from ceras_ir.frontends.onnx.quantization import storage_of
-from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
-from ceras_ir.frontends.onnx.tensors import Array
-from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.interpreters.float_functions import apply_function
 
 constant_operands(

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i64
 
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, TakeOp
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.scores import labelled
-from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.linear_models import labelled
 
 NORMS = ("MAX", "L1", "L2")
 

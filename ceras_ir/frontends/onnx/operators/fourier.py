@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 
 from ceras_ir.dialects.graph import Conv2dOp
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
+from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
-from ceras_ir.frontends.onnx.registry import WHERE_COMPUTED, constant_operands, operator
-from ceras_ir.frontends.onnx.values import Value
 
 MAX_WEIGHTS = 1 << 24
 """Elements of a matrix."""

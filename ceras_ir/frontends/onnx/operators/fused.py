@@ -6,15 +6,15 @@ behind it: the same as those operators.
 from collections.abc import Sequence
 
 from ceras_ir.dialects.graph import Function
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator
+from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import convolution
 from ceras_ir.frontends.onnx.operators.matrix import general_product, matrix_product, scaled
+from ceras_ir.frontends.onnx.operators.normalization import standardized
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
-from ceras_ir.frontends.onnx.operators.scaling import standardized
-from ceras_ir.frontends.onnx.registry import NOT_OPTIMIZED, operator
-from ceras_ir.frontends.onnx.values import Value
 
 ACTIVATIONS = {
     "Relu": Function.RELU,

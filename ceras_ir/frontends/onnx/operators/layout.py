@@ -1,13 +1,24 @@
-"""Operators that move elements: reshapes of every kind, transposition, concatenation."""
+"""
+Data movement operators: reshapes, transposition, concatenation, slices, repetition and borders.
+"""
 
 from collections.abc import Sequence
 from math import prod
 
-from ceras_ir.dialects.graph import ConcatOp
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node, fix_with_set
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Value
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
+
+from ceras_ir.dialects.graph import ConcatOp, Pad, PadOp
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import (
+    WHERE_COMPUTED,
+    constant_operands,
+    operator,
+    rule,
+)
+from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
 
 
 @rule("Reshape")
@@ -125,3 +136,204 @@ def concat(node: Node, emitter: Emitter) -> Value:
     if not filled:
         raise node.wrong("all operands are empty")
     return emitter.emit(ConcatOp([emitter.materialize(v) for v in filled], axis))
+
+
+CONSTANT_OPERANDS = {
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Pad": (1, 3),
+    "Tile": (1,),
+    "Expand": (1,),
+}
+"""Operands that say which elements, not what they are."""
+
+
+constant_operands(
+    CONSTANT_OPERANDS,
+    "which elements are taken must be known at compile time",
+    f"export with fixed shapes, {WHERE_COMPUTED}",
+)
+
+
+constant_operands(
+    {"Pad": [2]}, "the value of the border must be a constant", "make it an initializer"
+)
+
+
+@operator("Slice")
+def slice_(node: Node, emitter: Emitter) -> Value:
+    """As Python slices; attributes before opset 10, operands since."""
+    shape = emitter.shape(0)
+    if node.opset < 10:
+        starts, ends = node.bounds("starts") or (), node.bounds("ends") or ()
+        axes, steps = node.integers("axes"), None
+    else:
+        starts, ends = emitter.integers(1), emitter.integers(2)
+        axes = emitter.integers(3) if node.has_input(3) else None
+        steps = emitter.integers(4) if node.has_input(4) else None
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise node.wrong(
+            f"starts, ends, axes and steps must be lists of one length without a step of 0, got "
+            f"{list(starts)}, {list(ends)}, {list(axes)} and {list(steps)}"
+        )
+    first, sizes, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        i = node.axis(axis, len(shape), "axes")
+        taken = range(*slice(start, end, step).indices(shape[i]))
+        sizes[i] = len(taken)
+        first[i], strides[i] = (taken[0], step) if taken else (0, 1)
+    strides = [s if n > 1 else 1 for s, n in zip(strides, sizes, strict=True)]
+    return Composer(emitter).sliced(emitter.value(0), first, sizes, strides)
+
+
+@operator("Split")
+def split(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """Parts of given sizes, or of equal ones with a smaller last one."""
+    shape = emitter.shape(0)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    extent, count = shape[axis], len(node.outputs)
+    sizes: Sequence[int] | None = node.integers("split") if node.opset < 13 else None
+    if node.opset >= 13 and node.has_input(1):
+        sizes = emitter.integers(1)
+    if node.integer("num_outputs", count) != count:
+        raise node.wrong(f"attribute 'num_outputs' must be {count}, the number of outputs")
+    if sizes is None:
+        part = -(-extent // count)
+        sizes = [min(part, extent - i * part) for i in range(count)]
+    if len(sizes) != count or sum(sizes) != extent or any(size < 0 for size in sizes):
+        raise node.wrong(
+            f"{count} parts of an extent of {extent} expected, got sizes {list(sizes)}"
+        )
+    compose = Composer(emitter)
+    starts = [sum(sizes[:i]) for i in range(count)]
+    return [
+        compose.part(emitter.value(0), axis, start, size)
+        for start, size in zip(starts, sizes, strict=True)
+    ]
+
+
+@operator("Pad")
+def pad(node: Node, emitter: Emitter) -> Value:
+    """Negative pads cut; modes constant, reflect, edge and wrap."""
+    shape = emitter.shape(0)
+    rank = len(shape)
+    mode = node.string("mode", "constant")
+    if mode not in set(Pad):
+        raise node.wrong(f"attribute 'mode' must be one of {', '.join(Pad)}, got '{mode}'")
+    if node.opset < 11:
+        pads = node.integers("pads") or node.integers("paddings") or ()
+        value = node.bound("value", 0.0)
+    else:
+        pads = emitter.integers(1)
+        value = _scalar(node, emitter, 2) if node.has_input(2) else 0.0
+    axes = emitter.integers(3) if node.has_input(3) else tuple(range(rank))
+    axes = tuple(node.axis(a, rank, "axes") for a in axes)
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise node.wrong(f"{2 * len(axes)} pads expected, got {list(pads)}")
+    low, high = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        low[axis], high[axis] = pads[i], pads[i + len(axes)]
+    cut = [max(-p, 0) for p in low], [max(-p, 0) for p in high]
+    sizes = [n - a - b for n, a, b in zip(shape, *cut, strict=True)]
+    if any(n < 1 for n in sizes):
+        raise node.unsupported(f"pads {list(pads)} leave no elements of {list(shape)}")
+    low, high = [max(p, 0) for p in low], [max(p, 0) for p in high]
+    padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
+    if prod(padded) > MAX_ELEMENTS:
+        raise node.wrong(f"a result of shape {padded} is too large")
+    inner = emitter.materialize(Composer(emitter).sliced(emitter.value(0), cut[0], sizes))
+    if not any(low) and not any(high):
+        return inner
+    filler = None
+    if node.has_input(2) or value:
+        is_float = emitter.is_float(inner)
+        filler = FloatAttr(value, f32) if is_float else IntegerAttr(int(value), i64)
+    return emitter.emit(PadOp(Pad(mode), inner, low, high, value=filler))
+
+
+def _scalar(node: Node, emitter: Emitter, index: int) -> float:
+    array = emitter.array(index)
+    if array.size != 1:
+        raise node.wrong(f"operand {index} must be one number, got shape {list(array.shape)}")
+    return array.reshape(-1).tolist()[0]
+
+
+@operator("Tile")
+def tile(node: Node, emitter: Emitter) -> Value:
+    """The operand over and over along every dimension."""
+    shape, repeats = emitter.shape(0), emitter.integers(1)
+    if len(repeats) != len(shape) or any(r < 1 for r in repeats):
+        raise node.wrong(f"{len(shape)} repeats of at least 1 expected, got {list(repeats)}")
+    if prod(shape) * prod(repeats) > MAX_ELEMENTS:
+        raise node.wrong(f"a result of {prod(shape)} times {prod(repeats)} is too large")
+    result, compose = emitter.value(0), Composer(emitter)
+    for axis, (extent, count) in enumerate(zip(shape, repeats, strict=True)):
+        if count > 1:
+            compose.check_indices(extent * count)
+            result = compose.gathered(result, axis, [*range(extent)] * count)
+    return result
+
+
+@operator("Expand")
+def expand(node: Node, emitter: Emitter) -> Value:
+    """Broadcast to a shape, as numpy does."""
+    shape, target = emitter.shape(0), emitter.integers(1)
+    rank = max(len(shape), len(target))
+    lifted = (1,) * (rank - len(shape)) + shape
+    wanted = (1,) * (rank - len(target)) + tuple(target)
+    if any(a != b and 1 not in (a, b) for a, b in zip(lifted, wanted, strict=True)):
+        raise node.wrong(f"shape {list(shape)} does not broadcast to {list(target)}")
+    full = [max(a, b) for a, b in zip(lifted, wanted, strict=True)]
+    if prod(full) > MAX_ELEMENTS:
+        raise node.wrong(f"a result of shape {full} is too large")
+    return Composer(emitter).expanded(emitter.reshaped(emitter.value(0), lifted), full)
+
+
+@operator("DepthToSpace")
+def depth_to_space(node: Node, emitter: Emitter) -> Value:
+    """Channels become blocks of pixels: a reshape, a transpose and a reshape."""
+    n, c, h, w = _feature_map(node, emitter)
+    block = _block(node)
+    mode = node.string("mode", "DCR")
+    if mode not in ("DCR", "CRD") or c % block**2:
+        raise node.wrong(f"{c} channels in mode {mode}, expected a multiple of {block**2}")
+    depth = c // block**2
+    # In NHWC, where neighbouring channels come last.
+    split = (block, block, depth) if mode == "DCR" else (depth, block, block)
+    features = emitter.reshaped(emitter.feature_map(emitter.value(0)), (n, h, w, *split))
+    order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
+    moved = emitter.transposed(features, order)
+    merged = emitter.reshaped(moved, (n, h * block, w * block, depth))
+    return emitter.from_feature_map(emitter.materialize(merged), 4)
+
+
+@operator("SpaceToDepth")
+def space_to_depth(node: Node, emitter: Emitter) -> Value:
+    """Blocks of pixels become channels, the place in the block first."""
+    n, c, h, w = _feature_map(node, emitter)
+    block = _block(node)
+    mode = node.string("mode", "DCR")
+    if mode not in ("DCR", "CRD") or h % block or w % block:
+        raise node.wrong(f"{h}x{w} pixels in mode {mode}, expected multiples of {block}")
+    shape = (n, h // block, block, w // block, block, c)
+    features = emitter.reshaped(emitter.feature_map(emitter.value(0)), shape)
+    order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = emitter.transposed(features, order)
+    merged = emitter.reshaped(moved, (n, h // block, w // block, c * block**2))
+    return emitter.from_feature_map(emitter.materialize(merged), 4)
+
+
+def _feature_map(node: Node, emitter: Emitter) -> tuple[int, ...]:
+    shape = emitter.shape(0)
+    if len(shape) != 4:
+        raise node.wrong(f"input of shape {list(shape)}, expected [N, C, H, W]")
+    return shape
+
+
+def _block(node: Node) -> int:
+    block = node.integer("blocksize", 0)
+    if not 1 <= block < 1 << 15:
+        raise node.wrong(f"attribute 'blocksize' must be at least 1, got {block}")
+    return block

@@ -1,21 +1,119 @@
-"""Linear classifiers and regressors: one matrix product, whose weights are attributes."""
+"""Linear classifiers and regressors, and the scores and labels of all classifiers of ONNX-ML."""
 
 from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import f32, i64
 
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.matrix import product_of
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.scores import (
-    class_labels,
-    classified,
-    known_transform,
-    rows_of,
-    transformed,
+from ceras_ir.dialects.graph import (
+    ArgOp,
+    Compare,
+    Function,
+    FunctionAttr,
+    Reduce,
+    SoftmaxOp,
+    TakeOp,
 )
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.matrix import product_of
+from ceras_ir.support.docstrings import docstring
+
+Labels: TypeAlias = Sequence[int] | Sequence[str]
+
+TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
+
+
+def known_transform(node: Node) -> str | None:
+    """post_transform must be NONE, LOGISTIC or SOFTMAX"""
+    post = node.string("post_transform", "NONE")
+    return None if post in TRANSFORMS else f"got '{post}'; convert the model without it"
+
+
+def class_labels(node: Node, integers: str) -> Labels:
+    """The labels of a classifier, from its attribute of `integers` or that of strings."""
+    numbers = node.integers(integers) or ()
+    texts = node.strings("classlabels_strings") or ()
+    if bool(numbers) == bool(texts):
+        raise node.wrong(f"needs labels in either '{integers}' or 'classlabels_strings'")
+    if len(labels := numbers or texts) < 2:
+        raise node.unsupported("one class; a model that always answers the same needs no code")
+    return labels
+
+
+def rows_of(emitter: Emitter) -> Value:
+    """The first operand as rows of floats; one of one dimension is one row."""
+    value = emitter.value(0)
+    shape = shape_of_value(value)
+    if len(shape) not in (1, 2):
+        raise emitter.node.wrong(f"operand of shape {list(shape)}, expected rows of features")
+    if len(shape) == 1:
+        value = emitter.reshaped(value, (1, *shape))
+    return value if emitter.is_float(value) else Composer(emitter).cast(value, f32)
+
+
+def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
+    """What `post_transform` makes of rows of scores."""
+    match post:
+        case "NONE":
+            return scores
+        case "LOGISTIC":
+            return emitter.unary(scores, FunctionAttr(Function.SIGMOID))
+        case "SOFTMAX":
+            return emitter.emit(SoftmaxOp(emitter.materialize(scores), 1))
+        case _:
+            raise emitter.node.unsupported(f"{docstring(known_transform)}; got '{post}'")
+
+
+def classified(
+    emitter: Emitter,
+    scores: Value,
+    labels: Labels,
+    post: str,
+    *,
+    threshold: float = 0.0,
+    whole: float = 1.0,
+) -> Sequence[Value]:
+    """
+    The label and the transformed scores of every row of `scores`. One score is that of the second
+    of two classes, which a row is of where it is above `threshold`; both scores add up to `whole`,
+    as in ONNX Runtime, unless they are made probabilities.
+    """
+    compose = Composer(emitter)
+    rows, columns = shape_of_value(scores)
+    if columns > 1:
+        index: Value = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(scores), 1))
+        found = transformed(emitter, scores, post)
+    else:
+        index = compose.cast(compose.compare(Compare.LESS, compose.number(threshold), scores), i64)
+        is_logistic = post == "LOGISTIC"
+        other: Value = compose.sub(compose.number(0.0 if is_logistic else whole), scores)
+        if is_logistic:
+            other, scores = (transformed(emitter, v, post) for v in (other, scores))
+        found = compose.joined([other, scores], 1)
+    return [labelled(emitter, emitter.reshaped(index, (rows,)), labels), found]
+
+
+def labelled(emitter: Emitter, index: Value, labels: Labels) -> Value:
+    """The labels at computed indices; of strings the indices, marked with their names."""
+    value = emitter.materialize(index)
+    texts = [label for label in labels if isinstance(label, str)]
+    if texts:
+        return emitter.named(value, texts)
+    numbers = [label for label in labels if not isinstance(label, str)]
+    if numbers == list(range(len(numbers))):
+        return value
+    shape = shape_of_value(value)
+    flat = emitter.materialize(emitter.reshaped(value, (prod(shape),)))
+    table = emitter.constant(np.array(numbers, np.int64).reshape(-1, 1), "labels")
+    taken = emitter.emit(TakeOp(emitter.materialize(table), flat))
+    return emitter.reshaped(taken, shape)
+
 
 CLASSIFIER = "ai.onnx.ml::LinearClassifier"
 REGRESSOR = "ai.onnx.ml::LinearRegressor"

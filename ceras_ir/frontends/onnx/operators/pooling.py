@@ -21,12 +21,12 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Value
-from ceras_ir.frontends.onnx.windows import Window, read_window
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.convolution import Window, read_window
 
 KINDS = {
     "AveragePool": Pool.AVERAGE,

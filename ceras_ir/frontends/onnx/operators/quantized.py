@@ -1,23 +1,34 @@
-"""QuantizeLinear and DequantizeLinear: where a model passes between real numbers and integers."""
+"""
+QuantizeLinear and DequantizeLinear: where a model passes between real numbers and integers.
+
+Scales that are computed at run time are float32 values like any other, and so is the arithmetic
+with them; the result is plain integers. Weights of few bits in blocks, as ONNX Runtime's quantizer
+writes them for products and rows of tables, become weights in float.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import IntegerType, Signedness, i32
 
-from ceras_ir.dialects.graph import Binary, DequantizeOp, QuantizeOp
-from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emitter import Emitter
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.dynamic import (
-    computed_scale,
-    dequantized_by,
-    quantized_by,
-    scale_of,
+from ceras_ir.dialects.graph import (
+    Binary,
+    Compare,
+    DequantizeOp,
+    Function,
+    QuantizeOp,
+    Reduce,
+    numpy_dtype,
 )
-from ceras_ir.frontends.onnx.quantization import (
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.quantization import (
     dequantized,
     is_computed_integer,
     quantized,
@@ -26,9 +37,11 @@ from ceras_ir.frontends.onnx.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.registry import operator
-from ceras_ir.frontends.onnx.tensors import PACKED, Array, type_name
-from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.model.model_file import PACKED, Array, type_name, unpacked
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.indexing import gathered_along
+from ceras_ir.frontends.onnx.operators.matrix import product_of
 
 MICROSOFT = "com.microsoft::"
 """The domain of ONNX Runtime's own operators."""
@@ -155,3 +168,197 @@ def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Block
     )
     moved = emitter.binary(Binary.ADD, whole, emitter.constant(point, "zero_points"))
     return emitter.emit(QuantizeOp(moved, UniformType(1.0, storage=storage_of(node, storage))))
+
+
+UI8 = IntegerType(8, Signedness.UNSIGNED)
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize_linear(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """To uint8, from the least element or 0 to the greatest or 0; at scale 1 where all are 0."""
+    with emitter.in_float():
+        return dynamically_quantized(emitter, emitter.value(0))
+
+
+def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Value]:
+    """`x` in uint8, its scale, and its zero point."""
+    compose = Composer(emitter)
+    flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), compose.number(0)
+    low = compose.unary(Function.CLIP, compose.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
+    high = compose.unary(Function.CLIP, compose.reduce(Reduce.MAX, flat, [0]), 0.0, inf)
+    span = compose.sub(high, low)
+    is_zero = compose.compare(Compare.EQUAL, span, zero)
+    scale = compose.select(is_zero, compose.number(1), compose.div(span, compose.number(255)))
+    steps = compose.div(compose.sub(zero, low), scale)
+    point = compose.cast(compose.unary(Function.ROUND, steps), UI8)
+    stored = quantized_by(emitter, x, scale, point, UI8)
+    return stored, emitter.reshaped(scale, ()), emitter.reshaped(point, ())
+
+
+def quantized_by(
+    emitter: Emitter, x: Value, scale: Value, point: Value | None, storage: IntegerType
+) -> Value:
+    """`round(x / scale) + zero point` with ties to even, saturated."""
+    compose = Composer(emitter)
+    steps = compose.unary(Function.ROUND, compose.div(x, scale))
+    if point is not None:
+        steps = compose.add(steps, compose.cast(point))
+    bounds = np.iinfo(numpy_dtype(storage).name)
+    clipped = compose.unary(Function.CLIP, steps, float(bounds.min), float(bounds.max))
+    return emitter.reshaped(compose.cast(clipped, storage), shape_of_value(x))
+
+
+def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None) -> Value:
+    """`(x - zero point) * scale`"""
+    compose = Composer(emitter)
+    centred = compose.cast(x)
+    if point is not None:
+        centred = compose.sub(centred, compose.cast(point))
+    return emitter.reshaped(compose.mul(centred, scale), shape_of_value(x))
+
+
+def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] | None:
+    """Scale and zero point of a node that computes either of them, else None."""
+    given = [i for i in (1, 2) if node.has_input(i)]
+    return None if all(node.is_constant(i) for i in given) else scale_of(node, emitter)
+
+
+def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
+    """Scale and zero point of a node, as what the elements of its operand are multiplied by."""
+    if node.integer("block_size", 0):
+        raise node.unsupported(
+            "blocks with a scale each, of what is computed; give one, or one for each channel"
+        )
+    values = [_along(node, emitter, i, len(emitter.shape(0))) for i in (1, 2) if node.has_input(i)]
+    return values[0], values[1] if len(values) > 1 else None
+
+
+def _along(node: Node, emitter: Emitter, index: int, rank: int) -> Value:
+    """Operand `index`, one number or one for each index of the node's `axis`."""
+    count, behind = prod(emitter.shape(index)), 0
+    if count > 1:
+        behind = rank - 1 - node.axis(node.integer("axis", 1), rank)
+    return emitter.reshaped(emitter.value(index), (count, *(1,) * behind))
+
+
+Floats: TypeAlias = NDArray[np.float32]
+
+NAME = f"{MICROSOFT}MatMulNBits"
+TABLE = f"{MICROSOFT}GatherBlockQuantized"
+
+WIDTHS = (2, 4, 8)
+"""Bits of a weight."""
+
+constant_operands(
+    {NAME: range(1, 6)},
+    "weights, scales, zero points and bias must be constants",
+    "make it an initializer",
+)
+constant_operands(
+    {TABLE: (0, 2, 3)},
+    "the table, scales and zero points must be constants",
+    "make it an initializer",
+)
+
+
+@rule(TABLE)
+def known_table_width(node: Node) -> str | None:
+    """bits must be 2, 4 or 8"""
+    bits = node.integer("bits", 4)
+    return None if bits in WIDTHS else f"bits is {bits}; quantize with 4"
+
+
+@rule(NAME)
+def known_width(node: Node) -> str | None:
+    """bits must be 2, 4 or 8, and there is no index of groups"""
+    if (reason := known_table_width(node)) is not None:
+        return reason
+    return "g_idx is given; quantize without reordering" if node.has_input(4) else None
+
+
+@operator(NAME)
+def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
+    """
+    `graph.matmul` with weights `(q - zero point) * scale` in float; the default zero point is half
+    of what the bits can hold.
+    """
+    node.ignore("accuracy_level", "weight_prepacked")
+    k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
+    bits = node.integer("bits", 4)
+    shape = emitter.shape(0)
+    if min(k, n, size) < 1 or size * bits % 8 or shape[-1:] != (k,):
+        raise node.wrong(f"K = {k}, N = {n}, block_size = {size} and rows of {list(shape)}")
+    blocks = -(-k // size)
+    packed, scales = emitter.array(1), emitter.array(2)
+    if packed.dtype != np.uint8 or packed.size != n * blocks * size * bits // 8:
+        raise node.wrong(f"weights of shape {list(packed.shape)} and {packed.dtype}")
+    if scales.size != n * blocks:
+        raise node.wrong(f"scales of shape {list(scales.shape)}, expected {[n, blocks]}")
+    numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size, bits)
+    real = numbers.reshape(n, blocks, size).astype(np.float32)
+    real -= _points(node, emitter, n, blocks, bits)
+    real *= scales.astype(np.float32).reshape(n, blocks, 1)
+    weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
+    bias = emitter.value(5) if node.has_input(5) else None
+    rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
+    return emitter.reshaped(product_of(emitter, rows, weights, bias), (*shape[:-1], n))
+
+
+def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Floats:
+    """The zero point of each block: floats, or `bits` bits in rows of whole bytes."""
+    if not node.has_input(3):
+        return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
+    points = emitter.array(3)
+    if points.dtype != np.uint8:
+        if points.size != n * blocks:
+            raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, blocks]}")
+        return points.astype(np.float32).reshape(n, blocks, 1)
+    row = -(-blocks * bits // 8)
+    if points.size != n * row:
+        raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, row]} bytes")
+    count = row * (8 // bits)
+    whole = unpacked(points.reshape(-1).astype(np.uint8), n * count, bits).reshape(n, count)
+    return whole[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
+
+
+@operator(TABLE)
+def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
+    """
+    Rows of a table of floats, `(q - zero point) * scale`; the default zero point is half of what
+    the bits of a byte can hold, and 0 for elements of four bits.
+    """
+    stored, scales = emitter.array(0), emitter.array(2)
+    bits, size = node.integer("bits", 4), node.integer("block_size", 128)
+    axis = node.axis(node.integer("quantize_axis", 1), stored.ndim, "quantize_axis")
+    if stored.dtype.name not in ("uint8", "int4", "uint4"):
+        raise node.wrong(f"a table of {stored.dtype}, expected uint8, int4 or uint4")
+    in_bytes = stored.dtype == np.uint8
+    numbers = _apart(stored, bits) if in_bytes else stored
+    blocks = list(numbers.shape)
+    blocks[axis] = -(-blocks[axis] // max(size, 1))
+    if size < 1 or list(scales.shape) != blocks:
+        raise node.wrong(f"scales of shape {list(scales.shape)}, expected {blocks}")
+    points: Array = np.full(blocks, 1 << bits - 1 if in_bytes else 0)
+    if node.has_input(3):
+        points = emitter.array(3)
+        if points.dtype != stored.dtype:
+            raise node.wrong(f"zero points of {points.dtype}, expected {stored.dtype}")
+        points = _apart(points, bits)[..., : blocks[-1]] if in_bytes and points.ndim else points
+        if list(points.shape) != blocks:
+            raise node.wrong(f"zero points of shape {list(points.shape)}, expected {blocks}")
+
+    def repeated(values: Array) -> Floats:
+        whole = np.repeat(values.astype(np.float32), size, axis)
+        return whole.take(range(numbers.shape[axis]), axis).astype(np.float32)
+
+    floats: Floats = numbers.astype(np.float32)
+    real = (floats - repeated(points)) * repeated(scales)
+    table = Constant.of(node.inputs[0], real)
+    return gathered_along(node, emitter, table, node.integer("gather_axis", 0))
+
+
+def _apart(stored: Array, bits: int) -> Array:
+    """Numbers of `bits` bits that lie in the bytes of the last dimension."""
+    flat, per_byte = stored.reshape(-1).astype(np.uint8), 8 // bits
+    shape = (*stored.shape[:-1], stored.shape[-1] * per_byte)
+    return unpacked(flat, stored.size * per_byte, bits).reshape(shape)

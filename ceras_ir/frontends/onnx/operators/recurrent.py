@@ -11,14 +11,14 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Cell, Compare, Function, FunctionAttr, RecurrenceOp, Reduce
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.gathering import beginnings_reversed
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Constant, Value
 
 DYNAMIC_LSTM = f"{MICROSOFT}DynamicQuantizeLSTM"
 RECURRENT = ("RNN", "GRU", "LSTM")

@@ -1,16 +1,34 @@
-"""Reductions along axes, and the index of the greatest or least element."""
+"""Operators along an axis: reductions, softmax, the greatest elements, and the best boxes."""
 
 from collections.abc import Callable, Sequence
+from math import inf, prod
 
 import numpy as np
 from xdsl.dialects.builtin import f32
 
-from ceras_ir.dialects.graph import ArgOp, Compare, Function, Pool, Pool2dOp, Reduce, shape_of
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.dialects.graph import (
+    ArgOp,
+    Binary,
+    Compare,
+    Function,
+    Pool,
+    Pool2dOp,
+    Reduce,
+    SoftmaxOp,
+    SuppressOp,
+    TopKOp,
+    shape_of,
+)
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import (
+    WHERE_COMPUTED,
+    constant_operands,
+    operator,
+    rule,
+)
+from ceras_ir.frontends.onnx.model.node import Node
 
 Reduction = Callable[[Composer, Value, Sequence[int]], Value]
 
@@ -133,3 +151,105 @@ def hardmax(node: Node, emitter: Emitter) -> Value:
     places = emitter.constant(np.arange(current[axis]).reshape(column), "places")
     chosen = compose.cast(compose.compare(Compare.EQUAL, places, first))
     return emitter.reshaped(chosen, shape)
+
+
+@operator("Softmax", "LogSoftmax")
+def softmax(node: Node, emitter: Emitter) -> Value:
+    """Along `axis`; before opset 13 over all dimensions from `axis` on, taken together."""
+    shape = emitter.shape(0)
+    flat = node.opset < 13
+    axis = node.axis(node.integer("axis", 1 if flat else -1), len(shape))
+    made = _log_softmax if node.operator == "LogSoftmax" else _softmax
+    if not flat or prod(shape[axis + 1 :]) == 1:
+        return made(emitter, emitter.value(0), axis)
+    rows = emitter.reshaped(emitter.value(0), (prod(shape[:axis]), prod(shape[axis:])))
+    return emitter.reshaped(made(emitter, rows, 1), shape)
+
+
+def _softmax(emitter: Emitter, value: Value, axis: int) -> Value:
+    return emitter.emit(SoftmaxOp(emitter.materialize(value), axis))
+
+
+def _log_softmax(emitter: Emitter, value: Value, axis: int) -> Value:
+    """`(x - max) - log(sum of exp(x - max))`"""
+    compose = Composer(emitter)
+    centred = compose.sub(value, compose.reduce(Reduce.MAX, value, [axis]))
+    total = compose.reduce(Reduce.SUM, compose.unary(Function.EXP, centred), [axis])
+    return compose.sub(centred, compose.unary(Function.LOG, total))
+
+
+constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
+
+
+@operator("TopK")
+def top_k(node: Node, emitter: Emitter) -> list[Value]:
+    """
+    Elements come in order, of equal ones that of lower index first, and NaN last; `sorted=0` allows
+    any order.
+    """
+    node.ignore("sorted")
+    shape = emitter.shape(0)
+    axis = node.axis(node.integer("axis", -1), len(shape))
+    given = emitter.integers(1) if node.opset >= 10 else (node.integer("k", 0),)
+    k, n = (given or (0,))[0], shape[axis]
+    if not 1 <= k <= n:
+        raise node.wrong(f"k must be in [1, {n}], got {k}")
+    order = [i for i in range(len(shape)) if i != axis] + [axis]
+    rows = emitter.transposed(emitter.value(0), order)
+    outer = shape_of_value(rows)[:-1]
+    count = int(np.prod(outer))
+    kind = Reduce.MAX if node.flag("largest", True) else Reduce.MIN
+    rows = emitter.materialize(emitter.reshaped(rows, (count, n)))
+    index = emitter.emit(TopKOp(kind, rows, k))
+    back = [order.index(i) for i in range(len(shape))]
+    return [
+        emitter.transposed(emitter.reshaped(part, (*outer, k)), back)
+        for part in (_taken(emitter, rows, index), index)
+    ]
+
+
+def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
+    """The elements of rows [R, N] at indices [R, K]."""
+    (count, n), (_, k) = shape_of_value(rows), shape_of_value(index)
+    starts = n * np.arange(count, dtype=np.int64).reshape(count, 1)
+    compose = Composer(emitter)
+    at = compose.add(index, emitter.constant(starts, "starts"))
+    column = emitter.reshaped(rows, (count * n, 1))
+    return emitter.reshaped(compose.taken(column, at), (count, k))
+
+
+constant_operands(
+    {"NonMaxSuppression": [2, 3, 4]},
+    "the most boxes and both thresholds must be constants",
+    WHERE_COMPUTED,
+)
+
+
+@operator("NonMaxSuppression")
+def non_max_suppression(node: Node, emitter: Emitter) -> Value:
+    """
+    As many rows as the model says that there are, or else as there can be; those behind the last
+    chosen box are -1.
+    """
+    compose = Composer(emitter)
+    boxes, scores = emitter.shape(0), emitter.shape(1)
+    if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4 or boxes[::2] != (scores[0], 4):
+        raise node.wrong(f"boxes of {list(boxes)} and scores of {list(scores)}")
+    most = emitter.integers(2)[0] if node.has_input(2) else 0
+    if most < 1:
+        raise node.unsupported("no boxes at all, which is a result without elements")
+    overlap = float(emitter.floats(3).reshape(-1)[0]) if node.has_input(3) else 0.0
+    least = float(emitter.floats(4).reshape(-1)[0]) if node.has_input(4) else -inf
+    parts: list[Value] = [compose.part(emitter.value(0), 2, i, 1) for i in range(4)]
+    if node.flag("center_point_box"):
+        x, y, width, height = parts
+        half = compose.number(0.5)
+        ends = [(y, compose.mul(height, half)), (x, compose.mul(width, half))]
+        parts = [*(compose.sub(*end) for end in ends), *(compose.add(*end) for end in ends)]
+    lesser = [emitter.binary(Binary.MIN, parts[i], parts[i + 2]) for i in range(2)]
+    greater = [emitter.binary(Binary.MAX, parts[i], parts[i + 2]) for i in range(2)]
+    corners = emitter.materialize(compose.joined([*lesser, *greater], 2))
+    declared = emitter.declared.get(node.outputs[0])
+    most = min(most, boxes[1])
+    rows = declared[0] if declared else scores[0] * scores[1] * most
+    return emitter.emit(SuppressOp(corners, emitter.tensor(1), rows, most, (overlap, least)))

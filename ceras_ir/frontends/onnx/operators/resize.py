@@ -1,7 +1,14 @@
-"""Resampling of height and width: Resize of opset 10 and later, and Upsample before it."""
+"""
+Resampling of height and width: Resize of opset 10 and later, and Upsample before it.
+
+A mode that mixes neighbours is a matrix along each dimension: row `i` has the weights of the input
+elements in output element `i`. It is computed in double precision as ONNX's reference does, and
+rounded to float32 once.
+"""
 
 from collections.abc import Sequence
-from math import floor, inf, prod
+from dataclasses import dataclass
+from math import ceil, floor, inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +28,84 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
-from ceras_ir.frontends.onnx.resampling_matrix import CROP, Resampling
-from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
-from ceras_ir.frontends.onnx.values import Value
-from ceras_ir.interpreters.resampling import nearest_indices
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.interpreters.resampling import coordinate, nearest_indices
+
+CROP = "tf_crop_and_resize"
+"""The coordinates that have no name in `graph`: a region of the input, stretched."""
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How elements are mixed, the same for all dimensions."""
+
+    cubic: bool
+    coordinates: str
+    antialias: bool = False
+    cubic_coefficient: float = -0.75
+    exclude_outside: bool = False
+
+    def matrix(
+        self, size: int, output: int, scale: float, region: tuple[float, float] = (0.0, 1.0)
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """The weights, and which outputs lie outside of the input: those have none."""
+        weights = np.zeros((output, size))
+        outside = np.zeros(output, np.bool_)
+        for i in range(output):
+            x = self._position(i, size, output, scale, region)
+            if self.coordinates == CROP and not 0.0 <= x <= size - 1:
+                outside[i] = True
+                continue
+            # For a whole x the element itself is the right one of two neighbours.
+            base = ceil(x) - 1
+            first, taps = self._taps(x - base, scale)
+            for k, tap in enumerate(taps):
+                j = base + first + k
+                if not self.exclude_outside:
+                    j = min(max(j, 0), size - 1)
+                if 0 <= j < size:
+                    weights[i, j] += tap
+            if self.exclude_outside:
+                weights[i] /= weights[i].sum()
+        return weights.astype(np.float32), outside
+
+    def _position(
+        self, i: int, size: int, output: int, scale: float, region: tuple[float, float]
+    ) -> float:
+        if self.coordinates != CROP:
+            return coordinate(i, scale, size, output, Coordinates(self.coordinates))
+        start, end = region
+        length = (end - start) * (size - 1)
+        if output == 1:
+            return start * (size - 1) + length / 2
+        return start * (size - 1) + i * length / (output - 1)
+
+    def _taps(self, ratio: float, scale: float) -> tuple[int, list[float]]:
+        """Weights of neighbours, and where the first one stands from the left neighbour."""
+        shrink = min(scale, 1.0) if self.antialias else 1.0
+        reach = 2 if self.cubic else 1
+        first = floor(-reach / shrink) + 1
+        last = reach - first if self.cubic else 2 - first
+        kernel = self._cubic if self.cubic else _hat
+        taps = [kernel(abs(shrink * (k - ratio))) for k in range(first, last)]
+        total = sum(taps)
+        return first, [tap / total for tap in taps]
+
+    def _cubic(self, x: float) -> float:
+        a = self.cubic_coefficient
+        if x <= 1.0:
+            return ((a + 2) * x - (a + 3)) * x * x + 1
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2.0 else 0.0
+
+
+def _hat(x: float) -> float:
+    return max(1.0 - x, 0.0)
+
 
 TENSORFLOW = "tf_half_pixel_for_nn"
 """Coordinates of opsets 11 and 12, which tf2onnx keeps in newer ones: `(i + 0.5) / scale`."""

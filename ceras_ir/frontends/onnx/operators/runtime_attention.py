@@ -13,14 +13,14 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.operators.gathering import taken_along
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator, rule
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.indexing import taken_along
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product, product_of, scaled
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
-from ceras_ir.frontends.onnx.registry import NOT_OPTIMIZED, operator, rule
-from ceras_ir.frontends.onnx.values import Constant, Value
 
 ROTATED = f"{MICROSOFT}RotaryEmbedding"
 GROUPED = f"{MICROSOFT}GroupQueryAttention"

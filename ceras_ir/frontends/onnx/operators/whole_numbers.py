@@ -1,16 +1,22 @@
-"""Arithmetic on integers bit by bit, remainders, and sums along an axis."""
+"""
+Arithmetic on integers bit by bit, remainders, sums along an axis, and changes of the element type.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
+from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, Compare, Function, plain_element
-from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator
-from ceras_ir.frontends.onnx.tensors import element_type
-from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.dialects.graph import Binary, Compare, Function, numpy_dtype, plain_element
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.model.model_file import element_type, type_name
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.model.signature import ELEMENTS
+from ceras_ir.interpreters.arithmetic import cast as meaning_of_cast
 
 BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
 
@@ -182,3 +188,40 @@ def eye(node: Node, emitter: Emitter) -> Value:
     dtype = np.dtype(dtypes[kind]) if kind in dtypes else dtype_of_value(emitter.value(0))
     array = np.eye(*shape, k=node.integer("k", 0)).astype(dtype)
     return Constant.of(node.outputs[0], array)
+
+
+@rule("Cast")
+def plain_target(node: Node) -> str | None:
+    """the type must be a float of 16 to 64 bits, an integer of 8 to 64 bits or a boolean"""
+    target = node.integer("to", 0)
+    if target in ELEMENTS or target == onnx.TensorProto.STRING:
+        return None
+    return f"got {type_name(target)}; convert the model to float32"
+
+
+@operator("Cast")
+def cast(node: Node, emitter: Emitter) -> Value:
+    """Fractions are dropped; a float that an integer type does not hold saturates."""
+    node.ignore("saturate", "round_mode")
+    value = emitter.value(0)
+    is_text = value in emitter.labels if isinstance(value, SSAValue) else value.dtype.kind == "U"
+    if is_text != (node.integer("to", 0) == onnx.TensorProto.STRING):
+        raise node.unsupported("numbers and text become each other; remove it from the model")
+    if is_text:
+        return value
+    return Composer(emitter).cast(value, ELEMENTS[node.integer("to", 0)])
+
+
+@operator("CastLike")
+def cast_like(node: Node, emitter: Emitter) -> Value:
+    """As `Cast` to the type of the second operand."""
+    node.ignore("saturate", "round_mode")
+    element = plain_element(dtype_of_value(emitter.value(1)))
+    if element is None:
+        raise node.unsupported("the type must be float32, an integer or a boolean")
+    value = emitter.value(0)
+    if not isinstance(value, Constant):
+        return Composer(emitter).cast(value, element)
+    # Known, because of the second operand only its type is asked for.
+    dtype = numpy_dtype(element)
+    return emitter.constant(meaning_of_cast(value.load(), dtype), "constant")

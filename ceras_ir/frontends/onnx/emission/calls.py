@@ -1,0 +1,181 @@
+"""
+Functions that a network calls: the step of a loop with one body, and branches.
+
+Each is emitted into a block of its own. What it reads of the operations around it becomes an
+argument; constants are its own. Its sums are `ordered`, so that every target computes the same
+bits: a difference in one step would grow in all that follow.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import StringAttr, TensorType, UnitAttr, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from ceras_ir.dialects.graph import (
+    BranchOp,
+    CallingOperation,
+    ExtractOp,
+    LinearOperation,
+    LoopOp,
+    element_of,
+    quantized_element,
+    shape_of,
+    tensor_type,
+)
+from ceras_ir.dialects.graph.calls import packed_offsets, tensors_of
+from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.network.function import result_values
+from ceras_ir.network.precision import FLOAT_REASON
+from ceras_ir.transforms.rebuilding import erase_unused
+
+REASON = "the body of a loop that is not unrolled stays float, as a branch with one does"
+
+Step = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
+"""Emits a step: from its number, the carried values and the elements to what it returns."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A step as a function, which is not in the module yet."""
+
+    function: FuncOp
+    captured: list[SSAValue]
+    inner: list[FuncOp]
+    """The bodies of its own loops."""
+
+    @property
+    def results(self) -> tuple[SSAValue, ...]:
+        """What a step returns."""
+        return result_values(self.function)
+
+    def without_first_result(self) -> "Body":
+        """The same body, changed so that it returns one value less."""
+        end = self.function.body.block.last_op
+        assert end is not None
+        end.detach()
+        self.function.body.block.add_op(ReturnOp(*end.operands[1:]))
+        end.erase()
+        self.function.update_function_type()
+        for op in reversed(list(self.function.body.block.ops)):
+            if op.results:
+                erase_unused(op)
+        return self
+
+
+def outlined(
+    emitter: Emitter, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: Step
+) -> Body:
+    """The body that `step` emits, of values of the types of `carried` and of `elements`."""
+    kinds = [TensorType(i64, []), *map(tensor_type, carried), *elements]
+    known = len(emitter.functions)
+    with emitter.called(), emitter.trial() as block:
+        number, *rest = [block.insert_arg(kind, i) for i, kind in enumerate(kinds)]
+        made = step(number, rest[: len(carried)], rest[len(carried) :])
+        results = [emitter.materialize(value) for value in made]
+        captured = _captured(block, results)
+        function = _function(block, results, captured)
+    inner = emitter.functions[known:]
+    del emitter.functions[known:]
+    return Body(function, captured, inner)
+
+
+def _captured(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
+    """What a block that ends in `results` reads and does not make, each value once."""
+    inside: set[SSAValue] = {*block.args, *(v for op in block.ops for v in op.results)}
+    read = dict.fromkeys([*(v for op in block.ops for v in op.operands), *results])
+    return [value for value in read if value not in inside]
+
+
+def _function(block: Block, results: Sequence[SSAValue], captured: Sequence[SSAValue]) -> FuncOp:
+    """A private function that returns `results`; what is captured becomes arguments."""
+    arguments = {value: block.insert_arg(value.type, len(block.args)) for value in captured}
+    for op in block.ops:
+        for i, operand in enumerate(op.operands):
+            if operand in arguments:
+                op.operands[i] = arguments[operand]
+        if isinstance(op, LinearOperation):
+            op.ordered = UnitAttr()
+    results = [arguments.get(value, value) for value in results]
+    block.add_op(ReturnOp(*results))
+    types = [argument.type for argument in block.args], [value.type for value in results]
+    return FuncOp("body", types, Region(block), visibility="private")
+
+
+def emit_loop(
+    emitter: Emitter,
+    body: Body,
+    steps: int,
+    carried: Sequence[SSAValue],
+    scanned: Sequence[SSAValue] = (),
+    *,
+    going: SSAValue | None = None,
+    backwards: Sequence[int] = (),
+) -> list[SSAValue]:
+    """
+    The loop over a body, and its results: what is carried, then what is stacked along a new first
+    dimension. What is carried must have kept its type, and what is quantized stays outside.
+    """
+    node, function = emitter.node, body.function
+    outputs = tensors_of(function)[going is not None :]
+    for value, kind in zip(carried, outputs, strict=False):
+        if value.type != kind:
+            raise node.unsupported(
+                f"a carried value of shape {list(shape_of(value))} and {element_of(value)} that "
+                f"is {list(kind.get_shape())} and {kind.element_type} after a step, in a loop that "
+                "is too long to unroll; pad it to one shape"
+            )
+    emitter.functions += body.inner
+    _add(emitter, function, "loop")
+    op = LoopOp(function, steps, carried, scanned, body.captured, going=going, backwards=backwards)
+    return _extracted(emitter, op, op.packed_types_of(op.body, tensors_of(function)))
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Two branches as functions, which are not in the module yet."""
+
+    taken: FuncOp
+    other: FuncOp
+    captured: list[SSAValue]
+    """By either of them."""
+
+    @classmethod
+    def of(cls, *ends: tuple[Block, Sequence[SSAValue]]) -> "Branches":
+        """Those of two blocks, and of the results that these end in."""
+        captured = list(dict.fromkeys(v for block, ends_ in ends for v in _captured(block, ends_)))
+        taken, other = (_function(block, results, captured) for block, results in ends)
+        return cls(taken, other, captured)
+
+
+def emit_branch(emitter: Emitter, condition: SSAValue, branches: Branches) -> list[SSAValue]:
+    """The results of one of two branches, as the condition says."""
+    _add(emitter, branches.taken, "branch")
+    _add(emitter, branches.other, "branch")
+    op = BranchOp(condition, branches.taken, branches.other, branches.captured)
+    return _extracted(emitter, op, tensors_of(branches.taken))
+
+
+def _add(emitter: Emitter, function: FuncOp, kind: str) -> None:
+    """Add a function to those of the module, under a name of its own."""
+    for op in function.body.block.ops:
+        if any(quantized_element(value) is not None for value in (*op.operands, *op.results)):
+            raise emitter.node.unsupported(
+                "quantized values in a loop that is too long to unroll, or in a branch with one; "
+                "export its body in float"
+            )
+    function.sym_name = StringAttr(f"{kind}_{len(emitter.functions)}")
+    emitter.functions.append(function)
+
+
+def _extracted(emitter: Emitter, op: CallingOperation, kinds: Sequence[Tensor]) -> list[SSAValue]:
+    """Emit a call, and take its results, of these types, out of the bytes."""
+    op.attributes[FLOAT_REASON] = StringAttr(REASON)
+    packed = emitter.emit(op)
+    return [
+        emitter.emit(ExtractOp(packed, offset, kind))
+        for offset, kind in zip(packed_offsets(kinds), kinds, strict=False)
+    ]

@@ -1,0 +1,328 @@
+"""
+Values of the model during the import: an IR value or a constant.
+
+Constants stay outside the IR until a feature map meets them, so that weights can be permuted
+for free and shape arithmetic leaves no trace. Elements are loaded when they are needed. Shapes and
+element types of initializers are checked at once, so that wrong models are refused before any
+work. Inputs that are set, such as a sampling rate, and inputs without elements, such as an empty
+cache, are constants too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.model.model_file import (
+    DTYPES,
+    MAX_ELEMENTS,
+    Array,
+    DataFolder,
+    element_type,
+    initializer_names,
+    sparse_array,
+    sparse_shape,
+    string_array,
+    tensor_array,
+    tensor_shape,
+    type_name,
+)
+from ceras_ir.network.integer import dequantize
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor known at import time, loaded when it is needed and not kept."""
+
+    name: str
+    """What the model calls it; the location of the IR constant made of it."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    load: Callable[[], Array] = field(repr=False)
+    key: tuple[Hashable, ...] | None = None
+    """Equal for constants that are equal for certain, None for one of its own."""
+
+    @classmethod
+    def of(cls, name: str, array: Array) -> Constant:
+        """An array that is already there."""
+        return cls(name, array.shape, array.dtype, lambda: array)
+
+    def in_float32(self) -> Constant:
+        """The same numbers in the one float type that is computed with, which must hold them."""
+        if self.dtype.kind != "f" or self.dtype == np.float32:
+            return self
+
+        def load() -> Array:
+            given = self.load()
+            with np.errstate(over="ignore"):
+                array = given.astype(np.float32)
+            if (lost := np.isinf(array) & np.isfinite(given)).any():
+                message = (
+                    f"unsupported: {given[lost][0]} is beyond float32, in which doubles are "
+                    "computed; scale it to at most 3.4e38"
+                )
+                raise UnsupportedError([Finding(self.name, "constant", message)])
+            return array
+
+        return Constant(self.name, self.shape, np.dtype(np.float32), load, self._key("float32"))
+
+    def transposed(self, permutation: Sequence[int]) -> Constant:
+        """The same elements with dimensions in another order."""
+        order = tuple(permutation)
+        return Constant(
+            self.name,
+            tuple(self.shape[p] for p in order),
+            self.dtype,
+            lambda: np.transpose(self.load(), order),
+            self._key("transpose", order),
+        )
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        """The same elements in another shape."""
+        target = tuple(shape)
+        return Constant(
+            self.name,
+            target,
+            self.dtype,
+            lambda: self.load().reshape(target),
+            self._key("reshape", target),
+        )
+
+    def reversed(self, axes: Sequence[int]) -> Constant:
+        """The same elements in reverse order along dimensions."""
+        along = tuple(axes)
+        return Constant(
+            self.name,
+            self.shape,
+            self.dtype,
+            lambda: np.flip(self.load(), along),
+            self._key("reverse", along),
+        )
+
+    def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
+        return None if self.key is None else (*self.key, step)
+
+
+Value: TypeAlias = SSAValue | Constant
+
+NO_VALUE = Constant.of("", np.zeros(0, np.float32))
+"""What stands for a result that nobody asks for."""
+
+
+@dataclass(frozen=True)
+class TensorList(Constant):
+    """A sequence, whose tensors may be computed; to all but the operators on it, an empty one."""
+
+    tensors: tuple[Value, ...] = ()
+
+    @classmethod
+    def holding(cls, name: str, tensors: Sequence[Value]) -> TensorList:
+        """The sequence of `tensors`."""
+        empty = np.zeros(0, np.float32)
+        return cls(name, empty.shape, empty.dtype, lambda: empty, None, tuple(tensors))
+
+
+@dataclass(frozen=True)
+class QuantizedConstant(Constant):
+    """`load` gives the float32 numbers, `stored` the integers of type `element`."""
+
+    stored: Callable[[], Array] = field(repr=False, kw_only=True)
+    element: UniformType = field(kw_only=True)
+
+    @classmethod
+    def make(
+        cls, name: str, shape: tuple[int, ...], stored: Callable[[], Array], element: UniformType
+    ) -> QuantizedConstant:
+        """The constant called `name` of these integers."""
+        return cls(
+            name,
+            shape,
+            np.dtype(np.float32),
+            lambda: dequantize(stored(), element),
+            (name, element),
+            stored=stored,
+            element=element,
+        )
+
+    def scaled(self, factor: float) -> QuantizedConstant:
+        """The numbers times `factor`, which is positive: the same integers at other scales."""
+        made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
+        return replace(made, key=self._key("scale", factor))
+
+    def transposed(self, permutation: Sequence[int]) -> Constant:
+        order = tuple(permutation)
+        element = self.element
+        if isinstance(element.axis, IntAttr):
+            element = element.rescaled(1.0, order.index(element.axis.data))
+        stored = self.stored
+        made = self.make(
+            self.name,
+            tuple(self.shape[p] for p in order),
+            lambda: np.transpose(stored(), order),
+            element,
+        )
+        return replace(made, key=self._key("transpose", order))
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        target = tuple(shape)
+        element = self.element
+        if isinstance(element.axis, IntAttr):
+            found = _channel_axis(self.shape, target, element.axis.data)
+            if found is None:  # Channels are no dimension any more.
+                return super().reshaped(shape)
+            element = element.repeated(*found)
+        stored = self.stored
+        made = self.make(self.name, target, lambda: stored().reshape(target), element)
+        return replace(made, key=self._key("reshape", target))
+
+    def reversed(self, axes: Sequence[int]) -> Constant:
+        along = tuple(axes)
+        element = self.element
+        if isinstance(element.axis, IntAttr) and element.axis.data in along:
+            return super().reversed(axes)
+        stored = self.stored
+        made = self.make(self.name, self.shape, lambda: np.flip(stored(), along), element)
+        return replace(made, key=self._key("reverse", along))
+
+
+def _channel_axis(
+    source: tuple[int, ...], target: tuple[int, ...], axis: int
+) -> tuple[int, int] | None:
+    """
+    How often the slices of `axis` of `source` come one after the other in a dimension of `target`,
+    and which that is: with groups in front of it, they come once for each.
+    """
+    before = prod(source[:axis])
+    found: list[tuple[int, int]] = []
+    for i, extent in enumerate(target):
+        outer = prod(target[:i])
+        if outer * extent == before * source[axis] and before % outer == 0:
+            found.append((before // outer, i))
+    return min(found, default=None)
+
+
+NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
+
+
+def initializers(
+    graph: onnx.GraphProto, folder: DataFolder | None, scope: Sequence[str], refused: list[Finding]
+) -> dict[str, Constant]:
+    """
+    Return the initializers of `graph` by name; unsupported element types are added to `refused`.
+
+    `scope` distinguishes equal names in different subgraphs.
+    """
+    values: dict[str, Constant] = {}
+    tensors = (*graph.initializer, *graph.sparse_initializer)
+    for name, tensor in zip(initializer_names(graph), tensors, strict=True):
+        if name in values:
+            raise InputError(f"two initializers are called '{name}'")
+        try:
+            values[name] = constant_of(tensor, name, folder, scope)
+        except UnsupportedError as error:
+            refused += error.findings
+            values[name] = Constant.of(name, np.zeros(1, np.float32))
+    return values
+
+
+def constant_of(
+    tensor: onnx.TensorProto | onnx.SparseTensorProto,
+    name: str,
+    folder: DataFolder | None,
+    scope: Sequence[str],
+) -> Constant:
+    """Return `tensor` as a constant; InputError if the declaration or the data is wrong."""
+
+    def load() -> Array:
+        try:
+            if isinstance(tensor, onnx.SparseTensorProto):
+                return sparse_array(tensor, folder)
+            return tensor_array(tensor, folder)
+        except ValueError as e:
+            raise InputError([Finding(name, "initializer", str(e))]) from None
+        except OSError as e:
+            message = f"cannot read external data: {e.strerror or e}"
+            raise InputError([Finding(name, "initializer", message)]) from None
+
+    try:
+        if isinstance(tensor, onnx.SparseTensorProto):
+            shape, data_type = sparse_shape(tensor), tensor.values.data_type
+        elif tensor.data_type == onnx.TensorProto.STRING:
+            return Constant.of(name, string_array(tensor))
+        else:
+            shape, data_type = tensor_shape(tensor), tensor.data_type
+    except ValueError as e:
+        raise InputError([Finding(name, "initializer", str(e))]) from None
+    values = tensor.values if isinstance(tensor, onnx.SparseTensorProto) else tensor
+    if values.HasField("segment"):
+        message = (
+            "unsupported segment of a tensor that is stored in parts; store it as a single tensor"
+        )
+        raise UnsupportedError([Finding(name, "initializer", message)])
+    if data_type == onnx.TensorProto.UNDEFINED:
+        raise InputError([Finding(name, "initializer", "the element type is missing")])
+    if (dtype := element_type(data_type)) is None:
+        message = (
+            f"unsupported element type {type_name(data_type)}; {NUMBERS}: export with float32 or "
+            "int8"
+        )
+        raise UnsupportedError([Finding(name, "initializer", message)])
+    return Constant(name, shape, dtype, load, (*scope, name))
+
+
+def fix_inputs(
+    graph: onnx.GraphProto,
+    values: Mapping[str, Sequence[float]],
+    shapes: Mapping[str, Sequence[int]],
+) -> dict[str, Constant]:
+    """The inputs that `values` names; one number stands for all elements."""
+    inputs = {value.name: value.type.tensor_type for value in graph.input}
+    found: dict[str, Constant] = {}
+    for name, numbers in values.items():
+        if (kind := inputs.get(name)) is None:
+            raise InputError(f"no input named '{name}' to set; there are {', '.join(inputs)}")
+        if (dtype := DTYPES.get(kind.elem_type)) is None:
+            raise InputError(f"input '{name}' has no numbers that could be set")
+        declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
+        shape = tuple(shapes.get(name, declared))
+        if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_ELEMENTS:
+            counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
+            raise InputError(
+                f"input '{name}' of shape {list(shape)} is set to {len(numbers)} numbers, "
+                f"expected {counts}"
+            )
+        with np.errstate(all="ignore"):
+            array = np.array(numbers, np.float64).astype(dtype)
+        if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
+            allowed = "0 or 1" if dtype.kind == "b" else f"integers that {dtype} holds"
+            given = ", ".join(f"{number:g}" for number in numbers)
+            raise InputError(f"input '{name}' is set to {given}, expected {allowed}")
+        found[name] = Constant.of(
+            name, np.broadcast_to(array.reshape(shape if array.size == prod(shape) else ()), shape)
+        )
+    return found
+
+
+def empty_inputs(
+    graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, Constant]:
+    """The inputs without elements: what is known of them is all that there is to know."""
+    found: dict[str, Constant] = {}
+    for value in graph.input:
+        kind = value.type.tensor_type
+        dims = kind.shape.dim
+        declared = [d.dim_value if d.HasField("dim_value") else -1 for d in dims]
+        shape = tuple(shapes.get(value.name, declared))
+        dtype = DTYPES.get(kind.elem_type)
+        if dtype is not None and shape and min(shape) == 0:
+            found[value.name] = Constant.of(value.name, np.zeros(shape, dtype))
+    return found

@@ -1,0 +1,291 @@
+"""
+Nodes that need no importer: operators of constants, and operators that ONNX defines as functions.
+
+Operators of constants, mostly of shapes, are computed at import. Those of `FOLDABLE`, and those
+without an importer, are computed by ONNX's reference evaluator; all others by the interpreter, from
+the operations that their importers emit. Results have a bounded size. Another operator without an
+importer is imported as the body of its function, for operands of known types, so that every such
+operator of every opset is taken as far as the operators of its body are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from math import prod
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Region, SSAValue
+from xdsl.utils.hints import isa
+
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.model.functions import bind_attributes
+from ceras_ir.frontends.onnx.model.model_file import Array
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.interpreters.registry import interpreter_of
+
+MAX_RANK = 8
+"""Entries of an operand that may be a shape, pads or scales."""
+
+MAX_FOLDED_ELEMENTS = 1 << 27
+"""A folded constant of more elements is refused."""
+
+ELEMENTWISE = frozenset(
+    (
+        *("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not"),
+        *("Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sqrt", "Sub", "Sum"),
+        *("Tanh", "Where", "Xor"),
+    )
+)
+"""Operators whose result has the shape that their operands broadcast to."""
+
+SHRINKING = frozenset(
+    (
+        *("ArgMax", "ArgMin", "Concat", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
+        *("ReduceSum", "Slice", "Split"),
+    )
+)
+"""Operators whose results have no more elements than their operands."""
+
+FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Range", "Tile"}
+"""Operators that are evaluated when all operands are constants."""
+
+NEVER_FOLDED = frozenset(
+    (
+        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"),
+        *("RandomUniformLike", "ImageDecoder", "Optional", "StringNormalizer", "TfIdfVectorizer"),
+    )
+)
+"""Operators whose results are chance, or no tensors."""
+
+MAX_UNKNOWN_ELEMENTS = 1 << 24
+"""Of a result whose size follows from numbers in the operands, such as a length or a scale."""
+
+EVALUATION_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the reference evaluator raises for operands that do not fit its operators."""
+
+
+class Evaluator(Protocol):
+    """What is used of ONNX's evaluator."""
+
+    def run(self, output_names: None, feed_inputs: dict[str, Array], /) -> object: ...
+
+
+def reference_evaluator(node: Node) -> Evaluator:
+    """ONNX's own meaning of one node."""
+    # Few models need it, and it takes long to load.
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(node.proto, opsets={"": node.opset})
+
+
+def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
+    """The results of a node of constant operands."""
+    try:
+        elements = _result_elements(node, [a for a in operands if a is not None])
+        if elements > MAX_FOLDED_ELEMENTS:
+            raise node.wrong(f"a constant of {elements} elements is too large to fold")
+        feeds = {
+            name: array
+            for name, array in zip(node.inputs, _of_one_width(operands), strict=True)
+            if name and array is not None
+        }
+        with np.errstate(all="ignore"):
+            results = reference_evaluator(node).run(None, feeds)
+    except EVALUATION_ERRORS as e:
+        raise node.wrong(f"cannot be evaluated: {first_line(e)}") from None
+    if not isa(results, list[np.ndarray]):
+        raise node.wrong("cannot be evaluated: its results are no tensors")
+    return results
+
+
+def computed(
+    node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
+) -> Sequence[Value]:
+    """The results of a node of constants, by the interpreter, from what its importer emits."""
+    with emitter.aside() as block:
+        values = imported()
+        results = [v for v in values if isinstance(v, SSAValue)]
+        block.add_op(ReturnOp(*results))
+        main = FuncOp("main", ([], [r.type for r in results]), Region(block))
+        with np.errstate(all="ignore"):
+            found = iter(interpreter_of(ModuleOp([main])).call_op("main", ()))
+    arrays: list[Value] = []
+    for i, value in enumerate(values):
+        if isinstance(value, SSAValue):
+            array = np.asarray(next(found))
+            name = node.outputs[i] if node.has_output(i) else node.name
+            key = None if emitter.scope else ("computed", name, i)
+            value = Constant(name, array.shape, array.dtype, lambda a=array: a, key)
+        arrays.append(value)
+    return arrays
+
+
+def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
+    """Floats of different widths, of which some went through an importer, in the widest."""
+    floats = [a.dtype for a in operands if a is not None and a.dtype.kind == "f"]
+    if len(set(floats)) < 2:
+        return operands
+    widest = np.result_type(*floats)
+    return [a.astype(widest) if a is not None and a.dtype.kind == "f" else a for a in operands]
+
+
+def first_line(error: Exception) -> str:
+    """What an exception of somebody else's says, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
+    """An upper bound of the elements of the result, before anything is allocated."""
+    operator, shapes = node.operator, [a.shape for a in arrays]
+
+    def count(extents: Array) -> int:
+        return prod(int(i) for i in extents.reshape(-1))
+
+    match operator:
+        case "ConstantOfShape":
+            return count(arrays[0])
+        case "Expand":
+            extents = zip_longest(reversed(shapes[0]), arrays[1].reshape(-1)[::-1], fillvalue=1)
+            return prod(max(a, int(b)) for a, b in extents)
+        case "Tile":
+            return prod(shapes[0]) * count(arrays[1])
+        case "Range":
+            start, limit, delta = (float(a.reshape(-1)[0]) for a in arrays)
+            return max(0, int((limit - start) / delta) + 1)
+        case "MelWeightMatrix":
+            return (int(arrays[1].reshape(-1)[0]) // 2 + 1) * count(arrays[0])
+        case "Gather":
+            along = shapes[0][node.integer("axis", 0)]
+            return prod(shapes[0]) // max(along, 1) * prod(shapes[1])
+        case _ if operator in ELEMENTWISE:
+            return prod(np.broadcast_shapes(*shapes))
+        case _ if operator in SHRINKING:
+            return sum(map(prod, shapes))
+        case _:
+            lists = [a for a in arrays if a.ndim < 2 and a.size <= MAX_RANK]
+            factors = [float(v) for a in lists for v in a.reshape(-1) if a.dtype.kind in "iuf"]
+            numbers = prod(max(1.0, abs(v)) for v in factors if v == v)
+            whole = sum(map(prod, shapes))
+            return whole if whole * numbers <= MAX_UNKNOWN_ELEMENTS else MAX_FOLDED_ELEMENTS + 1
+
+
+RANDOM = frozenset({"Bernoulli"})
+"""Bodies that draw numbers: no network that is run twice has them."""
+
+
+@runtime_checkable
+class FunctionSchema(Protocol):
+    """What is used of ONNX's definition of an operator that may be a function."""
+
+    has_function: bool
+    has_context_dependent_function: bool
+    function_opset_versions: list[int]
+    context_dependent_function_opset_versions: list[int]
+    attributes: dict[str, onnx.defs.OpSchema.Attribute]
+
+    def get_function_with_opset_version(self, version: int, /) -> bytes: ...
+
+    def get_context_dependent_function_with_opset_version(
+        self, version: int, node: bytes, types: list[bytes], /
+    ) -> bytes: ...
+
+
+def has_body(node: Node) -> bool:
+    """Whether ONNX defines the operator of a node as a function."""
+    return _schema(node) is not None
+
+
+def body_of(
+    node: Node, operands: Sequence[Value | None]
+) -> tuple[onnx.GraphProto, int, Mapping[str, Value]] | None:
+    """
+    The body of the function that an operator is, with those outputs that the node asks for; the
+    opset it is written in, and what its inputs are. None without a body for these types.
+    """
+    schema = _schema(node)
+    if schema is None:
+        return None
+    if schema.has_function:
+        data = schema.get_function_with_opset_version(_version(schema, node))
+    else:
+        types = [_type(operand).SerializeToString() for operand in operands]
+        data = schema.get_context_dependent_function_with_opset_version(
+            _version(schema, node), node.proto.SerializeToString(), types
+        )
+    if not data:
+        return None
+    function = onnx.FunctionProto.FromString(data)
+    bound = dict(zip(function.input, operands, strict=False))
+    absent = {name for name in function.input if bound.get(name) is None}
+    graph = onnx.GraphProto(name=node.name)
+    given = {a.name: a for a in function.attribute_proto}
+    given.update({a.name: a for a in schema_defaults(schema)})
+    given.update({a.name: a for a in node.proto.attribute})
+    for inner in function.node:
+        copy = graph.node.add()
+        copy.CopyFrom(inner)
+        copy.name = f"{node.name}/{inner.name or ''.join(inner.output[:1])}"
+        _omit(copy, absent)
+        bind_attributes(copy, given)
+    asked = zip(function.output, node.outputs, strict=False)
+    graph.output.extend(onnx.ValueInfoProto(name=inner) for inner, name in asked if name)
+    opset = next((o.version for o in function.opset_import if not o.domain), node.opset)
+    return graph, opset, {name: v for name, v in bound.items() if v is not None}
+
+
+def schema_defaults(schema: FunctionSchema) -> Sequence[onnx.AttributeProto]:
+    """The attributes that an operator has where a node does not give them."""
+    return [a.default_value for a in schema.attributes.values() if a.default_value.name]
+
+
+def _omit(proto: onnx.NodeProto, absent: set[str]) -> None:
+    """Remove the names of omitted inputs of the function from the operands of a node."""
+    names = ["" if name in absent else name for name in proto.input]
+    del proto.input[:]
+    proto.input.extend(names)
+    for attribute in proto.attribute:
+        for inner in attribute.g.node:
+            _omit(inner, absent)
+
+
+def _schema(node: Node) -> FunctionSchema | None:
+    domain, _, name = node.operator.rpartition("::")
+    if name in RANDOM:
+        return None
+    try:
+        schema: object = onnx.defs.get_schema(name, node.opset if not domain else 1, domain)
+    except onnx.defs.SchemaError:
+        return None
+    assert isinstance(schema, FunctionSchema)
+    return schema if schema.has_function or schema.has_context_dependent_function else None
+
+
+def _version(schema: FunctionSchema, node: Node) -> int:
+    """The newest version of the body that the node's opset knows."""
+    versions = (
+        schema.function_opset_versions
+        if schema.has_function
+        else schema.context_dependent_function_opset_versions
+    )
+    return max((v for v in versions if v <= node.opset), default=min(versions))
+
+
+def _type(value: Value | None) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    number = onnx.helper.np_dtype_to_tensor_dtype(dtype_of_value(value))
+    return onnx.helper.make_tensor_type_proto(number, shape_of_value(value))

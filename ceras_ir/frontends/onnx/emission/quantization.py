@@ -1,0 +1,244 @@
+"""
+Scales and zero points of the model as `!quant.uniform` types, and values of those types.
+
+A quantized activation is an IR value of that type. The model's own inputs come as plain integers:
+what they mean is known only where they are dequantized for the first time, and they, with all
+reshapes and transposes in between, take that type then.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, Signedness, TensorType
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from ceras_ir.dialects.graph import (
+    DequantizeOp,
+    Function,
+    QuantizeOp,
+    ReshapeOp,
+    TransposeOp,
+    element_of,
+    numpy_dtype,
+    shape_of,
+    stored_element,
+)
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.model.model_file import Array
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.network import integer
+
+STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
+"""Integers that may stand for real numbers."""
+
+
+def storage_of(node: Node, name: str) -> IntegerType:
+    """The storage type of the numpy type `name`."""
+    if name not in STORAGES:
+        raise node.unsupported(
+            f"numbers are stored as {name}; {', '.join(STORAGES)} are taken: quantize to int8"
+        )
+    signedness = Signedness.UNSIGNED if name.startswith("u") else Signedness.SIGNLESS
+    return IntegerType(int(name.lstrip("uint")), signedness)
+
+
+def stored_type(emitter: Emitter, value: Value) -> str:
+    """The numpy name of the type in which the model stores `value`."""
+    if isinstance(value, Constant):
+        return value.dtype.name
+    element = element_of(value)
+    if not isinstance(element, UniformType) and not is_integer(element):
+        raise emitter.node.wrong(f"integers expected, got {element}")
+    return numpy_dtype(element).name
+
+
+def uniform_type(
+    emitter: Emitter,
+    storage: str,
+    scale: Array,
+    zero_point: Array | None,
+    shape: Sequence[int],
+    axis: int,
+) -> UniformType:
+    """The type of a tensor of `shape`; one scale, or one for each index of dimension `axis`."""
+    node = emitter.node
+    scales = scale.astype(np.float64).reshape(-1)
+    if not np.issubdtype(scale.dtype, np.floating):
+        raise node.wrong(f"the scale must be float, got {scale.dtype}")
+    if not all(0.0 < s < float("inf") for s in scales.tolist()):
+        worst = next(s for s in scales.tolist() if not 0.0 < s < float("inf"))
+        raise node.wrong(
+            f"the scale must be positive and finite, got {worst}: quantize the float model here, "
+            "with --calibrate, or export it with a mask of finite numbers"
+        )
+    points = np.zeros(scales.size, np.int64)
+    if zero_point is not None:
+        if zero_point.dtype.name != storage:
+            raise node.wrong(f"the zero point is {zero_point.dtype.name}, expected {storage}")
+        if zero_point.size != scales.size:
+            raise node.wrong(f"{zero_point.size} zero points, expected {scales.size}")
+        points = zero_point.reshape(-1)
+    kind = storage_of(node, storage)
+    if scales.size == 1:
+        return UniformType(float(scales[0]), int(points[0]), storage=kind)
+    if scale.ndim > 1:
+        raise node.wrong(f"one scale or a vector of scales expected, got {list(scale.shape)}")
+    axis = node.axis(axis, len(shape))
+    if shape[axis] != scales.size:
+        raise node.wrong(f"{scales.size} scales, expected {shape[axis]} for dimension {axis}")
+    return UniformType(scales.tolist(), points.tolist(), storage=kind, axis=axis)
+
+
+def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
+    """`graph.quantize`, or the stored integers of a constant."""
+    if not isinstance(value, Constant):
+        return emitter.emit(QuantizeOp(value, element))
+    if value.dtype != np.float32:
+        raise emitter.node.wrong(f"floats expected, got {value.dtype}")
+    return Constant.of(name, integer.quantize(value.load().astype(np.float32), element))
+
+
+def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
+    """The real numbers that the integers `value` stand for."""
+    if isinstance(value, Constant):
+        return QuantizedConstant.make(value.name, value.shape, value.load, element)
+    if isinstance(element_of(value), IntegerType):
+        value = _retyped(emitter, value, element)
+    if (known := element_of(value)) == element:
+        return emitter.emit(DequantizeOp(value))
+    if (
+        not isinstance(known, UniformType)
+        or known.storage != element.storage
+        or known.is_per_axis
+        or element.is_per_axis
+    ):
+        raise emitter.node.unsupported(
+            f"'{value.name_hint or 'its operand'}' was quantized as {known} and is read as "
+            f"{element}; use one type of integers, and one scale for all channels"
+        )
+    # The same integers stand for other numbers.
+    compose = Composer(emitter)
+    real: Value = emitter.emit(DequantizeOp(value))
+    if (factor := element.scale / known.scale) != 1:
+        real = compose.mul(real, compose.number(factor))
+    if moved := (known.zero_point - element.zero_point) * element.scale:
+        real = compose.add(real, compose.number(moved))
+    return real
+
+
+def real_numbers(
+    emitter: Emitter, value: Value, scale: Array, zero_point: Array | None, axis: int
+) -> Value:
+    """
+    Return the real numbers of integers with a scale, or with a scale for each index of `axis`.
+
+    A constant may have scales of 0, which quantizers write for filters that are 0 throughout.
+    """
+    if isinstance(value, Constant) and not np.all(scale):
+        value, scale = _without_zero_scales(value, scale, zero_point, axis)
+    storage, shape = stored_type(emitter, value), shape_of_value(value)
+    return dequantized(
+        emitter, value, uniform_type(emitter, storage, scale, zero_point, shape, axis)
+    )
+
+
+def _without_zero_scales(
+    value: Constant, scale: Array, zero_point: Array | None, axis: int
+) -> tuple[Constant, Array]:
+    """
+    Return the same real numbers with scales above 0. A channel of scale 0 is 0 throughout, which is
+    the zero point at any scale: 0 is replaced by the largest scale.
+    """
+    integers = value.load()
+    points = np.zeros(scale.shape, integers.dtype) if zero_point is None else zero_point
+    extents = [1] * integers.ndim
+    if scale.size > 1 and -integers.ndim <= axis < integers.ndim:
+        extents[axis] = scale.size
+    fits = all(n in (1, extent) for n, extent in zip(extents, integers.shape, strict=True))
+    if prod(extents) != scale.size or points.size != scale.size or not fits:
+        return value, scale  # The caller reports it.
+    is_zero = (scale == 0).reshape(extents)
+    filled = np.where(is_zero, points.reshape(extents), integers).astype(integers.dtype)
+    largest = scale.max() if scale.any() else 1
+    return Constant.of(value.name, filled), np.where(scale == 0, largest, scale).astype(scale.dtype)
+
+
+def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
+    """
+    Quantized numbers, none of whose integers is below `low` or above `high`, which wins.
+
+    What QuantizeLinear reads is clipped instead, so that a layer before it has the bounds in its
+    epilogue: rounding keeps the order, and what bounds of at most 16 bits stand for is stored as
+    them. Other numbers are dequantized and quantized again, which are their integers.
+    """
+    value = emitter.materialize(value)
+    element = stored_element(value)
+    if element.is_per_axis or element.storage.width.data > 16:
+        raise emitter.node.unsupported(
+            f"bounds on integers of {element}; clip the floats before QuantizeLinear"
+        )
+    low, high = max(min(low, high), element.low), min(high, element.high)
+    if (low, high) == (element.low, element.high):
+        return value
+    scale, point = np.float32(element.scale), element.zero_point
+    least = -np.inf if low == element.low else float(np.float32(low - point) * scale)
+    most = np.inf if high == element.high else float(np.float32(high - point) * scale)
+    owner = value.owner
+    real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
+    compose = Composer(emitter)
+    if (least, most) == (0.0, np.inf):
+        bounded = compose.unary(Function.RELU, real)
+    else:
+        bounded = compose.unary(Function.CLIP, real, least, most)
+    return emitter.emit(QuantizeOp(bounded, element))
+
+
+def is_quantized(value: Value) -> bool:
+    """Whether `value` is what QuantizeLinear made, and not a constant."""
+    return isinstance(value, SSAValue) and isinstance(element_of(value), UniformType)
+
+
+def is_computed_integer(value: Value) -> bool:
+    """Whether plain integers do not come from an input that is read as nothing else."""
+    if not isinstance(value, SSAValue) or not isinstance(element_of(value), IntegerType):
+        return False
+    chain = _moved(value)
+    return isinstance(chain[-1].owner, Operation) or any(
+        not isinstance(use.operation, ReshapeOp | TransposeOp) for v in chain for use in v.uses
+    )
+
+
+def _moved(value: SSAValue) -> list[SSAValue]:
+    """A value, what it was reshaped or transposed from, and so on."""
+    chain = [value]
+    while isinstance(owner := chain[-1].owner, ReshapeOp | TransposeOp):
+        chain.append(owner.input)
+    return chain
+
+
+def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
+    """Plain integers that come from an input are numbers of type `element`, and so is the input."""
+    chain = _moved(value)
+    if element.is_per_axis and len(chain) > 1:
+        raise emitter.node.unsupported("scales per channel of an input that was transposed")
+    if is_computed_integer(value):
+        raise emitter.node.unsupported(
+            "integers that were computed are read as quantized numbers; quantize them by "
+            "QuantizeLinear, or convert them by Cast"
+        )
+    renamed: dict[SSAValue, SSAValue] = {}
+    for link in chain:
+        kind = TensorType(element, shape_of(link))
+        renamed[link] = Rewriter.replace_value_with_new_type(link, kind)
+    emitter.values |= {
+        name: renamed[known]
+        for name, known in emitter.values.items()
+        if isinstance(known, SSAValue) and known in renamed
+    }
+    return renamed[value]

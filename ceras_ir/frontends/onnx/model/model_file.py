@@ -1,0 +1,334 @@
+"""
+Bytes of a model: the `.onnx` file, the external data that it names, and tensors as numpy arrays.
+
+External data is read only from regular files below the folder of the model, after all links are
+followed, and only as many bytes as the declared shape of the tensor needs. So a model cannot cause
+other files to be read. Two more folders are allowed, because caches and users link models:
+the folder of the file that the model is a link to, and the cache of Hugging Face around the model.
+
+Declared sizes of tensors are checked against the data before an array is created. Raw data is
+viewed, not copied. A `SparseTensorProto`, in which ONNX stores pruned weights, becomes dense: all
+elements without an index are 0. (The C target finds the zeros again and chooses an encoding for
+each layer.) Errors of tensors are `ValueError`s, to which the caller adds the node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from shlex import quote
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from ceras_ir.support.diagnostics import InputError
+
+LFS = b"version https://git-lfs.github.com/spec/"
+"""How the files begin that Git LFS leaves where it has not fetched the real ones."""
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""What protobuf can hold in one message."""
+
+
+def read_model(path: str | Path) -> onnx.ModelProto:
+    """The protobuf message in `path`, of which nothing is known yet but that it parses."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise InputError("a folder, expected an ONNX file", str(path))
+        if (size := file.stat().st_size) > MAX_FILE_BYTES:
+            raise InputError(
+                f"{size} bytes exceed the 2 GiB of a protobuf file; "
+                "save the model with external data",
+                str(path),
+            )
+        data = file.read_bytes()
+    except OSError as e:
+        raise InputError(f"cannot read: {e.strerror or e}", str(path)) from None
+    if not data:
+        raise InputError("empty file, expected an ONNX model", str(path))
+    if data.startswith(LFS):
+        raise InputError("a pointer of Git LFS to a model: fetch it by git lfs pull", str(path))
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise InputError(
+            f"not an ONNX model, or a truncated one: {len(data)} bytes do not decode", str(path)
+        ) from None
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The folder to which locations of external data are relative."""
+
+    path: Path
+    linked: Path | None = None
+    """The folder of the model itself, if the user gave a link to the model."""
+
+    @classmethod
+    def of_model(cls, model: Path) -> DataFolder:
+        """Return the folder of the model in the file `model`, which may be a link."""
+        return cls(model.parent, model.resolve().parent)
+
+    def file(self, location: str) -> Path:
+        """Return the file at `location`; ValueError if it is not in an allowed folder."""
+        inside = "a path below the model's folder"
+        parts = PurePosixPath(location).parts
+        if not parts or ".." in parts or "\0" in location:
+            raise ValueError(f"external data at '{location}', expected {inside}")
+        if location.startswith("/") or PureWindowsPath(location).anchor or "\\" in location:
+            raise ValueError(f"external data at '{location}', expected {inside}")
+        # Path.resolve raises an error at a link that leads to itself.
+        path = Path(os.path.realpath(self.path / location))
+        if not any(path.is_relative_to(folder) for folder in self._allowed()):
+            raise ValueError(
+                f"external data '{location}' leads out by a link, expected {inside}; replace links "
+                f"by files: cp -rL {quote(str(self.path))} COPY"
+            )
+        if not path.is_file():
+            raise ValueError(f"external data file '{location}' is missing")
+        return path
+
+    def _allowed(self) -> list[Path]:
+        folder = self.path.resolve()
+        allowed = [folder, *([self.linked] if self.linked else [])]
+        for parent in folder.parents:
+            # Files of a snapshot of Hugging Face are links to files in blobs.
+            if parent.name == "snapshots" and (blobs := parent.parent / "blobs").resolve() == blobs:
+                allowed += [parent, blobs]
+        return allowed
+
+
+def read_external(tensor: onnx.TensorProto, folder: DataFolder | None, size: int) -> bytes:
+    """The `size` bytes of a tensor whose data is in a file of its own; ValueError if it is not."""
+    entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
+    if folder is None:
+        raise ValueError("external data, but the model was not read from a file")
+    path = folder.file(entries.get("location", ""))
+    offset = _count(entries, "offset", 0)
+    if (length := _count(entries, "length", size)) != size:
+        raise ValueError(f"external data of {length} bytes, expected {size} for its shape")
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(size)
+    if len(data) != size:
+        raise ValueError(
+            f"'{path.name}' ends after {offset + len(data)} bytes, expected {offset + size}"
+        )
+    return data
+
+
+def _count(entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key, str(default))
+    if not text.isdecimal() or len(text) > 18:
+        raise ValueError(f"external data {key} must be a count of bytes, got '{text}'")
+    return int(text)
+
+
+Array: TypeAlias = NDArray[np.generic]
+
+MAX_ELEMENTS = 1 << 28
+"""Elements of the largest tensor that is taken."""
+
+LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+"""Fields in which elements may be listed one by one."""
+
+FIELDS: dict[int, str] = {
+    onnx.TensorProto.FLOAT: "float_data",
+    onnx.TensorProto.DOUBLE: "double_data",
+    onnx.TensorProto.INT64: "int64_data",
+    onnx.TensorProto.UINT32: "uint64_data",
+    onnx.TensorProto.UINT64: "uint64_data",
+}
+"""The field that lists elements of a type; `int32_data` for all other types."""
+
+DTYPES: dict[int, np.dtype[np.generic]] = {
+    onnx.TensorProto.FLOAT: np.dtype("<f4"),
+    onnx.TensorProto.DOUBLE: np.dtype("<f8"),
+    onnx.TensorProto.FLOAT16: np.dtype("<f2"),
+    onnx.TensorProto.BFLOAT16: np.dtype("<f4"),
+    onnx.TensorProto.INT8: np.dtype("i1"),
+    onnx.TensorProto.UINT8: np.dtype("u1"),
+    onnx.TensorProto.INT16: np.dtype("<i2"),
+    onnx.TensorProto.UINT16: np.dtype("<u2"),
+    onnx.TensorProto.INT32: np.dtype("<i4"),
+    onnx.TensorProto.UINT32: np.dtype("<u4"),
+    onnx.TensorProto.INT64: np.dtype("<i8"),
+    onnx.TensorProto.UINT64: np.dtype("<u8"),
+    onnx.TensorProto.BOOL: np.dtype("?"),
+}
+"""Element types that constants may have, and how they are held; bfloat16 as float32 at once."""
+
+PACKED: dict[int, np.dtype[np.generic]] = {
+    onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
+    onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
+}
+"""Types that only initializers have, with two elements per byte: weights of `DequantizeLinear`."""
+
+
+def text(value: object) -> str:
+    """A string of the model. Protobuf returns bytes if they are not UTF-8."""
+    if not isinstance(value, str):
+        raise InputError("not an ONNX model, or a damaged one: a name is not UTF-8 text")
+    return value
+
+
+def type_name(data_type: int) -> str:
+    """The name of an ONNX element type, for diagnostics."""
+    names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    return names.get(data_type, f"element type {data_type}").lower()
+
+
+def initializer_names(graph: onnx.GraphProto) -> list[str]:
+    """Return the names of the dense and the sparse initializers of `graph`."""
+    tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+    return [text(tensor.name) for tensor in tensors]
+
+
+def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    """The declared shape, known to be of bounded size."""
+    return bounded_shape(tensor.dims)
+
+
+def bounded_shape(dims: Sequence[int]) -> tuple[int, ...]:
+    """Return `dims` as a shape; ValueError for a negative extent or too many elements."""
+    shape = tuple(dims)
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"shape {list(shape)} has a negative extent")
+    if prod(shape) > MAX_ELEMENTS:
+        raise ValueError(f"shape {list(shape)} has more than 2^28 elements")
+    return shape
+
+
+def string_array(tensor: onnx.TensorProto) -> Array:
+    """The texts of a tensor of strings, which no operation computes with."""
+    texts = [t.decode("utf-8", "replace") for t in tensor.string_data]
+    shape = tensor_shape(tensor)
+    if prod(shape) != len(texts):
+        raise ValueError(f"has {len(texts)} strings for shape {list(shape)}")
+    return np.array(texts, np.str_).reshape(shape)
+
+
+def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
+    """The elements of one of the types in `DTYPES`, read-only."""
+    shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
+    assert dtype is not None
+    is_halved, is_packed = tensor.data_type == onnx.TensorProto.BFLOAT16, tensor.data_type in PACKED
+    size = prod(shape) * (2 if is_halved else dtype.itemsize)
+    if is_packed:
+        size = -(-size // 2)
+    is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    listed = [name for name in LISTS if len(getattr(tensor, name))]
+    if len(listed) + bool(tensor.raw_data) + is_external > 1:
+        raise ValueError("its elements are stored more than once")
+    if is_external:
+        raw = read_external(tensor, folder, size)
+    elif tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+    else:
+        field = FIELDS.get(tensor.data_type, "int32_data")
+        if listed not in ([], [field]):
+            raise ValueError(f"its elements are in field {listed[0]}, expected {field}")
+        stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
+        raw = _listed_bytes(getattr(tensor, field), stored)
+    if len(raw) != size:
+        raise ValueError(
+            f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
+        )
+    if is_packed:
+        return unpacked(np.frombuffer(raw, np.uint8), prod(shape)).astype(dtype).reshape(shape)
+    if is_halved:  # The upper half of a float32.
+        upper = np.frombuffer(raw, "<u2").astype(np.uint32)
+        return (upper << np.uint32(16)).view(np.float32).reshape(shape)
+    if dtype.kind == "b" and (np.frombuffer(raw, np.uint8) > 1).any():
+        raise ValueError("a boolean is stored as a value other than 0 and 1")
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+def element_type(data_type: int) -> np.dtype[np.generic] | None:
+    """How the elements of an initializer are held; None for types that are not taken."""
+    return DTYPES.get(data_type, PACKED.get(data_type))
+
+
+def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:
+    """`count` numbers of `bits` bits, which divide 8; those in the low bits of a byte first."""
+    mask = (1 << bits) - 1
+    parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
+    return parts.reshape(-1)[:count].astype(np.uint8)
+
+
+def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> bytes:
+    """Elements of a list field as raw data; float16 and packed types are listed as bit patterns."""
+    if dtype.kind == "f" and dtype.itemsize > 2:
+        return np.array(elements, dtype).tobytes()
+    stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind in "fb" else dtype
+    is_unsigned = stored.kind == "u" and stored.itemsize >= 4
+    given = np.array(elements, np.uint64 if is_unsigned else np.int64)
+    bounds = np.iinfo(stored.str)
+    if (wrong := (given < bounds.min) | (given > bounds.max)).any():
+        raise ValueError(f"element {given[wrong][0]} is not in the range of {dtype}")
+    return given.astype(stored).tobytes()
+
+
+def sparse_shape(sparse: onnx.SparseTensorProto) -> tuple[int, ...]:
+    """Return the shape of the dense tensor."""
+    if not sparse.dims:
+        raise ValueError("the shape of a sparse tensor is missing")
+    return bounded_shape(sparse.dims)
+
+
+def sparse_array(sparse: onnx.SparseTensorProto, folder: DataFolder | None) -> Array:
+    """
+    Return the dense tensor in the type of the stored values.
+
+    Indices are int64, in ascending order and without duplicates: linear indices of shape [N], or
+    coordinates of shape [N, rank], for N values.
+    """
+    shape = sparse_shape(sparse)
+    count = tensor_shape(sparse.values)
+    if len(count) != 1:
+        raise ValueError(f"sparse values of shape {list(count)}, expected a list")
+    places = _linear_indices(sparse.indices, shape, count[0], folder)
+    dtype = element_type(sparse.values.data_type)
+    assert dtype is not None
+    result = np.zeros(shape, dtype)
+    result.reshape(-1)[places] = tensor_array(sparse.values, folder)
+    return result
+
+
+def _linear_indices(
+    indices: onnx.TensorProto, shape: tuple[int, ...], count: int, folder: DataFolder | None
+) -> NDArray[np.int64]:
+    if not count and not indices.data_type:
+        return np.zeros(0, np.int64)
+    if indices.data_type != onnx.TensorProto.INT64:
+        raise ValueError(f"sparse indices are {type_name(indices.data_type)}, expected int64")
+    given = tensor_shape(indices)
+    if given not in ((count,), (count, len(shape))):
+        raise ValueError(
+            f"sparse indices of shape {list(given)}, expected [{count}] or [{count}, {len(shape)}]"
+        )
+    array = tensor_array(indices, folder).astype(np.int64)
+    # A coordinate beyond its extent could have a linear index inside the tensor.
+    extents = np.array([np.prod(shape, dtype=np.int64)] if array.ndim == 1 else shape)
+    table = array.reshape(count, -1) if count else array.reshape(0, len(extents))
+    if (outside := ((table < 0) | (table >= extents)).any(axis=1)).any():
+        first = int(np.argmax(outside))
+        raise ValueError(
+            f"sparse index {table[first].tolist()} is outside the tensor of shape {list(shape)}"
+        )
+    places = array if array.ndim == 1 else np.ravel_multi_index(tuple(table.T), shape)
+    if (unordered := np.diff(places) <= 0).any():
+        first = int(np.argmax(unordered)) + 1
+        raise ValueError(
+            f"sparse index {table[first].tolist()} is not above the index before it; indices must "
+            "be in ascending order without duplicates"
+        )
+    return places.astype(np.int64)

@@ -1,0 +1,306 @@
+"""
+The interface of a model: inputs with every dimension known, and the types of inputs and outputs.
+
+Declarations are checked: no negative dimension, and initializers like their inputs. A dimension of
+-1 is accepted as an open dimension, because exporters write it; a note reports it.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import onnx
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, f32
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
+from ceras_ir.frontends.onnx.model.model_file import (
+    DTYPES,
+    MAX_ELEMENTS,
+    initializer_names,
+    text,
+    type_name,
+)
+from ceras_ir.frontends.onnx.model.node import DATA
+from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
+from ceras_ir.support.diagnostics import Finding, InputError
+from ceras_ir.support.remarks import remark
+
+BORDER = "graph input"
+"""What stands for the operator in diagnostics about inputs."""
+
+DYNAMIC = "unsupported dynamic dimension"
+"""How the findings about open dimensions begin; `remedies.py` adds the option."""
+
+UNKNOWN = "?"
+"""What is written for a dimension that nothing is known of."""
+
+ELEMENTS: dict[int, Attribute] = {
+    data_type: element
+    for data_type, dtype in DTYPES.items()
+    if (element := f32 if dtype.kind == "f" else plain_element(dtype)) is not None
+}
+"""What values may hold, and how: floats of every width as float32, integers and booleans."""
+
+OTHER_FLOATS: dict[int, str] = {
+    onnx.TensorProto.FLOAT16: "float16",
+    onnx.TensorProto.DOUBLE: "float64",
+}
+"""Types of a model's ends that files of arrays keep, though float32 is computed with."""
+
+
+def end_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> DictionaryAttr:
+    """
+    What is kept of an input or output of the model: its name, a float type that differs, and the
+    names that its numbers stand for.
+    """
+    entries: dict[str, Attribute] = {NAME: StringAttr(value.name)}
+    if labels:
+        entries[LABELS] = ArrayAttr([StringAttr(label) for label in labels])
+    if other := OTHER_FLOATS.get(value.type.tensor_type.elem_type):
+        entries[MODEL_TYPE] = StringAttr(other)
+    return DictionaryAttr(entries)
+
+
+MAX_SET_ELEMENTS = 16
+"""Elements of an input that a user may fix on the command line."""
+
+
+def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
+    """
+    The name of an input that is small enough to be fixed by `--set`: a number, or a few integers
+    or booleans; `DATA` for the other inputs.
+    """
+    kind = value.type.tensor_type
+    dims = [dim.dim_value for dim in kind.shape.dim]
+    is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
+    is_float = ELEMENTS.get(kind.elem_type, f32) == f32
+    most = 1 if is_float else MAX_SET_ELEMENTS
+    fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= most
+    return frozenset([value.name if fits else DATA])
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """A network argument."""
+
+    name: str
+    shape: tuple[int, ...]
+    element: Attribute
+    attributes: DictionaryAttr
+
+
+def read_inputs(
+    graph: onnx.GraphProto,
+    batch: int,
+    shapes: Mapping[str, Sequence[int]],
+    fixed: Container[str],
+    refused: list[Finding],
+) -> Sequence[ModelInput]:
+    """
+    The inputs of `graph` that are neither initializers nor `fixed`; `shapes` for those that it
+    names, and `batch` for the open first dimension of the others. What is not taken goes to
+    `refused`.
+    """
+    initializers = set(initializer_names(graph))
+    given = [v for v in graph.input if v.name not in initializers and v.name not in fixed]
+    names = [text(value.name) for value in given]
+    if len(set(names)) != len(names):
+        raise InputError("two inputs of the same name")
+    # One symbol is one number: where it is the batch of one input it is so everywhere.
+    symbols = {symbol_of(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
+    if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
+        raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
+    bound = _bound_symbols(given, shapes)
+    inputs: list[ModelInput] = []
+    is_taken = batch == 1
+    for value in given:
+        shape: list[int] = []
+        for message in _type_refusals(value):
+            refused.append(Finding(value.name, BORDER, message))
+        for i, dim in enumerate(value.type.tensor_type.shape.dim):
+            if value.name in shapes:
+                shape.append(shapes[value.name][i])
+                is_taken |= i == 0 and dim.dim_value <= 0 and shape[0] == batch
+            elif symbol_of(dim) in bound:
+                shape.append(bound[symbol_of(dim)])
+                is_taken |= i == 0 and shape[0] == batch
+            elif dim.HasField("dim_value") and dim.dim_value >= 0:
+                shape.append(dim.dim_value)
+            elif i == 0 or symbol_of(dim) in symbols:
+                shape.append(batch)
+                is_taken = True
+            else:
+                symbol = f" '{text(dim.dim_param)}'" if dim.dim_param else ""
+                message = f"{DYNAMIC} {i}{symbol}: only the first may be unknown"
+                refused.append(Finding(value.name, BORDER, message))
+        if prod(shape) > MAX_ELEMENTS:
+            raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
+        element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
+        inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
+    if not is_taken:
+        raise InputError(f"--batch {batch}: no input has an open batch; leave it out")
+    return inputs
+
+
+def _bound_symbols(
+    given: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """What symbolic dimensions are, by the shapes of the inputs that have them."""
+    bound: dict[str, int] = {}
+    for value in given:
+        if (shape := shapes.get(value.name)) is None:
+            continue
+        dims = value.type.tensor_type.shape.dim
+        declared = [extent_text(dim) for dim in dims]
+        fits = len(shape) == len(dims) and all(
+            dim.dim_value <= 0 or dim.dim_value == extent
+            for dim, extent in zip(dims, shape, strict=True)
+        )
+        for dim, extent in zip(dims, shape, strict=False):
+            if symbol := symbol_of(dim):
+                fits &= bound.setdefault(symbol, extent) == extent
+        if not fits:
+            message = f"shape {list(shape)} does not fit the declared {declared}"
+            raise InputError([Finding(value.name, BORDER, message)])
+    return bound
+
+
+def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """What names a dimension; exporters write a question mark for any that they do not know."""
+    return "" if dim.dim_param == UNKNOWN else text(dim.dim_param)
+
+
+def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
+    """What an output is declared as where its numbers are others."""
+    elem_type = declared.type.tensor_type.elem_type
+    expected, stored = ELEMENTS.get(elem_type), numpy_dtype(tensor_type(result).element_type)
+    if expected is None or numpy_dtype(expected) == stored:
+        return None
+    return f"is declared as {type_name(elem_type)}, and what is computed is {stored}"
+
+
+def other_shape(
+    declared: onnx.ValueInfoProto, result: SSAValue, graph: onnx.GraphProto
+) -> str | None:
+    """
+    What shape an output is declared with where it has another. Exporters forget that the batch of
+    an output is open where that of an input is, so that one is not compared.
+    """
+    kind, shape = declared.type.tensor_type, tensor_type(result).get_shape()
+    # ONNX's shape inference, whose results models carry, is one off where windows overhang.
+    rounds_up = any(a.name == "ceil_mode" and a.i for node in graph.node for a in node.attribute)
+    if not kind.HasField("shape") or rounds_up:
+        return None
+    dims = kind.shape.dim
+    open_batch = any(
+        dims and dims[0].dim_value <= 0
+        for dims in (value.type.tensor_type.shape.dim for value in graph.input)
+    )
+    same = [d.dim_value <= 0 or d.dim_value == n for d, n in zip(dims, shape, strict=False)]
+    if len(dims) == len(shape) and all(same[open_batch:]):
+        return None
+    listed = [extent_text(dim) for dim in dims]
+    return f"is declared with shape {listed}, and what is computed has {list(shape)}"
+
+
+def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
+    if not value.type.HasField("tensor_type"):
+        return ["unsupported type: only tensors are taken; export the model without it"]
+    tensor = value.type.tensor_type
+    found: list[str] = []
+    if tensor.elem_type not in ELEMENTS:
+        remedy = (
+            "encode text as numbers in the application, and export the model behind that"
+            if tensor.elem_type == onnx.TensorProto.STRING
+            else "export the model in float32"
+        )
+        found.append(
+            f"unsupported element type {type_name(tensor.elem_type)}: inputs are floats, "
+            f"integers or booleans; {remedy}"
+        )
+    if not tensor.HasField("shape"):
+        found.append("unsupported unknown rank: export the model with a fixed input shape")
+    return found
+
+
+def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """A dimension as it is declared; exporters also write a negative number for an open one."""
+    return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or UNKNOWN
+
+
+def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:
+    """Inputs declared without elements, which some exporters do where a dimension is open."""
+    return [
+        Finding(
+            value.name,
+            BORDER,
+            f"unsupported dimension {i} of 0, unless what is refused above does without it; if it "
+            "is open, give the shape with --shape",
+        )
+        for value in graph.input
+        for i, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.HasField("dim_value") and not dim.dim_value and value.name not in shapes
+    ]
+
+
+OPEN = -1
+"""The value of `dim_value` that exporters write for an open dimension."""
+
+
+def check_declarations(graph: onnx.GraphProto) -> None:
+    """Raise an InputError with all declarations of inputs and outputs that are wrong."""
+    wrong: list[Finding] = []
+    for kind, values in ((BORDER, graph.input), ("graph output", graph.output)):
+        for value in values:
+            wrong += _wrong_dimensions(value, kind)
+    for value in graph.input:
+        tensor = value.type.tensor_type
+        if not value.type.WhichOneof("value") or (
+            value.type.HasField("tensor_type") and tensor.elem_type == onnx.TensorProto.UNDEFINED
+        ):
+            wrong.append(Finding(value.name, BORDER, "the element type is missing"))
+        elif any(dim.dim_value == OPEN for dim in tensor.shape.dim):
+            shape = [extent_text(dim) for dim in tensor.shape.dim]
+            remark(
+                f"import: note: input '{text(value.name)}' is declared with dimensions of {OPEN}, "
+                f"which are accepted as open: {shape}"
+            )
+    declared = {text(value.name): value.type.tensor_type for value in graph.input}
+    for initializer in graph.initializer:
+        if (tensor := declared.get(initializer.name)) is not None:
+            wrong += _wrong_initializer(initializer, tensor)
+    if wrong:
+        raise InputError(wrong)
+
+
+def _wrong_dimensions(value: onnx.ValueInfoProto, kind: str) -> list[Finding]:
+    return [
+        Finding(
+            text(value.name),
+            kind,
+            f"dimension {i} is declared as {dim.dim_value}, expected 0 or more, or a name if it "
+            "is open",
+        )
+        for i, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.dim_value < OPEN
+    ]
+
+
+def _wrong_initializer(
+    initializer: onnx.TensorProto, declared: onnx.TypeProto.Tensor
+) -> list[Finding]:
+    messages: list[str] = []
+    if declared.elem_type != initializer.data_type:
+        messages.append(
+            f"is {type_name(initializer.data_type)}, but the input of this name is declared as "
+            f"{type_name(declared.elem_type)}"
+        )
+    dims, shape = declared.shape.dim, list(initializer.dims)
+    fits = len(dims) == len(shape) and all(
+        dim.dim_value in (0, OPEN, extent) for dim, extent in zip(dims, shape, strict=True)
+    )
+    if declared.HasField("shape") and not fits:
+        listed = [extent_text(dim) for dim in dims]
+        messages.append(f"has shape {shape}, but the input of this name is declared with {listed}")
+    return [Finding(text(initializer.name), "initializer", message) for message in messages]

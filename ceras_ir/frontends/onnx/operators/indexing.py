@@ -1,0 +1,360 @@
+"""
+Operators that take or put elements by indices: constant indices are structure, others are computed.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import i64
+
+from ceras_ir.dialects.graph import Compare, Pad, PadOp, PutOp, Reduce
+from ceras_ir.frontends.onnx.emission.compose import Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.node import Node
+
+
+@operator("Gather")
+def gather(node: Node, emitter: Emitter) -> Value:
+    """
+    Indices of any shape, negative ones counted from the end. Of computed ones each that leaves the
+    operand is the nearest that does not.
+    """
+    return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
+
+
+def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
+    """What the second operand of a node takes of `table` along one of its axes."""
+    shape, given = shape_of_value(table), emitter.value(1)
+    axis = node.axis(along, len(shape))
+    check_indices(node, given)
+    extent, count = shape[axis], prod(shape_of_value(given))
+    if count * prod(shape) // extent > MAX_ELEMENTS:
+        raise node.wrong(f"a result of {count} times {prod(shape) // extent} is too large")
+    target = (*shape[:axis], *shape_of_value(given), *shape[axis + 1 :])
+    if isinstance(given, Constant):
+        flat = [int(i) for i in given.load().reshape(-1)]
+        if outside := [i for i in flat if not -extent <= i < extent]:
+            raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
+        taken = Composer(emitter).gathered(table, axis, [i % extent for i in flat])
+        return emitter.reshaped(taken, target)
+    return emitter.reshaped(taken_along(emitter, table, axis, given), target)
+
+
+@operator("GatherElements")
+def gather_elements(node: Node, emitter: Emitter) -> Value:
+    """One element for each index, from the same place along all axes but one."""
+    compose = Composer(emitter)
+    shape, given = emitter.shape(0), emitter.value(1)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    check_indices(node, given)
+    target = shape_of_value(given)
+    if len(target) != len(shape) or any(
+        t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis
+    ):
+        raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
+    at = elements_at(compose, given, shape, axis)
+    column = emitter.reshaped(emitter.value(0), (prod(shape), 1))
+    return emitter.reshaped(compose.taken(column, at), target)
+
+
+@operator("GatherND")
+def gather_nd(node: Node, emitter: Emitter) -> Value:
+    """Slices at tuples of indices, for every element of the batch."""
+    compose = Composer(emitter)
+    shape, given = emitter.shape(0), emitter.value(1)
+    target, batch = shape_of_value(given), node.integer("batch_dims", 0)
+    check_indices(node, given)
+    depth = (0, *target)[-1]
+    if not 0 <= batch < min(len(target), len(shape)) or not 1 <= depth <= len(shape) - batch:
+        raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
+    if shape[:batch] != target[:batch]:
+        raise node.wrong(f"batches of {list(shape)} and {list(target)} differ")
+    end = batch + depth
+    strides = [prod(shape[i + 1 : end]) for i in range(end)]
+    # A take counts from the end and stays inside by itself.
+    at = given if end == 1 else rows_at(compose, given, shape[batch:end])
+    if batch:
+        places = np.indices(shape[:batch])
+        base = sum((p * s for p, s in zip(places, strides, strict=False)), np.zeros((), int))
+        base = np.asarray(base).reshape((*shape[:batch], *(1,) * (len(target) - batch)))
+        at = compose.add(at, emitter.constant(base.astype(np.int64), "places"))
+    rows = emitter.reshaped(emitter.value(0), (prod(shape[:end]), prod(shape[end:])))
+    return emitter.reshaped(compose.taken(rows, at), (*target[:-1], *shape[end:]))
+
+
+@operator("ReverseSequence")
+def reverse_sequence(node: Node, emitter: Emitter) -> Value:
+    """The first elements of every sequence in the other order, as many as it is long."""
+    compose, shape = Composer(emitter), emitter.shape(0)
+    time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
+    if {time, batch} != {0, 1} or len(shape) < 2:
+        raise node.wrong(f"time and batch are the first two dimensions, got {time} and {batch}")
+    order = [time, batch, *range(2, len(shape))]
+    steps = shape[time]
+    if node.is_constant(1) and len(every := np.unique(emitter.array(1))) == 1:
+        length = min(max(int(every[0]), 0), steps)
+        turned = [*range(length)[::-1], *range(length, steps)]
+        return compose.gathered(emitter.value(0), time, turned)
+    x = emitter.transposed(emitter.value(0), order)
+    return emitter.transposed(beginnings_reversed(emitter, x, emitter.value(1)), order)
+
+
+def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value) -> Value:
+    """`x` [steps, batch, ...] with the first `lengths` [batch] elements of each in other order."""
+    compose, (steps, count) = Composer(emitter), shape_of_value(x)[:2]
+    lengths = compose.cast(emitter.reshaped(lengths, (1, count)), i64)
+    now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
+    there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)
+    outside = compose.compare(Compare.LESS, there, whole(emitter, 0))
+    return compose.at_steps(x, compose.select(outside, now, there))
+
+
+constant_operands(
+    {"Compress": [1]},
+    "the condition must be constant: it decides the size of the result",
+    "end the model before it and do the rest in the application",
+)
+
+
+@operator("Compress")
+def compress(node: Node, emitter: Emitter) -> Value:
+    """The elements along an axis, or of all, that a constant condition takes."""
+    value = emitter.value(0)
+    if not node.has_attribute("axis"):
+        value = emitter.reshaped(value, (prod(emitter.shape(0)),))
+    shape = shape_of_value(value)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    indices = [int(i) for i in np.flatnonzero(emitter.array(1)) if i < shape[axis]]
+    return Composer(emitter).gathered(value, axis, indices)
+
+
+def elements_at(compose: Composer, indices: Value, shape: Sequence[int], axis: int) -> Value:
+    """For each index along `axis` the number of its element among all, in row-major order."""
+    target = shape_of_value(indices)
+    strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    places = np.indices(target)
+    base = sum(
+        (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
+    )
+    stride = whole(compose.emitter, strides[axis])
+    along = compose.mul(counted(compose, indices, shape[axis]), stride)
+    return compose.add(along, compose.emitter.constant(base.astype(np.int64), "places"))
+
+
+def rows_at(compose: Composer, indices: Value, extents: Sequence[int]) -> Value:
+    """For each tuple of indices along the last dimension the number of its slice among all."""
+    at: Value | None = None
+    last = len(shape_of_value(indices)) - 1
+    for i, extent in enumerate(extents):
+        stride = whole(compose.emitter, prod(extents[i + 1 :]))
+        along = compose.mul(counted(compose, compose.part(indices, last, i, 1), extent), stride)
+        at = along if at is None else compose.add(at, along)
+    assert at is not None
+    return at
+
+
+def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
+    """The parts of `x` at computed indices along `axis`, in their order."""
+    shape, count = shape_of_value(x), prod(shape_of_value(indices))
+    rest = [i for i in range(len(shape)) if i != axis]
+    first = emitter.transposed(x, (axis, *rest))
+    flat = emitter.reshaped(first, (shape[axis], prod(shape[i] for i in rest)))
+    rows = emitter.reshaped(
+        Composer(emitter).taken(flat, indices), (count, *(shape[i] for i in rest))
+    )
+    # Back to where the axis was.
+    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
+    return emitter.transposed(rows, order)
+
+
+def whole(emitter: Emitter, number: int) -> Value:
+    """A constant index or stride."""
+    return emitter.constant(np.array([number], np.int64), "stride")
+
+
+def counted(compose: Composer, indices: Value, extent: int) -> Value:
+    """Indices as i64, negative ones counted from the end; none leaves its dimension."""
+    wide = compose.cast(indices, i64)
+    below = compose.compare(Compare.LESS, wide, whole(compose.emitter, 0))
+    from_end = compose.add(wide, whole(compose.emitter, extent))
+    return compose.bounded(compose.select(below, from_end, wide), 0, extent - 1)
+
+
+def check_indices(node: Node, indices: Value) -> None:
+    """Refuse indices that are no integers."""
+    dtype = dtype_of_value(indices)
+    if dtype.kind not in "iu":
+        raise node.wrong(f"indices must be integers, got {dtype}")
+
+
+constant_operands(
+    {"MaxUnpool": [2], "Col2Im": [1, 2]}, "sizes must be constants", "make it an initializer"
+)
+
+REDUCTIONS = {
+    "none": None,
+    "add": Reduce.SUM,
+    "mul": Reduce.PRODUCT,
+    "min": Reduce.MIN,
+    "max": Reduce.MAX,
+}
+
+
+@operator("Scatter", "ScatterElements")
+def scatter_elements(node: Node, emitter: Emitter) -> Value:
+    """One element to each index, at the same place along all axes but one."""
+    shape, given = emitter.shape(0), emitter.value(1)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    check_indices(node, given)
+    target, updates = shape_of_value(given), emitter.shape(2)
+    if target != updates or len(target) != len(shape):
+        raise node.wrong(
+            f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
+        )
+    if any(t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis):
+        raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
+    if not prod(target):
+        return emitter.value(0)  # Nothing is put anywhere.
+    at = elements_at(Composer(emitter), given, shape, axis)
+    return _put(node, emitter, at, 1)
+
+
+@operator("ScatterND")
+def scatter_nd(node: Node, emitter: Emitter) -> Value:
+    """Slices to tuples of indices."""
+    shape, given = emitter.shape(0), emitter.value(1)
+    check_indices(node, given)
+    target, updates = shape_of_value(given), emitter.shape(2)
+    depth = (0, *target)[-1]
+    if not 1 <= depth <= len(shape) or updates != (*target[:-1], *shape[depth:]):
+        raise node.wrong(
+            f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
+        )
+    if not prod(target):
+        return emitter.value(0)  # Nothing is put anywhere.
+    # A put counts from the end by itself.
+    at = given if depth == 1 else rows_at(Composer(emitter), given, shape[:depth])
+    return _put(node, emitter, at, prod(shape[depth:]))
+
+
+@operator("TensorScatter")
+def tensor_scatter(node: Node, emitter: Emitter) -> Value:
+    """An update of a cache, to each entry of the batch from an index of its own on."""
+    compose, shape, update = Composer(emitter), emitter.shape(0), emitter.shape(1)
+    axis = node.axis(node.integer("axis", -2), len(shape))
+    mode = node.string("mode", "linear")
+    if axis == 0 or len(shape) != len(update) or mode not in ("linear", "circular"):
+        raise node.wrong(f"an update of {list(update)} of {list(shape)} along axis {axis}, {mode}")
+    order = [0, axis, *(i for i in range(1, len(shape)) if i != axis)]
+    batch, extent, count = shape[0], shape[axis], update[axis]
+    at: Value = emitter.constant(np.arange(count, dtype=np.int64).reshape(1, count), "steps")
+    if node.has_input(2):
+        first = compose.cast(emitter.reshaped(emitter.value(2), (batch, 1)), i64)
+        at = compose.add(first, at)
+        if mode == "circular":
+            size = whole(emitter, extent)
+            at = compose.sub(at, compose.mul(compose.div(at, size), size))
+    each = emitter.constant(extent * np.arange(batch, dtype=np.int64).reshape(batch, 1), "batch")
+    width = prod(shape) // (batch * extent)
+    data, rows = (
+        emitter.reshaped(emitter.transposed(emitter.value(i), order), (batch * n, width))
+        for i, n in ((0, extent), (1, count))
+    )
+    flat = emitter.reshaped(compose.add(at, each), (batch * count,))
+    result = emitter.reshaped(_placed(emitter, data, flat, rows), [shape[i] for i in order])
+    return emitter.transposed(result, [order.index(i) for i in range(len(shape))])
+
+
+@operator("MaxUnpool")
+def max_unpool(node: Node, emitter: Emitter) -> Value:
+    """Elements at the indices that a pooling found, zeros elsewhere."""
+    shape = emitter.shape(0)
+    rank = len(shape) - 2
+    kernel = node.integers("kernel_shape") or ()
+    strides = node.integers("strides") or (1,) * rank
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if not len(kernel) == len(strides) == len(pads) // 2 == rank:
+        raise node.wrong(f"attributes of {rank} dimensions expected")
+    inferred = [
+        (n - 1) * s - pads[i] - pads[rank + i] + k
+        for i, (n, s, k) in enumerate(zip(shape[2:], strides, kernel, strict=True))
+    ]
+    target = [*shape[:2], *inferred]
+    if min(target) < 1 or prod(target) > MAX_ELEMENTS:
+        raise node.wrong(f"a result of {target}")
+    zeros = emitter.constant(np.zeros((prod(target), 1), np.float32), "zeros")
+    at = emitter.reshaped(emitter.value(1), (prod(shape),))
+    rows = emitter.reshaped(emitter.value(0), (prod(shape), 1))
+    result = emitter.reshaped(_placed(emitter, zeros, at, rows), target)
+    if not node.has_input(2) or list(wanted := emitter.integers(2)) == target:
+        return result
+    more = [w - n for w, n in zip(wanted, target, strict=True)]
+    if min(more) < 0:
+        raise node.wrong(f"an output of {list(wanted)}, expected at least {target}")
+    none = (0,) * len(target)
+    return emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(result), none, more))
+
+
+@operator("Col2Im")
+def col2im(node: Node, emitter: Emitter) -> Value:
+    """Sums of the elements that windows have at every place of an image."""
+    n, rows, windows = emitter.shape(0)
+    image, block = emitter.integers(1), emitter.integers(2)
+    rank = len(image)
+    strides = node.integers("strides") or (1,) * rank
+    dilations = node.integers("dilations") or (1,) * rank
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if not all(len(sizes) == rank for sizes in (block, strides, dilations, pads[rank:])):
+        raise node.wrong(f"sizes of other lengths than {rank}, as {list(image)} has")
+    if min(*block, *strides, *dilations, 1) < 1:
+        raise node.wrong("a size of a block, stride or dilation below 1")
+    counts = [
+        (image[i] + pads[i] + pads[rank + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
+        for i in range(rank)
+    ]
+    if min(counts) < 0 or prod(counts) != windows or rows % prod(block):
+        raise node.wrong(f"{rows} rows of {windows} windows for {list(image)} by {list(block)}")
+    size, channels = prod(image), rows // prod(block)
+    inner = np.indices(block).reshape(rank, -1, 1)
+    outer = np.indices(counts).reshape(rank, 1, -1)
+    at, inside = np.zeros(np.broadcast_shapes(inner.shape, outer.shape)[1:], np.int64), True
+    for i in range(rank):
+        place = outer[i] * strides[i] + inner[i] * dilations[i] - pads[i]
+        at = at * image[i] + place
+        inside = inside & (place >= 0) & (place < image[i])
+    places = emitter.constant(np.where(inside, at, size).reshape(-1), "places")
+    parts = emitter.reshaped(emitter.value(0), (n * channels, prod(block) * windows))
+    zeros = emitter.constant(np.zeros((size, n * channels), np.float32), "zeros")
+    values = emitter.transposed(parts, (1, 0))
+    summed = _placed(emitter, zeros, places, values, Reduce.SUM)
+    back = emitter.transposed(summed, (1, 0))
+    return emitter.reshaped(back, (n, channels, *image))
+
+
+def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
+    """The updates as rows of `width` elements, put at the rows `at`."""
+    name = node.string("reduction", "none")
+    if name not in REDUCTIONS:
+        raise node.wrong(f"attribute 'reduction' must be one of {', '.join(REDUCTIONS)}")
+    shape = emitter.shape(0)
+    data, updates = emitter.value(0), emitter.value(2)
+    if dtype_of_value(data) != dtype_of_value(updates):
+        raise node.wrong(f"updates of {dtype_of_value(updates)} for {dtype_of_value(data)}")
+    count = prod(shape_of_value(at))
+    rows = emitter.reshaped(data, (prod(shape) // width, width))
+    flat, new = emitter.reshaped(at, (count,)), emitter.reshaped(updates, (count, width))
+    return emitter.reshaped(_placed(emitter, rows, flat, new, REDUCTIONS[name]), shape)
+
+
+def _placed(
+    emitter: Emitter, data: Value, at: Value, rows: Value, reduction: Reduce | None = None
+) -> Value:
+    """`graph.put` of values of the model."""
+    op = PutOp(
+        emitter.materialize(data), emitter.materialize(at), emitter.materialize(rows), reduction
+    )
+    return emitter.emit(op)

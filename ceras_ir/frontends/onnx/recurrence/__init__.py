@@ -1,0 +1,1 @@
+"""Loops whose body is the cell of a recurrent layer."""

@@ -1,0 +1,372 @@
+"""What the steps of a loop compute of their number alone: counters, indices, and where it ends."""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    CastOp,
+    CompareOp,
+    MatmulOp,
+    RecurrenceOp,
+    ReshapeOp,
+    TakeOp,
+    TransposeOp,
+    constant_array,
+    element_of,
+    numpy_dtype,
+    shape_of,
+)
+from ceras_ir.frontends.onnx.emission.calls import Body
+from ceras_ir.frontends.onnx.emission.compose import MAX_INDICES, Composer
+from ceras_ir.frontends.onnx.emission.constants import Constant, Value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.recurrence.linear_form import Floats, LinearForms, origin
+from ceras_ir.frontends.onnx.recurrence.written_cells import (
+    CellMatcher,
+    CountedSteps,
+    Held,
+    WrittenCell,
+    held,
+)
+from ceras_ir.interpreters.arithmetic import cast, combine, compare
+
+Numbers: TypeAlias = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The values of single numbers of a body in each of its steps."""
+
+    number: SSAValue
+    """Of the step, from 0 on."""
+    carried: Mapping[SSAValue, tuple[Numbers, SSAValue]]
+    """What carried numbers start from, constants, and what they are after a step."""
+    steps: int
+
+    def of(self, value: SSAValue) -> Numbers | None:
+        """One number for each step; None where it depends on anything else."""
+        if prod(shape_of(value)) != 1:
+            return None
+        if value is self.number:
+            return np.arange(self.steps)
+        if value in self.carried:
+            return self._advanced(value)
+        if (array := constant_array(value)) is not None:
+            return np.broadcast_to(array.reshape(-1), (self.steps,))
+        match value.owner:
+            case ReshapeOp() as op:
+                return self.of(op.input)
+            case CastOp() as op:
+                given = self.of(op.input)
+                return None if given is None else cast(given, numpy_dtype(element_of(value)))
+            case BinaryOp() | CompareOp() as op:
+                lhs, rhs = self.of(op.lhs), self.of(op.rhs)
+                if lhs is None or rhs is None:
+                    return None
+                if isinstance(op, CompareOp):
+                    return compare(op.function, lhs, rhs)
+                return None if op.activation else combine(op.function, lhs, rhs)
+            case _:
+                return None
+
+    def _advanced(self, value: SSAValue) -> Numbers | None:
+        """A carried integer, to which every step adds the same."""
+        start, after = self.carried[value]
+        op = origin(after).owner
+        if not isinstance(op, BinaryOp) or op.function is not Binary.ADD:
+            return None
+        added = [v for v in (op.lhs, op.rhs) if origin(v) is not value]
+        step = constant_array(added[0]) if len(added) == 1 else None
+        if step is None or step.size != 1 or start.dtype.kind not in "iu":
+            return None
+        numbers = np.arange(self.steps).astype(start.dtype)
+        return combine(Binary.ADD, combine(Binary.MUL, numbers, step.reshape(-1)), start)
+
+
+@dataclass(frozen=True)
+class RecurrentLoop:
+    """A loop over `body`, which may be a recurrent layer."""
+
+    emitter: Emitter
+    body: Body
+    carried: Sequence[Value]
+    scanned: Sequence[Callable[[], Value]] = ()
+    """Emit what has an element of each step along its first dimension."""
+    trips: int | None = None
+    """How often it runs, if its condition does not end it."""
+    has_condition: bool = False
+    """Whether the body first returns whether there is another step."""
+    unread: Container[int] = ()
+    """What is carried whose end nothing reads."""
+
+    def results(self) -> Sequence[Value] | None:
+        """What is carried at the end, then what is stacked; None if it is no such layer."""
+        limit = MAX_INDICES if self.trips is None else min(self.trips, MAX_INDICES)
+        steps = self._steps(self._counters(limit)) if limit > 0 else None
+        if steps is None or steps < 2:
+            return None  # One step is its operations; products with a first state of zeros go.
+        counters = self._counters(steps)
+        states = [i for i, v in enumerate(self._inside) if element_of(v) == f32 and shape_of(v)]
+        for chosen in (*permutations(states, 2), *permutations(states, 1)):
+            if (step := self._step(chosen)) is not None:
+                return self._replaced(step, counters)
+        return None
+
+    @property
+    def _inside(self) -> Sequence[SSAValue]:
+        """What is carried, as a step reads it."""
+        return self.body.function.body.block.args[1 : 1 + len(self.carried)]
+
+    @property
+    def _after(self) -> Sequence[SSAValue]:
+        """What a step returns beside the condition: what is carried, then what is stacked."""
+        return self.body.results[self.has_condition :]
+
+    def _counters(self, steps: int) -> Counters:
+        carried = {
+            inside: (first.load().reshape(-1), after)
+            for inside, first, after in zip(self._inside, self.carried, self._after, strict=False)
+            if isinstance(first, Constant) and prod(first.shape) == 1
+        }
+        return Counters(self.body.function.body.block.args[0], carried, steps)
+
+    def _steps(self, counters: Counters) -> int | None:
+        """How often the body runs, if that is known."""
+        if self.has_condition:
+            again = counters.of(self.body.results[0])
+            if again is None:
+                return None
+            if not again.all():
+                return int(np.argmin(again)) + 1
+        return self.trips if self.trips == counters.steps else None
+
+    def _step(self, chosen: Sequence[int]) -> "_Step | None":
+        """The step whose state, and cell state if there are two, are these carried values."""
+        inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
+        if len({shape_of(v) for v in (*inside, *after)}) != 1:
+            return None
+        rows, found = prod(shape_of(inside[0])[:-1]), [held(v) for v in after]
+        if all(h is not None and origin(h.old) is v for h, v in zip(found, inside, strict=True)):
+            holds = [h for h in found if h is not None]
+            mask, after = holds[0].mask, [h.new for h in holds]
+            if any(h.mask is not mask for h in holds) or prod(shape_of(mask)) != rows:
+                return None
+        else:
+            mask = None
+        matcher = CellMatcher(LinearForms(rows), inside[0], after[0])
+        cell = matcher.cell() if len(chosen) == 1 else matcher.lstm(inside[1], after[1])
+        if cell is None or not any(inside[0] in form.parts for form in cell.gates):
+            return None
+        return _Step(cell, chosen, after, mask)
+
+    def _replaced(self, step: "_Step", counters: Counters) -> Sequence[Value] | None:
+        """The results of the loop, made of those of the layer."""
+        state = self._inside[step.chosen[0]]
+        parts = (v for form in step.cell.gates for v in form.parts)
+        inputs = dict.fromkeys(v for v in parts if v is not state)
+        sources = {v: source for v in inputs if (source := self._source(v, counters))}
+        mask = None if step.mask is None else self._source(step.mask, counters)
+        results = [r for i in range(len(self._after)) if (r := self._result(i, step, counters))]
+        # Nothing is emitted before all of it is known to be there.
+        if not 0 < len(inputs) == len(sources) or len(results) != len(self._after):
+            return None
+        if mask is None and step.mask is not None:
+            return None
+        ends = self._layer(step, sources, mask)
+        return [result(ends) for result in results]
+
+    def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
+        """Where the rows come from that a value of a step is."""
+        args = list[SSAValue](self.body.function.body.block.args)
+        first, behind = 1 + len(self.carried), len(args) - len(self.body.captured)
+        elements = dict(zip(args[first:behind], self.scanned, strict=True))
+        captured = dict(zip(args[behind:], self.body.captured, strict=True))
+        if value in elements:
+            return _Source(elements[value], (), range(counters.steps))
+        if not isinstance(take := value.owner, TakeOp) or shape_of(take.indices) != (1,):
+            return None
+        moves: list[ReshapeOp | TransposeOp] = []
+        inside = take.input
+        while isinstance(op := inside.owner, ReshapeOp | TransposeOp):
+            moves.insert(0, op)
+            inside = op.input
+        indices, rows = counters.of(take.indices), shape_of(take.input)[0]
+        if inside not in captured or indices is None:
+            return None
+        if int(indices.min()) < 0 or int(indices.max()) >= rows:
+            return None
+        return _Source(lambda: captured[inside], moves, indices.astype(np.int64).tolist())
+
+    def _result(
+        self, index: int, step: "_Step", counters: Counters
+    ) -> "Callable[[_Ends], Value] | None":
+        """What makes a result of the loop of those of the layer."""
+        emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
+        shape = (*(counters.steps,) * is_stacked, *shape_of(value))
+        if not is_stacked and index in self.unread:
+            return lambda _: self.carried[index]
+        state, *cell = (origin(self._after[i]) for i in step.chosen)
+        masked = held(value)
+        if origin(value) is state or self._is_shown(masked, value, step):
+            return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
+        if step.mask is None and not is_stacked and origin(value) in cell:
+            return lambda ends: emitter.reshaped(ends.cell, shape)
+        if (other := self._instead(masked, step)) is not None:
+            return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
+        if (numbers := counters.of(value)) is None:
+            return None
+        array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
+        return lambda _: emitter.constant(array, f"counter{index}")
+
+    def _is_shown(self, found: Held | None, value: SSAValue, step: "_Step") -> bool:
+        """Whether a value is the state in every step, or carried beside it and the same."""
+        if found is None or not step.holds(found):
+            return False
+        if origin(found.old) is self._inside[step.chosen[0]]:
+            return True
+        start = self.carried[step.chosen[0]]
+        return any(
+            origin(found.old) is inside and origin(after) is origin(value) and _equal(first, start)
+            for inside, after, first in zip(self._inside, self._after, self.carried, strict=False)
+        )
+
+    def _instead(self, found: Held | None, step: "_Step") -> NDArray[np.generic] | None:
+        """The constant that a value is instead of the state in steps that do not count."""
+        return constant_array(found.old) if found is not None and step.holds(found) else None
+
+    def _layer(
+        self, step: "_Step", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
+    ) -> "_Ends":
+        """The product for the input of all steps, and the steps."""
+        emitter, compose = self.emitter, Composer(self.emitter)
+        cell, chosen = step.cell, step.chosen
+        state = self._inside[chosen[0]]
+        *outer, width = shape_of(state)
+        batch, steps = prod(outer), len(next(iter(sources.values())).indices)
+        sizes = {v: prod(shape_of(v)) // batch for v in sources}
+
+        def weights(of: SSAValue, size: int) -> Floats:
+            none = np.zeros((size, width))
+            return np.concatenate([form.parts.get(of, none) for form in cell.gates], 1).T
+
+        def constant(array: Floats, name: str) -> SSAValue:
+            stored = np.ascontiguousarray(array, np.float32)
+            return emitter.materialize(emitter.constant(stored, name))
+
+        given = [
+            emitter.reshaped(source.emitted(emitter), (steps * batch, sizes[v]))
+            for v, source in sources.items()
+        ]
+        own = np.concatenate([weights(v, size) for v, size in sizes.items()], 1)
+        rows, counted = compose.joined(given, 1), None
+        if mask is not None:
+            flags = emitter.reshaped(mask.emitted(emitter), (steps, batch))
+            counted = CountedSteps.of(emitter, flags)
+            rows = counted.in_front(rows)
+        product = MatmulOp(
+            emitter.materialize(rows),
+            constant(own, "input_weights"),
+            constant(np.concatenate([form.offset for form in cell.gates]), "bias"),
+            result_element=f32,
+        )
+        of_steps = emitter.reshaped(emitter.emit(product), (steps, batch, len(own)))
+        first, *first_cell = (
+            emitter.materialize(emitter.reshaped(self.carried[i], (batch, width))) for i in chosen
+        )
+        inner = np.pad(cell.state_offset, (len(own) - len(cell.state_offset), 0))
+        result = RecurrenceOp(
+            cell.kind,
+            emitter.materialize(of_steps),
+            constant(weights(state, width), "state_weights"),
+            first,
+            cell.functions,
+            cell=first_cell[0] if first_cell else None,
+            bias=constant(inner, "state_bias") if inner.any() else None,
+        )
+        every = emitter.emit(result)
+        last = shape_of_value(every)[0] - 1
+        states = compose.part(every, 0, 0, steps)
+        if counted is not None:
+            states = counted.behind(first, states)
+        return _Ends(
+            states,
+            compose.part(states, 0, steps - 1, 1),
+            compose.part(every, 0, last, 1),
+            None if counted is None else counted.flags,
+        )
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Whether two values are known to be the same."""
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return np.array_equal(a.load(), b.load())
+    return a is b
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a step computes."""
+
+    cell: WrittenCell
+    chosen: Sequence[int]
+    """Which of the carried values are the state and the cell state."""
+    made: Sequence[SSAValue]
+    """What the cell makes of them."""
+    mask: SSAValue | None
+    """Whether they become that; otherwise they stay as they are."""
+
+    def holds(self, found: Held) -> bool:
+        """Whether this is the state the cell makes in the steps that count."""
+        return found.mask is self.mask and origin(found.new) is origin(self.made[0])
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Rows of what `moves` make of a value around the loop, in this order."""
+
+    value: Callable[[], Value]
+    moves: Sequence[ReshapeOp | TransposeOp]
+    indices: Sequence[int]
+
+    def emitted(self, emitter: Emitter) -> Value:
+        """One row for each step, along the first dimension."""
+        value = self.value()
+        for op in self.moves:
+            if isinstance(op, ReshapeOp):
+                value = emitter.reshaped(value, shape_of(op.result))
+            else:
+                value = emitter.transposed(value, op.permutation.get_values())
+        return Composer(emitter).gathered(value, 0, self.indices)
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What a layer results in."""
+
+    states: Value
+    """After every step."""
+    state: Value
+    """After the last one."""
+    cell: Value
+    """The cell state of an LSTM after the last step, if all count."""
+    flags: Value | None
+    """[steps, batch]: whether a step counts."""
+
+    def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
+        """The states of steps that count, and `other` instead of the rest."""
+        assert self.flags is not None
+        compose, shape = Composer(emitter), shape_of_value(self.states)
+        instead = emitter.constant(other.reshape((1, *other.shape)), "instead")
+        flags = emitter.reshaped(self.flags, (*shape[:2], 1))
+        found = compose.select(flags, self.states, instead)
+        return found if is_stacked else compose.part(found, 0, shape[0] - 1, 1)

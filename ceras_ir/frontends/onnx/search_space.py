@@ -1,0 +1,194 @@
+"""
+The options that a search may try: extents of open dimensions, and values of small inputs.
+
+Equal symbols are one dimension, with an extent to begin with. Values of an input that decides a
+branch or a size are the constants that the model compares the input with, the declared extents, and
+a few small integers.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from math import prod
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import f32
+
+from ceras_ir.frontends.onnx.model.model_file import DTYPES, tensor_array, text
+from ceras_ir.frontends.onnx.model.signature import ELEMENTS, symbol_of
+
+PICTURE, SOUND, SEQUENCE = 224, 512, 16
+"""Extents to begin with: sides of pictures, samples of sound, steps of sequences."""
+
+
+class OpenDimensions:
+    """
+    The open dimensions of the inputs of `graph` that are not `fixed`. `shapes` are those that the
+    user gave, and `batch` is the extent of a first dimension.
+    """
+
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        shapes: Mapping[str, Sequence[int]],
+        batch: int,
+        fixed: Container[str],
+    ):
+        initializers = {text(tensor.name) for tensor in graph.initializer}
+        self._inputs = [
+            value
+            for value in graph.input
+            if value.name not in initializers
+            and value.name not in fixed
+            and value.type.tensor_type.HasField("shape")
+        ]
+        self.start: dict[str, int] = {}
+        """The extents at hand, or guesses, by the name of the dimension."""
+        self.given: set[str] = set()
+        """The dimensions that the user gave."""
+        self.guessed: set[str] = set()
+        """The dimensions that are neither given nor a batch."""
+        self.pictures: list[tuple[str, str]] = []
+        """Pairs of dimensions that are probably height and width."""
+        self.fixed: list[int] = []
+        """The extents that the model declares."""
+        self.batches = {name for v in self._inputs if _dims(v) and (name := _name(v, 0))}
+        """The dimensions that are the first ones of inputs."""
+        for value in self._inputs:
+            for i in range(len(_dims(value))):
+                if (name := _name(value, i)) and value.name in shapes:
+                    self.start[name] = shapes[value.name][i]
+                    self.given.add(name)
+                elif name in self.batches:
+                    self.start.setdefault(name, batch)
+        for value in self._inputs:
+            names = [_name(value, i) for i in range(len(_dims(value)))]
+            for name, dim, extent in zip(names, _dims(value), _usual(value), strict=True):
+                if name and dim.HasField("dim_value") and dim.dim_value == 0:
+                    self.start.setdefault(name, 0)
+                elif name:
+                    if name not in self.start:
+                        self.guessed.add(name)
+                    self.start.setdefault(name, extent)
+                elif dim.dim_value > 1:
+                    self.fixed.append(dim.dim_value)
+            if len(names) == 4:
+                pair = names[1:3] if names[1] and not names[3] else names[2:]
+                if all(pair) and pair[0] != pair[1]:
+                    self.pictures.append((pair[0], pair[1]))
+
+    @property
+    def are_batches(self) -> bool:
+        """Whether all open dimensions are first ones."""
+        return self.batches.issuperset(self.start)
+
+    def shapes(self, extents: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
+        """The shapes of the inputs with open dimensions, which have these extents."""
+        found: dict[str, Sequence[int]] = {}
+        for value in self._inputs:
+            names = [_name(value, i) for i in range(len(_dims(value)))]
+            if any(names):
+                pairs = zip(names, _dims(value), strict=True)
+                found[value.name] = [extents[name] if name else d.dim_value for name, d in pairs]
+        return found
+
+
+def _dims(value: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimension]:
+    return value.type.tensor_type.shape.dim
+
+
+def _name(value: onnx.ValueInfoProto, index: int) -> str:
+    """The name of an open dimension: the symbol, if there is one; empty for a known dimension."""
+    dim = _dims(value)[index]
+    return "" if dim.dim_value > 0 else symbol_of(dim) or f"{value.name}[{index}]"
+
+
+def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
+    """Extents that are usual for an input of this rank and type, the declared ones included."""
+    dims = _dims(value)
+    is_open = [dim.dim_value <= 0 for dim in dims]
+    usual, extent = {0: 1}, SEQUENCE
+    if len(dims) == 4 and (is_open[1] or is_open[3]):
+        extent = PICTURE
+        if not is_open[1] or is_open[3]:
+            usual[1] = 3
+    elif len(dims) == 3 and not is_open[0] and is_open[1] and not is_open[2]:
+        usual[1] = 1  # States of recurrent layers: [layers, batch, size].
+    elif len(dims) == 2 and ELEMENTS.get(value.type.tensor_type.elem_type) == f32:
+        extent = SOUND
+    return [usual.get(i, extent) if free else dims[i].dim_value for i, free in enumerate(is_open)]
+
+
+COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod", "Sub")
+"""Operators whose constant operand hints at numbers that decide a condition."""
+
+SMALL = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
+"""Integers that are tried last."""
+
+MAX_CANDIDATES = 32
+"""Numbers, or lists of numbers, that are tried for an input."""
+
+
+def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[float]]:
+    """Values of the input called `name`: one number for all elements, or a list of all."""
+    value = next(value for value in graph.input if value.name == name)
+    kind = value.type.tensor_type
+    if kind.elem_type == onnx.TensorProto.BOOL:
+        return [(1,), (0,)]
+    is_float = (dtype := DTYPES.get(kind.elem_type)) is not None and dtype.kind == "f"
+    count = prod(max(dim.dim_value, 1) for dim in kind.shape.dim)
+    found: dict[Sequence[float], None] = {}
+    for number in _compared(graph, {name}, {}):
+        found.update(dict.fromkeys([(number,), (number + 1,), (number - 1,)]))
+    shapes = [list(shape) for shape in _declared(graph)]
+    if count > 1:
+        found.update((tuple(shape), None) for shape in shapes if len(shape) == count)
+        found[(*(1 for _ in range(count - 1)), -1)] = None
+    else:
+        found.update(((extent,), None) for shape in shapes for extent in shape)
+    found.update(((number,), None) for number in SMALL)
+    kept = [v for v in found if is_float or all(float(n).is_integer() for n in v)]
+    return kept[:MAX_CANDIDATES]
+
+
+def _declared(graph: onnx.GraphProto) -> Iterator[Sequence[int]]:
+    """The known shapes of outputs, then of inputs."""
+    for value in (*graph.output, *graph.input):
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if dims and all(dim > 0 for dim in dims):
+            yield dims
+
+
+def _compared(
+    graph: onnx.GraphProto, reached: set[str], outer: Mapping[str, float]
+) -> Iterator[float]:
+    """
+    The constants that values are compared with which depend on `reached`, in the order of the
+    nodes. `outer` are the single numbers among the constants around the graph.
+    """
+    numbers = dict(outer)
+    for tensor in graph.initializer:
+        numbers.update(_number(text(tensor.name), tensor))
+    for node in graph.node:
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    numbers.update(_number(text(node.output[0]), attribute.t))
+        if reached.intersection(node.input):
+            reached.update(filter(None, node.output))
+            if node.op_type in COMPARISONS:
+                yield from (numbers[name] for name in node.input if name in numbers)
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _compared(attribute.g, reached, numbers)
+
+
+def _number(name: str, tensor: onnx.TensorProto) -> Mapping[str, float]:
+    """A tensor as a single number, if it is one and is stored in the model itself."""
+    if prod(tensor.dims) != 1 or tensor.data_type not in DTYPES or tensor.external_data:
+        return {}
+    try:
+        array = tensor_array(tensor, None)
+    except ValueError:
+        return {}
+    number = float(np.asarray(array, np.float64).item())
+    return {name: number} if np.isfinite(number) else {}
