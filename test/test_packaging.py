@@ -118,6 +118,12 @@ def test_the_citation_has_the_version_of_the_package():
     assert f"\nversion: {PROJECT['project']['version']}\n" in citation
 
 
+def test_the_changelog_has_a_section_for_the_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (\S+)", changelog, re.MULTILINE)
+    assert headings[:2] == ["Unreleased", PROJECT["project"]["version"]]
+
+
 def test_the_workflow_runs_what_ci_runs():
     steps = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     for command in re.findall(r"run: (.+)", steps):
