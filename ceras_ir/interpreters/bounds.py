@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from xdsl.dialects.builtin import IntegerAttr
+
 
 class OutOfRangeError(Exception):
     """An operation reaches beyond what it was given; the interpreter says which operation."""
@@ -18,3 +20,8 @@ def check_indices(indices: Iterable[int], extents: Iterable[int]) -> None:
     """Refuse an index that its dimension does not have."""
     for index, extent in zip(indices, extents, strict=False):
         check("index", index, index, extent)
+
+
+def index_values(operands: Iterable[int | IntegerAttr]) -> tuple[int, ...]:
+    """The values of index operands: xDSL computes integers up to 0.74, and attributes from 0.75."""
+    return tuple(v.value.data if isinstance(v, IntegerAttr) else v for v in operands)

@@ -1,10 +1,12 @@
-"""xDSL's interpreter, which says at which operation it could not go on, and keeps no dead value."""
+"""xDSL's interpreter, with the operation of each error, and with early release of values."""
 
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter, OpImplResult, PythonValues
+from xdsl.interpreter import Interpreter, PythonValues
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
@@ -12,40 +14,83 @@ from ceras_ir.interpreters.bounds import OutOfRangeError
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
 
-@dataclass
 class LocatedInterpreter(Interpreter):
     """
-    What text may say that no verifier refuses is an error of the user's at the operation: an index
-    that leaves its buffer, an operation without a meaning. Values of a function are forgotten when
-    their last reader has run, so that what a network takes is that of the values alive at once.
-    What overflows or is divided by zero has the result that IEEE 754 gives it, without a warning.
+    An error that the verifier cannot detect is an error of the user at the operation: an index out
+    of range, or an operation without an interpretation. The values of a function are released after
+    the last operation that uses them, so that memory holds only live values. Overflow and division
+    by zero have the result of IEEE 754, without a warning.
     """
 
-    _last_reads: dict[Block, dict[Operation, list[SSAValue]]] = field(
-        default_factory=dict[Block, dict[Operation, list[SSAValue]]]
-    )
+    def __init__(self, module: ModuleOp, listeners: Sequence[Interpreter.Listener] = ()) -> None:
+        super().__init__(module, listeners=tuple(listeners))
+        self._follower = _Follower(self)
 
-    def _run_op(self, op: Operation, inputs: PythonValues) -> OpImplResult:
+    def run_op(
+        self, op: Operation | str | SymbolRefAttr, inputs: PythonValues = ()
+    ) -> PythonValues:
+        with self._located(in_function=False):
+            return super().run_op(op, inputs)
+
+    def call_op(
+        self, op: Operation | str | SymbolRefAttr, inputs: PythonValues = ()
+    ) -> PythonValues:
+        with self._located(in_function=True):
+            return super().call_op(op, inputs)
+
+    @contextmanager
+    def _located(self, *, in_function: bool) -> Generator[None]:
+        """Report an error at the operation that was running."""
+        follower, listeners = self._follower, self.listeners
+        if follower not in listeners:
+            self.listeners = (*listeners, follower)
+        depth, releases = len(follower.running), follower.releases
+        follower.releases = in_function
         try:
             with np.errstate(all="ignore"):
-                result = super()._run_op(op, inputs)
+                yield
         except OutOfRangeError as error:
-            raise InputError([Finding(node_name(op), op.name, str(error))]) from None
+            raise InputError([follower.finding(str(error))]) from None
         except InterpretationError as error:
+            if len(follower.running) == depth:
+                raise
             message = f"unsupported by the interpreter: {error}"
-            raise UnsupportedError([Finding(node_name(op), op.name, message)]) from None
-        if (block := op.parent) is not None and isinstance(block.parent_op(), FuncOp):
-            if block not in self._last_reads:
-                self._last_reads[block] = _last_reads(block)
-            scope = self._ctx.local_scope
-            assert isinstance(scope, dict)
-            for value in self._last_reads[block].get(op, ()):
-                scope.pop(value, None)
-        return result
+            raise UnsupportedError([follower.finding(message)]) from None
+        finally:
+            self.listeners, follower.releases = listeners, releases
+            del follower.running[depth:]
 
 
-def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
-    """The values of a block that operations of it alone read, by the last of those."""
+class _Follower(Interpreter.Listener):
+    """Record the operations that are running, and release the values of functions."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self.interpreter = interpreter
+        self.running: list[Operation] = []
+        """Outermost first."""
+        self.releases = False
+        self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
+
+    def will_interpret_op(self, op: Operation, args: PythonValues) -> None:
+        self.running.append(op)
+
+    def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
+        self.running.pop()
+        block = op.parent
+        if not self.releases or block is None or not isinstance(block.parent_op(), FuncOp):
+            return
+        if block not in self._last_uses:
+            self._last_uses[block] = _last_uses(block)
+        released = self._last_uses[block].get(op, ())
+        self.interpreter.set_values((value, None) for value in released)
+
+    def finding(self, message: str) -> Finding:
+        op = self.running[-1]
+        return Finding(node_name(op), op.name, message)
+
+
+def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
+    """The values that only operations of `block` use, by the last of these operations."""
     last: dict[SSAValue, Operation] = {}
     for op in block.ops:
         last |= dict.fromkeys(op.operands, op)

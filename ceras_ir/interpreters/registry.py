@@ -53,7 +53,7 @@ def interpreter_of(
     """An interpreter that knows the dialects of a module."""
     from ceras_ir.interpreters.located import LocatedInterpreter
 
-    interpreter = LocatedInterpreter(module, listeners=tuple(listeners))
+    interpreter = LocatedInterpreter(module, listeners)
     dialects = {op.name.partition(".")[0] for op in module.walk()}
     meanings = [m for d in sorted(dialects) for m in _MEANINGS.get(d, ())]
     for meaning in dict.fromkeys(meanings):

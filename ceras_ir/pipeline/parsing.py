@@ -11,24 +11,24 @@ import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn
 
 from xdsl.context import Context
-from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
+    AnyDenseElement,
     AnyFloat,
-    ComplexType,
+    Builtin,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
     FileLineColLoc,
-    IndexType,
     IntAttr,
-    IntegerType,
     ModuleOp,
+    RankedStructure,
     StringAttr,
 )
 from xdsl.ir import Operation
-from xdsl.parser import AttrParser, Parser
-from xdsl.parser.generic_parser import ParserState
+from xdsl.parser import AttrParser, Parser, ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
@@ -46,8 +46,19 @@ MAX_NESTING = 64
 
 STDIN = "<stdin>"
 
-Element: TypeAlias = AnyFloat | IntegerType | IndexType | ComplexType
-"""What a literal of a tensor can be an element of."""
+COMMENT = re.compile(r"//[^\n]*")
+
+STRING = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+"""The string literals of xDSL; `++` and `*+` do not try again with less."""
+
+STRING_START = re.compile(r'(?:\s++|//[^\n]*+)*+@?+"', re.ASCII)
+"""Up to the quotation mark, if the next token is a string or a quoted symbol."""
+
+HEX_ELEMENT = re.compile(r'(?<![\w"])0[xX]')
+ELEMENT = re.compile(r"(?:-\s*)?\w[\w.+-]*")
+
+UNKNOWN_OPERATION = re.compile(r"Operation (\S+) is not registered")
+"""The message of xDSL, to which a remedy is added."""
 
 MALFORMED = (VerifyException, ValueError, OverflowError)
 """What operations and attributes raise when they are built from parts that they refuse."""
@@ -55,22 +66,31 @@ MALFORMED = (VerifyException, ValueError, OverflowError)
 
 class LinearLexer(MLIRLexer):
     """
-    The lexer of xDSL, with two changes: a string literal that is not closed takes linear time, and
-    escaped bytes that are UTF-8 are text, as xDSL prints names that are not ASCII.
+    The lexer of xDSL, with two changes: a string literal that is not closed is refused in linear
+    time, and escaped bytes that are UTF-8 are text, as xDSL prints names that are not ASCII.
     """
 
-    # The same literals; `++` and `*+` do not try again with less.
-    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
-
-    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
-        token = super()._lex_string_literal(start_pos)
-        if token.kind != MLIRTokenKind.BYTES_LIT:
-            return token
+    def lex(self) -> MLIRToken:
+        text = self.input.content
+        found = STRING_START.match(text, self.pos)
+        if found is None:
+            return super().lex()
+        start = found.end() - 1
+        # The search of xDSL for the end of a literal takes exponential time if it has no end.
+        literal = STRING.match(text, start)
+        if literal is None:
+            message = "End of file reached before closing string literal."
+            raise ParseError(Span(start, start + 1, self.input), message)
+        if found[0].endswith('@"'):
+            return super().lex()
+        self.pos = literal.end()
+        span = StringLiteral(start, self.pos, self.input)
         try:
-            StringLiteral.from_span(token.span).bytes_contents.decode()
+            if "\\" in span.text:
+                span.bytes_contents.decode()
         except UnicodeDecodeError:
-            return token
-        return Token(MLIRTokenKind.STRING_LIT, token.span)
+            return Token(MLIRTokenKind.BYTES_LIT, span)
+        return Token(MLIRTokenKind.STRING_LIT, span)
 
 
 class LocatingParser(Parser):
@@ -78,7 +98,10 @@ class LocatingParser(Parser):
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
-        self._parser_state = ParserState(LinearLexer(Input(text, file)))
+        # The constructor of the base class accepts a lexer.
+        AttrParser.__init__(self, ParserState(LinearLexer(Input(text, file))), ctx)
+        # xDSL renames the key of a resource that an earlier file of this process has used.
+        self.dialect_resources.add((Builtin.name, ELIDED))
         self._file = StringAttr(file)
         self._line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self.open_operations = list[int]()
@@ -89,7 +112,12 @@ class LocatingParser(Parser):
         self.open_operations.append(start)
         if len(self.open_operations) > MAX_NESTING:
             self.raise_error(f"operations are nested more than {MAX_NESTING} deep")
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except ParseError as error:
+            if unknown := UNKNOWN_OPERATION.fullmatch(error.msg):
+                self._refuse(unknown[1])
+            raise
         self.open_operations.pop()
         if op.location is UNKNOWN_LOC:
             line = bisect_right(self._line_starts, start)
@@ -97,41 +125,44 @@ class LocatingParser(Parser):
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
 
-    def _get_op_by_name(self, name: str) -> type[Operation]:
-        stack = self._parser_state.dialect_stack
-        if found := self.ctx.get_optional_op(name, dialect_stack=stack):
-            return found
+    def _refuse(self, name: str) -> NoReturn:
+        """An operation that is not known, with the remedy."""
         dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
         way_out = "; --load-dialect-plugin=F.py loads a dialect of yours"
         if dialect is not None:
             way_out = did_you_mean(name, (op.name for op in dialect.operations))
         # The parser stands behind the name, which may be in quotation marks.
-        end = len(self._parser_state.lexer.input.content[: self.pos].rstrip().rstrip('"'))
+        end = len(self._text(0, self.pos).rstrip().rstrip('"'))
         message = f"Operation {name} is not registered{way_out}"
         self.raise_error(message, end - len(name), end)
 
-    def _parse_tensor_literal_element(self):
-        element = super()._parse_tensor_literal_element()
-        as_written = element.to_type
+    def _text(self, start: int, end: int) -> str:
+        text = self.lexer.input.content[start:end]
+        assert isinstance(text, str)
+        return text
 
-        def to_type(parser: AttrParser, type: Element) -> int | float | tuple[float, float]:
-            if isinstance(type, AnyFloat):
-                bits = element.to_int(parser).to_bytes(type.compile_time_size, "little")
-                return next(type.iter_unpack(bits))
-            return as_written(parser, type)
-
+    def parse_dense_int_or_fp_elements_attr(
+        self, type: RankedStructure[AnyDenseElement] | None
+    ) -> DenseIntOrFPElementsAttr:
+        start = self.pos
+        parsed = super().parse_dense_int_or_fp_elements_attr(type)
+        element = parsed.get_element_type()
+        # The bytes of all elements, as a string.
+        if not isinstance(element, AnyFloat) or self._text(start, start + 2) == '<"':
+            return parsed
+        literal = self._text(start, self.pos)
+        if not HEX_ELEMENT.search(literal):
+            return parsed
         # Infinities and NaN are printed as their bits, which xDSL takes for an integer.
-        if element.span.text[:2] in ("0x", "0X"):
-            element.to_type = to_type
-        return element
-
-    def _parse_dialect_resource_handle(
-        self, dialect_name: str, interface: OpAsmDialectInterface
-    ) -> str:
-        # xDSL renames a key that an earlier file of this process has used.
-        if self._current_token.text == ELIDED:
-            return self.parse_identifier()
-        return super()._parse_dialect_resource_handle(dialect_name, interface)
+        numbers = ELEMENT.findall(COMMENT.sub("", literal).partition(">")[0])
+        size, data = element.compile_time_size, bytearray(parsed.data.data)
+        for i, number in enumerate(numbers):
+            if HEX_ELEMENT.match(number):
+                bits = int(number, 16).to_bytes(size, "little")
+                data[i * size : (i + 1) * size] = element.pack(tuple(element.iter_unpack(bits)))
+        if len(numbers) == 1:
+            data = data[:size] * len(parsed)
+        return DenseIntOrFPElementsAttr(parsed.type, BytesAttr(bytes(data)))
 
 
 def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:

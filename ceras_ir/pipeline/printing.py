@@ -6,7 +6,6 @@ it) or, elided, `dense_resource<__elided__>`, mlir-opt's own spelling, which kee
 parseable. A constant of equal elements stays `dense<x>`, whatever its size.
 """
 
-from dataclasses import dataclass
 from typing import IO
 
 from xdsl.dialects.builtin import (
@@ -35,17 +34,23 @@ ELIDED = "__elided__"
 """The resource that stands for a constant left out, as in mlir-opt."""
 
 
-@dataclass(eq=False, repr=False)
-class FastPrinter(Printer):
-    """xDSL's printer with large constants in hex, or left out."""
+class ModulePrinter(Printer):
+    """
+    xDSL's printer with large constants in hex, or left out.
 
-    elide_constants: bool = False
-    layer_names: bool = False
-    """Whether operations that compute something keep the names that users refer to them by."""
+    It overrides only the public methods for an operation and an attribute.
+    """
+
+    def __init__(
+        self, stream: IO[str], *, generic: bool, debuginfo: bool, elide: bool, names: bool
+    ) -> None:
+        super().__init__(stream, print_generic_format=generic, print_debuginfo=debuginfo)
+        self.elide = elide
+        self.names = names
 
     def print_op(self, op: Operation) -> None:
         super().print_op(op)
-        named = self.layer_names and not self.print_debuginfo and op.name != CONSTANT
+        named = self.names and not self.print_debuginfo and op.name != CONSTANT
         if named and op.results and node_names(op):
             self.print_string(" ")
             self.print_attribute(op.location)
@@ -53,7 +58,7 @@ class FastPrinter(Printer):
     def print_attribute(self, attribute: Attribute) -> None:
         if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
             self._print_large(attribute)
-        elif self.elide_constants and isinstance(attribute, Encoded):
+        elif self.elide and isinstance(attribute, Encoded):
             self.print_string(f"dense_resource<{ELIDED}> : ")
             self.print_attribute(attribute.type)
         else:
@@ -66,7 +71,7 @@ class FastPrinter(Printer):
         if data[size:] == data[:-size]:
             splat = DenseIntOrFPElementsAttr(TensorType(element, [1]), BytesAttr(data[:size]))
             splat.print_without_type(self)
-        elif self.elide_constants:
+        elif self.elide:
             self.print_string(f"dense_resource<{ELIDED}>")
         else:
             self.print_string(f'dense<"0x{data.hex().upper()}">')
@@ -97,13 +102,7 @@ def print_module(
     Write `module` to `stream`, with a newline at the end; with `names` those of layers, with
     `debuginfo` all locations.
     """
-    printer = FastPrinter(
-        stream,
-        print_generic_format=generic,
-        print_debuginfo=debuginfo,
-        elide_constants=elide,
-        layer_names=names,
-    )
+    printer = ModulePrinter(stream, generic=generic, debuginfo=debuginfo, elide=elide, names=names)
     printer.print_op(module)
     printer.print_metadata([Builtin])
     stream.write("\n")

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.hardware import SHR_RANGE
 from ceras_ir.backends.vta.micro_ops import MicroOps
 from ceras_ir.dialects import tile
+from ceras_ir.interpreters.bounds import index_values
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def matrix_at(
     Row-major position of the matrix that the last two indices are in, these indices, and its
     extents, in vectors; a single index is that of a column.
     """
+    indices = index_values(indices)
     shape = tile.memref_type(dram).get_shape()[: len(indices)]
     outer = 0
     for extent, index in zip(shape[:-2], indices[:-2], strict=True):

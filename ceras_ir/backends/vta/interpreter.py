@@ -20,7 +20,7 @@ from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, im
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.interpreters.bounds import check, check_indices
+from ceras_ir.interpreters.bounds import check, check_indices, index_values
 from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import Window, convolve, exact_type
@@ -46,8 +46,8 @@ class Scratchpad:
 
     def position(self, indices: tuple[int, ...]) -> int:
         """Which vector leading indices mean; those left out are zero."""
-        position = 0
-        for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
+        position, known = 0, index_values(indices)
+        for extent, index in zip(self.shape, (*known, *(0,) * len(self.shape)), strict=False):
             position = position * extent + index
         check("vector", position, position, len(self.vectors))
         return position
@@ -324,6 +324,7 @@ def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
     """The matrix of vectors that the last two indices are in (a view), and these indices."""
+    indices = index_values(indices)
     if len(indices) == 1:
         return array[None], 0, indices[0]
     check_indices(indices[:-2], array.shape)

@@ -30,6 +30,7 @@ from ceras_ir.backends.vta.scratchpads import MEMORIES, Place
 from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.backends.vta.zero_tiles import Flags, WeightTiles
 from ceras_ir.dialects import tile
+from ceras_ir.interpreters.bounds import index_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 OPCODES = {
@@ -60,8 +61,8 @@ class ChipBuffer:
 
     def position(self, indices: Sequence[int]) -> int:
         """The element that leading indices mean; those left out are zero."""
-        position = 0
-        for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
+        position, known = 0, index_values(indices)
+        for extent, index in zip(self.shape, (*known, *(0,) * len(self.shape)), strict=False):
             position = position * extent + index
         return self.base + position
 
