@@ -56,6 +56,7 @@ def test_every_pass_in_the_tree_is_in_the_table():
         "ceras_ir.transforms.network_pass:NetworkPass",
         "ceras_ir.transforms.pattern_pass:PatternPass",
         "ceras_ir.transforms.pipeline:PipelinePass",
+        "ceras_ir.transforms.rule_pass:RulePass",
         "ceras_ir.transforms.quantization.rewrites.calibrated_pass:CalibratedPass",
         "ceras_ir.transforms.quantization.rewrites.residual_spread_pass:ResidualSpreadPass",
     }

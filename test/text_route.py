@@ -213,7 +213,7 @@ def _passes(
     pairs = dict(zip(given, [*given[1:], ""], strict=True))
     before = [] if "--prune" not in pairs else [f"--prune={pairs['--prune']} bits=8"]
     if not find_target(target).arithmetic.multipliers:
-        before += ["--drop-tie-breakers", "--snap-scales"]
+        before += ["--snap-scales"]
     always = {"target": target} | ({"tail": "int8"} if "--io" in pairs else {})
     behind = ["--strip-border-quantization"] if "--io" in pairs else []
 

@@ -43,8 +43,7 @@ from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.recipe import check_recipe
-from ceras_ir.transforms.quantization.set_rows import Rows
-from ceras_ir.transforms.quantization.set_silu import Silu
+from ceras_ir.transforms.quantization.set_functions import Rows, Silu
 
 Io: TypeAlias = Literal["model", "int8"]
 

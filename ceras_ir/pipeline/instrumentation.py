@@ -22,7 +22,7 @@ from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.pipeline.stopwatch import Stopwatch
 from ceras_ir.pipeline.verification import Verification
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pipeline import flatten, run_step
 
 Watch: TypeAlias = Callable[[Context, ModuleOp], str | None]
 """Looks at the module behind every pass; says what is wrong, if anything."""
@@ -73,7 +73,7 @@ class PassRunner:
         try:
             with self.dumps.around(module, inner.name, inner=True):
                 with counting:
-                    inner.apply(ctx, module)
+                    run_step(inner.name, inner, ctx, module)
                 self.stopwatch.lap(inner.name)
             invalid = self.verification.find_invalid(module) if self.verify_each else []
         except InputError:

@@ -19,8 +19,7 @@ from ceras_ir.transforms.quantization.analysis.observer_names import (
 )
 
 if TYPE_CHECKING:
-    from ceras_ir.transforms.quantization.set_rows import Rows
-    from ceras_ir.transforms.quantization.set_silu import Silu
+    from ceras_ir.transforms.quantization.set_functions import Rows, Silu
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ class BuildOptions:
     recipe: tuple[str, ...] = ()
     """The optional passes that run; by default what the targets need. See the pass `quantize`."""
     rows: Rows = "auto"
-    """How softmax and normalization are computed; see the pass `set-rows`."""
+    """How softmax and normalization are computed; see the pass `set-functions`."""
     silu: Silu = "auto"
-    """How SiLU is computed; see the pass `set-silu`."""
+    """How SiLU is computed; see the pass `set-functions`."""
     observer: ObserverName = DEFAULT_OBSERVER
     """How calibration chooses scales; see the pass `observe-ranges`."""
     precision: PrecisionOptions = PrecisionOptions()

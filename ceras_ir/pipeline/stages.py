@@ -100,16 +100,14 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
 
     behind: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
-        from ceras_ir.transforms.quantization.fold_dequantized_constants import (
-            FoldDequantizedConstantsPass,
-        )
+        from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
-        behind = (FoldDequantizedConstantsPass(), *_checking(options))
+        behind = (FoldQdqPass(rules=("constants",)), *_checking(options))
     stages = [Stage(FUSED, (ClearPlanPass(), FusePass(), *behind))]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
-        # `set-silu` does this for integers.
+        # `set-functions` does this for integers.
         stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
@@ -143,10 +141,9 @@ def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
     """Scales of a Q/DQ network move to powers of two for a target that only shifts."""
     if options.target.arithmetic.multipliers:
         return ()
-    from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 
-    return DropTieBreakersPass(), SnapScalesPass()
+    return (SnapScalesPass(),)
 
 
 def run_stages(

@@ -191,7 +191,7 @@ class Target(ABC):
     # The graph: what the target needs before its own levels.
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
-        """The form (a `Form`) for a function of a sum, as the pass `set-silu` asks; or None."""
+        """The form (a `Form`) for a function of a sum, as `set-functions` asks; or None."""
         return None
 
     def encode(self) -> list[Stage]:

@@ -5,12 +5,28 @@ The command line sees through them, so that dumps and timings show the passes in
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+
+Step: TypeAlias = Callable[[str, ModuleOp, Callable[[], None]], None]
+"""Gets the name of a step, the module, and a function that runs the step."""
+
+AROUND: ContextVar[Step | None] = ContextVar("around_steps", default=None)
+"""Runs each step, or leaves it out; measurements of the benefit of passes set it."""
+
+
+def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:
+    """Apply `step`, which is a pass, or the rule `pass{rule}` of one."""
+    if (around := AROUND.get()) is None:
+        step.apply(ctx, op)
+    else:
+        around(name, op, lambda: step.apply(ctx, op))
 
 
 @dataclass(frozen=True)
@@ -23,7 +39,7 @@ class PipelinePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in flatten(self):
-            inner.apply(ctx, op)
+            run_step(inner.name, inner, ctx, op)
 
 
 def flatten(pass_: ModulePass) -> Iterator[ModulePass]:

@@ -7,7 +7,7 @@ from typing import get_type_hints
 from docstrings import markdown
 from xdsl.passes import ModulePass
 
-from ceras_ir.driver.opt.pass_help import spell, summary
+from ceras_ir.driver.opt.pass_help import rules_of, spell, summary
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import type_name
@@ -79,6 +79,8 @@ def _describe(cls: type[ModulePass]) -> str:
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
         parts.append(fill(f"Runs by default: {inner}.", 100, break_on_hyphens=False))
+    for rule in rules_of(cls):
+        parts += [f"**Rule `{rule.name}`.** " + markdown(type(rule).__doc__)]
     fields = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if fields:
         types, docs = get_type_hints(cls), field_docs(cls)

@@ -155,7 +155,7 @@ def test_a_pass_that_makes_other_integers_is_found(
     clamped: type[graph.GraphOperation],
     names: str,
 ) -> None:
-    """The fault that stood in `make-signed`: bounds of other bits than the result has."""
+    """The fault that stood in `fold-qdq{signs}`: bounds of other bits than the result has."""
     from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
 
     wrong = CheckScalesPass.apply

@@ -15,7 +15,7 @@ from xdsl.context import Context
 from ceras_ir.dialects.graph import BinaryOp, Conv2dOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
+from ceras_ir.transforms.graph.affine_backward import BatchNormRule
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -121,7 +121,7 @@ def test_network(seed: int) -> None:
     """Whole random networks, before and after batch norms are folded."""
     proto = random_network(seed, kinds=[*STEPS, "head"])
     module = agree(proto, inputs := random_inputs(proto, seed))
-    FoldBatchNormPass().apply(Context(), module)
+    BatchNormRule().apply(Context(), module)
     module.verify()
     compare(run(module, inputs), run_onnxruntime(proto, inputs))
 
@@ -135,7 +135,7 @@ def test_fold_batch_norm_leaves_no_product() -> None:
     tensors = model([], {}, [], dict(zip(names, values, strict=True)), infer=False)
     proto.graph.initializer.extend(tensors.graph.initializer)
     module = import_model(proto)
-    FoldBatchNormPass().apply(Context(), module)
+    BatchNormRule().apply(Context(), module)
     inputs = random_inputs(proto)
     compare(run(module, inputs), run_onnxruntime(proto, inputs))
     kinds = [type(op) for op in module.walk()]

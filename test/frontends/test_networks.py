@@ -21,7 +21,7 @@ from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.frontends.onnx.model.model_file import read_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
+from ceras_ir.transforms.graph.affine_backward import BatchNormRule
 
 MODELS = SHARED / "models"
 MADE = Path(os.environ.get("CERAS_MODELS", SHARED / "models"))
@@ -63,7 +63,7 @@ def test_network(name: str) -> None:
     inputs = samples(name, proto)
     module = agree(proto, inputs)
     assert len(transposes(module)) == TRANSPOSES[name]
-    FoldBatchNormPass().apply(Context(), module)
+    BatchNormRule().apply(Context(), module)
     module.verify()
     compare(run(module, inputs), run_onnxruntime(proto, inputs))
     # Every product was a batch normalization.

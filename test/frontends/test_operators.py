@@ -25,7 +25,7 @@ from xdsl.context import Context
 from ceras_ir.dialects.graph import Function, UnaryOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
+from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 
 Build = Callable[[], onnx.ModelProto]
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -459,7 +459,7 @@ def test_keras_gelu_as_tf2onnx_leaves_it() -> None:
     x = np.linspace(-6, 6, 99, dtype=np.float32)[None]
     expected = [0.5 * v * erfc(-v * 0.5**0.5) for v in x[0].tolist()]
     assert np.allclose(run(module, {"x": x})["y"][0], expected, rtol=1e-6, atol=1e-6)
-    FuseFunctionsPass().apply(Context(), module)
+    ElementwiseRule().apply(Context(), module)
     kinds = [op.function.kind for op in module.walk() if isinstance(op, UnaryOp)]
     assert kinds == [Function.GELU]
 

@@ -29,7 +29,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import input_names, run
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
+from ceras_ir.transforms.quantization.quantize_graph import RecurrenceRule
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 T, B, N, H = 5, 2, 3, 6
@@ -145,7 +145,7 @@ IN_INTEGERS = [name for name in MODELS if "relu" not in name]
 
 def in_integers(name: str) -> ModuleOp:
     module = import_model(MODELS[name])
-    QuantizeRecurrencePass().apply(Context(), module)
+    RecurrenceRule().apply(Context(), module)
     module.verify()
     assert all(op.exponents for op in module.walk() if isinstance(op, RecurrenceOp))
     return module

@@ -8,7 +8,7 @@ from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
 from ceras_ir.transforms.quantization.analysis.ties import tie_rooms
 
-DROP = "ceras_ir/transforms/quantization/drop_tie_breakers.py"
+DROP = "ceras_ir/transforms/quantization/qdq_rules.py"
 TIES = "ceras_ir/backends/onnx/ties.py"
 UNIT = "ceras_ir/transforms/quantization/analysis/ties.py"
 

@@ -8,7 +8,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.targets.execution import Sample, Trace
-from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
+from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
 
 
 class Reimported(Interpreted):
@@ -21,7 +21,7 @@ class Reimported(Interpreted):
             run_stages(load_context(), module, front_stages(options))
         else:
             # All that was chosen to be quantized may have been kept in float.
-            OrderFloatSumsPass().apply(load_context(), module)
+            FloatSumRule().apply(load_context(), module)
         super().__init__(module)
 
     def trace(self, sample: Sample, trace: Trace) -> None:

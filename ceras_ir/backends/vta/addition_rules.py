@@ -88,7 +88,7 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
 
 
 def _is_wide(op: graph.BinaryOp) -> bool:
-    """Whether the result is what `split-wide-results` makes of two layers."""
+    """Whether the result is what `split-wide{results}` makes of two layers."""
     element = graph.quantized_element(op.result)
     return element is not None and element.storage.width.data == WIDE
 

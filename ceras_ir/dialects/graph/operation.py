@@ -293,7 +293,7 @@ class InputOperation(GraphOperation, ABC):
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:
-    """Whether a clamp range can stand for the activation; see `split-activation`."""
+    """Whether a clamp range can replace the activation; see `set-functions`."""
     return activation is None or activation.clip_range is not None
 
 

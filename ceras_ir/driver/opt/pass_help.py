@@ -30,10 +30,20 @@ def list_passes(passes: PassTable) -> str:
     return "\n".join([*lines, "", "and xDSL's own:", *(f"  {name}" for name in sorted(upstream))])
 
 
+def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
+    """The rules of a pass that is a table of rules, in order."""
+    from ceras_ir.transforms.rule_pass import RulePass
+
+    return cls().table() if issubclass(cls, RulePass) else ()
+
+
 def describe_pass(cls: type[ModulePass]) -> str:
-    """The docstring of `cls` and its options with types, defaults and meaning."""
+    """The docstring of `cls`, its rules, and its options with types, defaults and meaning."""
     lines = [f"--{cls.name}", ""]
     lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
+    for rule in rules_of(cls):
+        lines += ["", f"Rule {rule.name}:"]
+        lines += [f"  {line}".rstrip() for line in docstring(type(rule)).split("\n")]
     types, meanings = get_type_hints(cls), field_docs(cls)
     options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if options:

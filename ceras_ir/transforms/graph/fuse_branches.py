@@ -17,7 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.graph.fold_batch_norm import known_bias
+from ceras_ir.transforms.graph.affine_backward import known_bias
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 

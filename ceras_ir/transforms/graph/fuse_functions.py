@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
@@ -25,8 +26,10 @@ from ceras_ir.transforms.graph.formulas import (
     evaluated,
 )
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
+from ceras_ir.transforms.graph.row_families import NormalizationRule, SoftmaxRule
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
+from ceras_ir.transforms.rule_pass import RulePass
 
 Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 """What something is a function of, and which."""
@@ -63,7 +66,7 @@ LINES = (
 
 
 @dataclass(frozen=True)
-class FuseFunctionsPass(NetworkPass):
+class ElementwiseRule(NetworkPass):
     """
     Replace elementwise operations on a value by an activation function that computes the same.
 
@@ -83,7 +86,7 @@ class FuseFunctionsPass(NetworkPass):
     Float32 results differ by the rounding of the parts; `x * sigmoid(x)` is exact.
     """
 
-    name = "fuse-functions"
+    name = "elementwise"
 
     def change(self, main: FuncOp) -> None:
         block = main.body.block
@@ -230,3 +233,17 @@ def _candidates(values: Reals) -> Iterator[graph.FunctionAttr]:
         expected = FORMULAS[kind](POINTS, parameters)
         if (np.abs(values - expected) <= CANDIDATE * (1.0 + np.abs(POINTS))).all():
             yield graph.FunctionAttr(kind, parameters)
+
+
+@dataclass(frozen=True)
+class FuseFunctionsPass(RulePass):
+    """
+    Replace operations that compute a function by the operation for that function.
+
+    Exporters write functions in many ways. The rules compare results, not operations.
+    """
+
+    name = "fuse-functions"
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return ElementwiseRule(), SoftmaxRule(), NormalizationRule()

@@ -53,7 +53,8 @@ class SplitAffine(RewritePattern):
 class SplitAffinePass(PatternPass):
     """
     Compute the scale and the offset that a float function has by a product and a sum, for targets
-    whose functions have none. Undoes `fuse-affine`. Exact: they are rounded in the same order.
+    whose functions have none. Undoes
+    `fold-affine{functions}`. Exact: they are rounded in the same order.
     """
 
     name = "split-affine"

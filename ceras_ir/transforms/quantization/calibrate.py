@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
+from ceras_ir.transforms.quantization.set_functions import SetFunctionsPass, Silu
+
+FORMS = ("split-activations", "silu")
+"""Rules that make the values before lookup tables visible."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class CalibratePass(PipelinePass):
     seed: int = 0
     """Seed of synthetic samples."""
     silu: Silu = "auto"
-    """How SiLU is computed, see `set-silu`."""
+    """How SiLU is computed, see `set-functions`."""
     observer: ObserverName = DEFAULT_OBSERVER
     """How exponents are chosen, see `observe-ranges`."""
 
@@ -38,7 +40,6 @@ class CalibratePass(PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         return (
-            SplitActivationPass(),
-            SetSiluPass(self.silu, self.calibration),
+            SetFunctionsPass("integer", self.silu, self.calibration, rules=FORMS),
             ObserveRangesPass(self.calibration, self.samples, self.draw, self.seed, self.observer),
         )

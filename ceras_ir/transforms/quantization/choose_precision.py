@@ -103,8 +103,8 @@ class ChoosePrecisionPass(CalibratedPass):
     16 bits for the others cost that copy and no product.
 
     1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) computes
-       layers that make 16 bits of 8, or 8 of 16, twice, see `split-wide-results` and
-       `split-wide-inputs`. Others it leaves to the CPU, where they take 64 times as long. Depthwise
+       layers that make 16 bits of 8, or 8 of 16, twice, see `split-wide`.
+       Others it leaves to the CPU, where they take 64 times as long. Depthwise
        layers and functions are there already.
     2. A value is not taken if it saves less than a hundredth of the noise that is left.
     3. From a signal-to-noise ratio of 24 dB, or if the ratio is unknown because no output varies

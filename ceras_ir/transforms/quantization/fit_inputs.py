@@ -20,7 +20,7 @@ from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
-from ceras_ir.transforms.quantization.keep_tail_in_float import SUMS
+from ceras_ir.transforms.quantization.float_rules.ends import SUMS
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply
 from ceras_ir.transforms.rebuilding import replace_constant

@@ -1,27 +1,73 @@
-"""Make one quantized operation of a float one between Q/DQ, as quantizers write them."""
+"""Compute a network that has Q/DQ in integers."""
 
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network import integer
 from ceras_ir.network.precision import stays_float
+from ceras_ir.transforms.graph.fuse_windows import PadRule
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,
     is_quantized_alike,
     stored_types,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.qdq_rules import HoistRule, SignRule, SinkRule, TieRule
 from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
 from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_dead
+from ceras_ir.transforms.rule_pass import RulePass
+
+
+class FoldDequantize(RewritePattern):
+    """`dequantize(constant)` becomes a float constant."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.DequantizeOp, rewriter: PatternRewriter, /):
+        constant, element = op.input.owner, graph.quantized_element(op.input)
+        if isinstance(constant, graph.ConstantOp) and element is not None:
+            real = integer.dequantize(constant.array(), element)
+            rewriter.replace(op, graph.ConstantOp.from_array(real, location=op.location))
+
+
+class FoldQuantize(RewritePattern):
+    """`quantize(constant)` becomes a constant of integers."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
+        constant, element = op.input.owner, graph.quantized_element(op.result)
+        if isinstance(constant, graph.ConstantOp) and element is not None:
+            stored = integer.quantize(constant.array().astype("float32", copy=False), element)
+            new = graph.ConstantOp.from_array(stored, element, location=op.location)
+            rewriter.replace(op, new)
+
+
+class QdqConstantRule(PatternPass):
+    """
+    Dequantize and quantize constants at compile time, and drop those that nobody reads.
+
+    Exact: the interpreter itself computes them.
+    """
+
+    name = "constants"
+    pattern = GreedyRewritePatternApplier([FoldDequantize(), FoldQuantize()])
 
 
 @dataclass(frozen=True)
-class FoldQdqPass(ResidualSpreadPass):
+class QdqOperationRule(ResidualSpreadPass):
     """
     Replace `quantize(op(dequantize(x), ...))` by `op` on integers. The result has a requantization
     of multiplier, shift and zero point. An activation that clips becomes its clamp range; other
@@ -33,12 +79,11 @@ class FoldQdqPass(ResidualSpreadPass):
     already has integer operations, `quantize(dequantize(x))` of two types also remains: a shift can
     round ties to the other side, and a quantized network has to compute the same again.
 
-    Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours
-    only. Off by at most one unit of the result against the float operations (see `integer_forms`);
-    exact for the identity.
+    Only neighbours count, as `signs`, `sink` and `hoist` leave them. Off by at most one unit of the
+    result against the float operations (see `integer_forms`); exact for the identity.
     """
 
-    name = "fold-qdq"
+    name = "operations"
 
     def change(self, main: FuncOp) -> None:
         block = main.body.block
@@ -94,3 +139,31 @@ def _takes_ties_up(op: graph.GraphOperation) -> bool:
         return False
     shifts = only_shifts(stored_types(op))
     return shifts and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
+
+
+@dataclass(frozen=True)
+class FoldQdqPass(RulePass):
+    """
+    Compute a network with QuantizeLinear and DequantizeLinear in integers.
+
+    The first rules bring both next to the operations between them, so that `operations` only has
+    to look at neighbours. A network without Q/DQ is unchanged, except that constants that are
+    dequantized or quantized are computed.
+    """
+
+    name = "fold-qdq"
+
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return (
+            SignRule(),
+            SinkRule(),
+            HoistRule(),
+            TieRule(),
+            QdqOperationRule(self.residual_spread),
+            # `sink` can move zeros to a layer that `operations` then leaves in float.
+            PadRule(),
+            QdqConstantRule(),
+        )

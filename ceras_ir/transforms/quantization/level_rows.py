@@ -27,7 +27,7 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     layer, and its rows are more than `residual_spread` octaves apart.
 
     An accelerator that shifts a residual by as many bits in every channel can then make 16 bits of
-    such a layer, see `split-wide-results`. Runs before ranges are observed.
+    such a layer, see `split-wide{results}`. Runs before ranges are observed.
 
     Exact, because powers of two are.
     """

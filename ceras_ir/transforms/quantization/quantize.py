@@ -7,11 +7,6 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
-from ceras_ir.transforms.graph.batch_norm_to_depthwise import BatchNormToDepthwisePass
-from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
-from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
-from ceras_ir.transforms.graph.fuse_pad import FusePadPass
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
@@ -21,31 +16,15 @@ from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPas
 from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.quantization.choose_weight_exponents import ChooseWeightExponentsPass
 from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
-from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
 from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.fit_functions import FitFunctionsPass
 from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
-from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
-from ceras_ir.transforms.quantization.fork_moves import ForkMovesPass
-from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
-from ceras_ir.transforms.quantization.keep_fills_in_float import KeepFillsInFloatPass
-from ceras_ir.transforms.quantization.keep_head_in_float import KeepHeadInFloatPass
-from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
-from ceras_ir.transforms.quantization.keep_moves_in_float import KeepMovesInFloatPass
-from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
-from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
-from ceras_ir.transforms.quantization.keep_wide_factors_in_float import (
-    KeepWideFactorsInFloatPass,
-)
-from ceras_ir.transforms.quantization.keep_wide_ranges_in_float import KeepWideRangesInFloatPass
+from ceras_ir.transforms.quantization.keep_in_float import INSIDE, KeepInFloatPass
 from ceras_ir.transforms.quantization.level_rows import LevelRowsPass
-from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
-from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
 from ceras_ir.transforms.quantization.recipe import (
     OPTIONAL,
     PRECISION,
@@ -55,15 +34,10 @@ from ceras_ir.transforms.quantization.recipe import (
     default_recipe,
 )
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
-from ceras_ir.transforms.quantization.separate_cell_state import SeparateCellStatePass
+from ceras_ir.transforms.quantization.set_functions import Rows, SetFunctionsPass, Silu
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
-from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
-from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
-from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
-from ceras_ir.transforms.quantization.split_wide_inputs import SplitWideInputsPass
-from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
-from ceras_ir.transforms.quantization.strip_state_quantization import StripStateQuantizationPass
+from ceras_ir.transforms.quantization.split_wide import SplitWidePass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
@@ -110,9 +84,9 @@ class QuantizePass(PipelinePass):
     choose-row-exponents only if `target` shifts each channel by itself.
     """
     silu: Silu = "auto"
-    """How SiLU is computed, see `set-silu`."""
+    """How SiLU is computed, see `set-functions`."""
     rows: Rows = "auto"
-    """How softmax and normalization are computed, see `set-rows`."""
+    """How softmax and normalization are computed, see `set-functions`."""
     observer: ObserverName = DEFAULT_OBSERVER
     """How exponents are chosen, see `observe-ranges`."""
     budget: float | None = None
@@ -122,7 +96,7 @@ class QuantizePass(PipelinePass):
     float: tuple[str, ...] = ()
     """Layers computed in float, see `set-precision`."""
     tail: Tail = "float"
-    """How operations behind the last sum of products are computed, see `keep-tail-in-float`."""
+    """How operations behind the last sum of products are computed, see `keep-in-float`."""
 
     def __post_init__(self) -> None:
         check_recipe(self.recipe, f"option 'recipe' of pass '{self.name}'")
@@ -148,34 +122,13 @@ class QuantizePass(PipelinePass):
         rows, narrow = ROWS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
         splits = narrow and PRECISION in optional and self.budget != 0
+        kept = () if self.tail == "float" else INSIDE
         everything = (
-            # What comes with Q/DQ; a float network stays as it is.
-            MakeSignedPass(),
-            SinkDequantizePass(),
-            HoistQuantizePass(),
-            DropTieBreakersPass(),
+            # A network with Q/DQ; a float network is unchanged.
             FoldQdqPass(spread),
-            FusePadPass(),
-            FoldDequantizedConstantsPass(),
-            # What is computed in integers, and by which operations.
-            FuseNormalizationPass(),
-            SetRowsPass(self._rows),
-            SplitActivationPass(),
-            FuseFunctionsPass(),
-            SetSiluPass(self.silu, self.calibration, *self._offering()),
-            *(
-                [KeepHeadInFloatPass(self.int16), KeepTailInFloatPass(self.int16)]
-                if self.tail == "float"
-                else []
-            ),
-            KeepFillsInFloatPass(),
-            KeepMasksInFloatPass(),
-            KeepWideFactorsInFloatPass(self.int16),
-            BatchNormToDepthwisePass(rows=True),
-            KeepWideRangesInFloatPass(),
-            KeepPixelsInFloatPass(),
-            *([KeepMovesInFloatPass(), ForkMovesPass()] if self.tail == "float" else []),
-            SeparateCellStatePass(),
+            # The operations that are computed in integers, and their forms.
+            SetFunctionsPass(self._rows, self.silu, self.calibration, *self._offering()),
+            KeepInFloatPass(self.int16, rules=kept),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows, inputs=self.tail == "float"),
@@ -201,12 +154,9 @@ class QuantizePass(PipelinePass):
             CheckOutputsPass(*data),
             UnfuseResidualPass(),
             RoundWeightsPass(*data),
-            QuantizeRecurrencePass(),
             QuantizeGraphPass(),
-            StripStateQuantizationPass(),
-            *([SplitWideResultsPass(spread), SplitWideInputsPass(spread)] if narrow else []),
+            *([SplitWidePass(spread)] if narrow else []),
             TabulatePixelsPass(),
-            OrderFloatSumsPass(),
             CheckScalesPass(),
             ProveAccumulatorsPass(),
         )

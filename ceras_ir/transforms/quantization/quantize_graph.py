@@ -1,24 +1,44 @@
-"""Turn a float network with chosen exponents into a quantized one."""
+"""Turn a float network with chosen exponents into a quantized network."""
 
 from dataclasses import dataclass
 
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr, i8
 from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, keep_in_float, set_width, stays_float
+from ceras_ir.dialects.graph import Cell, DequantizeOp, Function, LinearOperation
+from ceras_ir.network.exponents import WEIGHT_LOW, fitting_exponent, least_squares_exponents
+from ceras_ir.network.precision import (
+    FINER,
+    NARROW,
+    keep_in_float,
+    seen_of_moved,
+    set_width,
+    stays_float,
+)
 from ceras_ir.network.quantizable import SNAPPED, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.quantization.rewrites.borders import (
+    returned_as_stored,
+    stored_type,
+    take_stored,
+)
 from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
 from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
+from ceras_ir.transforms.rule_pass import RulePass
 
 BORDER = "the number that it puts around may have no integer"
 
 
 @dataclass(frozen=True)
-class QuantizeGraphPass(FloatNetworkPass):
+class QuantizeRule(FloatNetworkPass):
     """
     Replace every operation of a calibrated float network by its quantized form. Values have int8
     and power-of-two scales, biases 32 bits. Every requantization is a shift that rounds half up.
@@ -32,7 +52,7 @@ class QuantizeGraphPass(FloatNetworkPass):
     drops them. Not exact: this is where the network's values change.
     """
 
-    name = "quantize-graph"
+    name = "operations"
 
     def change(self, main: FuncOp) -> None:
         _convert(main)
@@ -70,3 +90,130 @@ def _convert(main: FuncOp) -> None:
 def _puts_numbers(op: graph.PadOp) -> bool:
     """Whether floats other than zero are put around floats."""
     return not op.is_alias and not graph.is_plain(op.input)
+
+
+WITHIN_ONE = frozenset((Function.TANH, Function.SIGMOID, Function.HARD_SIGMOID, Function.SOFTSIGN))
+"""Functions whose magnitude is at most 1."""
+
+STATE_EXPONENT = -14
+"""Of 16 bits, for a state within 1; twice of that is not clipped."""
+
+
+@dataclass(frozen=True)
+class RecurrenceRule(FloatNetworkPass):
+    """
+    Give recurrent layers of a float network weights of 8 bits, with a power of two for each row.
+    The state is multiplied as integers of 16 bits, in steps of 2^-14, or, where the caller's first
+    state was seen beyond 1, in steps that hold twice of it. Functions of the gates stay float: of a
+    layer with 128 units they are less than one multiplication in 100.
+
+    A layer is left alone where
+
+    1. its weights are not constant floats;
+    2. its functions do not keep the state within 1, as Relu;
+    3. a sum could leave 32 bits; or
+    4. it has `graph.precision = "f32"`.
+
+    Not exact: weights and the state are rounded to the nearest.
+    """
+
+    name = "recurrences"
+
+    def change(self, main: FuncOp) -> None:
+        for layer in list(main.body.block.ops):
+            if isinstance(layer, graph.RecurrenceOp) and not stays_float(layer):
+                _quantize_recurrence(layer)
+
+
+def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
+    constant = layer.weights.owner
+    if layer.is_integer or not isinstance(constant, graph.ConstantOp):
+        return
+    # What a state is made of: of an RNN by its one function, of others by gates of the last.
+    last = layer.functions.data[-1]
+    gates = layer.functions.data[:1] if layer.type_of_cell is not Cell.RNN else ()
+    if not all(f.kind in WITHIN_ONE for f in (last, *gates)):
+        return
+    weights = np.asarray(constant.array(), np.float32)
+    chosen = least_squares_exponents(weights)
+    steps = np.exp2(chosen.astype(np.float32))[:, None]
+    stored = np.clip(np.rint(weights / steps), WEIGHT_LOW, -WEIGHT_LOW).astype(np.int8)
+    if layer.largest_sum(stored) >= 1 << 31:
+        return
+    integers = graph.ConstantOp.from_array(stored, i8, location=constant.location)
+    new = graph.RecurrenceOp(
+        layer.type_of_cell,
+        layer.input,
+        integers.result,
+        layer.state,
+        layer.functions.data,
+        cell=layer.cell,
+        bias=layer.bias,
+        exponents=(_state_exponent(layer), chosen.tolist()),
+    )
+    new.attributes |= layer.attributes
+    new.location = layer.location
+    Rewriter.insert_op((integers, new), InsertPoint.before(layer))
+    Rewriter.replace_op(layer, (), [new.result])
+    erase_unused(constant)
+
+
+def _state_exponent(layer: graph.RecurrenceOp) -> int:
+    """Steps make states within 1; the first one comes from elsewhere."""
+    first = graph.constant_array(layer.state)
+    seen = seen_of_moved(layer.state) if first is None else (first.min(), first.max())
+    largest = 0.0 if seen is None else float(max(-seen[0], seen[1]))
+    return STATE_EXPONENT if largest <= 1 else fitting_exponent(largest) - FINER
+
+
+@dataclass(frozen=True)
+class StateRule(NetworkPass):
+    """
+    Give states the type in which they are stored. A state whose argument is only ever quantized to
+    the type that its result is dequantized from is both; another one stays float.
+
+    Exact: what is quantized, of what was dequantized from the same type, is the same integer, and
+    the first state, zero, is stored as the zero point.
+    """
+
+    name = "states"
+
+    def change(self, main: FuncOp) -> None:
+        for state in states_of(main):
+            made = state.result.owner
+            if isinstance(made, DequantizeOp) and stored_type(state.argument) == made.input.type:
+                take_stored(state.argument)
+                returned_as_stored(main, state.position)
+        main.update_function_type()
+
+
+@dataclass(frozen=True)
+class FloatSumRule(NetworkPass):
+    """
+    Make float convolutions and products `ordered` in a network that is partly quantized. A float
+    network that nobody quantizes keeps the freedom to sum in the fastest order.
+
+    The result of a float layer may be quantized again, where the last bit of a sum decides between
+    two integers. With one order every target gets the same integers. Exact: before, any order was
+    allowed.
+    """
+
+    name = "float-sums"
+
+    def change(self, main: FuncOp) -> None:
+        for layer in main.body.block.ops:
+            if isinstance(layer, LinearOperation) and not layer.is_quantized:
+                layer.ordered = UnitAttr()
+
+
+@dataclass(frozen=True)
+class QuantizeGraphPass(RulePass):
+    """
+    Turn a float network with chosen exponents into a quantized network: layers, recurrent layers,
+    states between calls, and the order of the sums that remain in float.
+    """
+
+    name = "quantize-graph"
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return RecurrenceRule(), QuantizeRule(), StateRule(), FloatSumRule()

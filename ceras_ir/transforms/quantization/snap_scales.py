@@ -28,7 +28,8 @@ from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.proven_bounds import proven_bounds, range_of
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
-from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
+from ceras_ir.transforms.quantization.fold_qdq import FoldDequantize
+from ceras_ir.transforms.quantization.qdq_rules import TieRule
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.quantization.rewrites.saturation import saturated
 from ceras_ir.transforms.rebuilding import erase_dead, with_data
@@ -61,6 +62,9 @@ class SnapScalesPass(NetworkPass):
     the operations prove that the value cannot exceed the range by more than one step, as after a
     sigmoid. If channels have different ranges, a minimum and a maximum clip each channel.
 
+    Additions and factors that only decide ties are removed first, as by the rule `ties` of
+    `fold-qdq`.
+
     Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr prints the cost:
     decibels of signal to noise per activation, and the signal-to-noise ratio of constant weights
     stored with a single power of two, compared with those of the model.
@@ -69,6 +73,8 @@ class SnapScalesPass(NetworkPass):
     name = "snap-scales"
 
     def change(self, main: FuncOp) -> None:
+        # Constants that decide ties depend on the scales of the model.
+        TieRule().change(main)
         block = main.body.block
         computed = [
             o

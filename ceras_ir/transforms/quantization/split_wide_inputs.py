@@ -37,7 +37,7 @@ class Bytes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SplitWideInputsPass(ResidualSpreadPass):
+class WideInputRule(ResidualSpreadPass):
     """
     Compute a layer that reads 16 bits as two that read 8 bits:
 
@@ -45,7 +45,7 @@ class SplitWideInputsPass(ResidualSpreadPass):
        four standard deviations of products with random bytes fit.
     2. The layer on the upper byte, with that share as its residual.
 
-    The bytes are those of two layers that `split-wide-results` made, if it made the value, and
+    The bytes are those of two layers that `results` made, if it made the value, and
     operations of their own elsewhere. An accelerator of 8 bits takes twice the time for both layers
     together, where it would leave one that reads 16 bits to its host. Layers with a residual, a
     table, more than 8 bits in their result, products that share nothing, or multipliers stay. So do
@@ -57,7 +57,7 @@ class SplitWideInputsPass(ResidualSpreadPass):
     that, the most that both bytes can say.
     """
 
-    name = "split-wide-inputs"
+    name = "inputs"
 
     def change(self, main: FuncOp) -> None:
         known: dict[SSAValue, Bytes] = {}
@@ -161,7 +161,7 @@ def _bytes_of(value: SSAValue) -> Bytes:
 
 
 def _joins_bytes(op: graph.BinaryOp) -> bool:
-    """Whether a value is what `split-wide-results` makes of two bytes, without bounds."""
+    """Whether a value is what `results` makes of two bytes, without bounds."""
     requant = op.requant
     if op.function is not graph.Binary.SUB or requant is None or requant.shift.data:
         return False

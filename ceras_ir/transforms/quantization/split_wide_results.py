@@ -21,7 +21,7 @@ from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear
 
 
 @dataclass(frozen=True)
-class SplitWideResultsPass(ResidualSpreadPass):
+class WideResultRule(ResidualSpreadPass):
     """
     Compute a layer whose result has 16 bits as two with results of 8 bits, and a sum:
 
@@ -41,7 +41,7 @@ class SplitWideResultsPass(ResidualSpreadPass):
     residual a step off, and products beyond twice the range of 16 bits stop there.
     """
 
-    name = "split-wide-results"
+    name = "results"
 
     def change(self, main: FuncOp) -> None:
         for linear in list(main.body.block.ops):

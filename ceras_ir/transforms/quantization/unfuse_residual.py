@@ -1,4 +1,4 @@
-"""Undo `fuse-residual` where the residual cannot be aligned with the accumulator."""
+"""Undo `fuse-epilogues{residuals}` where the residual cannot be aligned with the accumulator."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -35,7 +35,7 @@ class UnfuseResidualPass(FloatNetworkPass):
     1. The residual is finer than the accumulator of a channel, so that no left shift aligns it.
     2. It is so coarse that the shifted residual could overflow 32 bits.
 
-    Runs on final exponents, which `fuse-residual` cannot know: until then the sum is observed,
+    Runs on final exponents, which `fuse-epilogues` cannot know: until then the sum is observed,
     equalized and given a scale as one.
 
     Exact, because the epilogue adds the residual before it applies its function.

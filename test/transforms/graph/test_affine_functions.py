@@ -17,10 +17,10 @@ from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.transforms.graph.affine_functions import AffineFunctionRule
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_affine import FuseAffinePass
-from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
+from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
+from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 from ceras_ir.transforms.graph.split_affine import SplitAffinePass
 
 SHAPE = 1, 8, 9, 7
@@ -102,7 +102,7 @@ def test_what_other_passes_recognize_is_left(scale: float | None):
     numbers = {"half_root": 0.5**0.5, "one": 1.0, "half": 0.5, "scale": scale or 1.0}
     constants = {name: np.array(number, np.float32) for name, number in numbers.items()}
     module = fused(model(nodes, {"x": (8,)}, ["y"], constants))
-    for pass_ in (SplitActivationPass(), FuseFunctionsPass()):
+    for pass_ in (SplitActivationRule(), ElementwiseRule()):
         pass_.apply(load_context(), module)
     kinds = [op.function.kind for op in module.walk() if isinstance(op, graph.UnaryOp)]
     assert kinds == [graph.Function.GELU, graph.Function.SIGMOID if scale else graph.Function.SWISH]
@@ -147,7 +147,7 @@ def test_clips_change_places_exactly(low: float, high: float, constant: float, o
     module = import_model(model(nodes, {"x": (64,)}, ["y"], constants))
     x = np.random.default_rng(0).normal(size=64).astype(np.float32) * 4
     x[:6] = 0, np.inf, -np.inf, 1e30, -1e30, 1e-40
-    FuseAffinePass().apply(load_context(), module)
+    AffineFunctionRule().apply(load_context(), module)
     last = main_function(module).body.block.last_op
     assert last is not None and isinstance(last.operands[0].owner, graph.UnaryOp)
     clipped = apply_function(clip, x)

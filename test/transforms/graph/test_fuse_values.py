@@ -18,18 +18,20 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
-from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
-from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
-from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
-from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
+from ceras_ir.transforms.graph.fold_identities import NeutralRule
+from ceras_ir.transforms.graph.fuse_epilogues import (
+    ActivationRule,
+    ResidualRule,
+    SplitActivationRule,
+)
+from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 from ceras_ir.transforms.graph.swish_to_hard_swish import LARGEST_ERROR, SwishToHardSwishPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
-FUSIONS = (FuseFunctionsPass(), FuseResidualPass(), FuseActivationPass())
+FUSIONS = (ElementwiseRule(), ResidualRule(), ActivationRule())
 
 
 def inputs(module: ModuleOp, seed: int) -> Arrays:
@@ -55,7 +57,7 @@ def assert_same_bits(module: ModuleOp, passes: Sequence[ModulePass], seed: int) 
 @pytest.mark.parametrize("seed", range(16))
 def test_fusion_and_back(seed: int) -> None:
     module = import_model(random_network(seed))
-    assert_same_bits(module, (*FUSIONS, SplitActivationPass()), seed)
+    assert_same_bits(module, (*FUSIONS, SplitActivationRule()), seed)
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -75,7 +77,7 @@ def test_heads_stay_apart() -> None:
     for seed in range(24):
         module = import_model(random_network(seed, steps=2, kinds=["attention", "binary"]))
         before = concatenations(module)
-        assert_same_bits(module, (FoldIdentitiesPass(), DistributeConcatPass()), seed)
+        assert_same_bits(module, (NeutralRule(), DistributeConcatPass()), seed)
         gone += before - concatenations(module)
     assert gone >= 5
 
@@ -90,7 +92,7 @@ def test_unfusing_a_residual() -> None:
     unfused = 0
     for seed in range(40):
         module = import_model(random_network(seed))
-        for pass_ in (*FUSIONS, SplitActivationPass()):
+        for pass_ in (*FUSIONS, SplitActivationRule()):
             pass_.apply(load_context(), module)
         ObserveRangesPass().apply(load_context(), module)
         fused = [

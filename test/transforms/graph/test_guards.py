@@ -16,7 +16,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
+from ceras_ir.transforms.graph.row_families import NormalizationRule
 
 Floats = npt.NDArray[np.float32]
 
@@ -74,7 +74,7 @@ def fused(lines: list[str], x: Floats, e: float, opset: int = 17) -> Floats:
     used = {name: a for name, a in arrays.items() if any(name in n.input for n in nodes)}
     module = import_model(model(nodes, {"x": x.shape}, ["y"], used, opset=opset))
     FusePass().apply(load_context(), module)
-    FuseNormalizationPass().apply(load_context(), module)
+    NormalizationRule().apply(load_context(), module)
     return run(module, {"x": x})["y"].astype(np.float32)
 
 

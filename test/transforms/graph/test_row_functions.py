@@ -9,7 +9,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
+from ceras_ir.transforms.graph.row_families import NormalizationRule
 
 LENGTH = 6
 RNG = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def fused(lines: tuple[str, ...]) -> list[str]:
     x = {"x": (RNG.normal(size=(2, 3, LENGTH)) * 3 + 1).astype(np.float32)}
     expected = run(module, x)["y"].astype(np.float64)
     FusePass().apply(load_context(), module)
-    FuseNormalizationPass().apply(load_context(), module)
+    NormalizationRule().apply(load_context(), module)
     np.testing.assert_allclose(
         run(module, x)["y"].astype(np.float64), expected, rtol=1e-4, atol=1e-5
     )

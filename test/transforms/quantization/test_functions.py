@@ -22,7 +22,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import Form, flat_
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.recipe import CHANNELS, OPTIONAL
-from ceras_ir.transforms.quantization.set_silu import Silu
+from ceras_ir.transforms.quantization.set_functions import Silu
 
 NETWORK = """
 !map = tensor<1x6x6x12xf32>

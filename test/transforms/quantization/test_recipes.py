@@ -20,7 +20,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
+from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.quantization.analysis.rounded_weights import compensated, nearest
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
@@ -213,7 +213,7 @@ def test_inputs_that_int8_hurts_have_16_bits(
 def test_equalization_is_exact(seed: int, tmp_path: Path) -> None:
     module = import_model(random_network(seed))
     FusePass().apply(load_context(), module)
-    SplitActivationPass().apply(load_context(), module)
+    SplitActivationRule().apply(load_context(), module)
     main = main_function(module)
     random = np.random.default_rng(seed)
     names = input_names(main)

@@ -17,9 +17,9 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.split_activation import SplitActivationPass
+from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
-from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
+from ceras_ir.transforms.quantization.float_rules.ends import TailRule
 
 Array = NDArray[np.generic]
 Sample = Mapping[str, NDArray[np.float32]]
@@ -106,7 +106,7 @@ def test_noise_of_one_value(name: str) -> None:
     if name == "resnet8" and not RESNET8.exists():
         pytest.skip("needs ../shared")
     module = made() if name == "made" else read_network(str(RESNET8))
-    for step in (FusePass(), SplitActivationPass(), KeepTailInFloatPass()):
+    for step in (FusePass(), SplitActivationRule(), TailRule()):
         step.apply(load_context(), module)
     main, random = main_function(module), np.random.default_rng(3)
     (argument,) = main.body.block.args
@@ -134,7 +134,7 @@ def test_noise_of_one_value(name: str) -> None:
 def test_neighbours_that_are_rounded_alike() -> None:
     """In a plain image errors of a channel are the same everywhere, and add up."""
     module = made()
-    KeepTailInFloatPass().apply(load_context(), module)
+    TailRule().apply(load_context(), module)
     main = main_function(module)
     value = next(op for op in main.body.block.ops if isinstance(op, graph.Conv2dOp)).results[0]
     plain = np.full((1, 8, 8, 3), (0.3, 0.7, 0.45), np.float32)
@@ -173,7 +173,7 @@ def test_ends_are_where_integers_end() -> None:
         owners = [end.owner for end in SensitivityMeter(module, []).ends]
         assert len(owners) == 2
         assert {type(owner) for owner in owners} == {expected, graph.MatmulOp}
-        KeepTailInFloatPass().apply(load_context(), module)
+        TailRule().apply(load_context(), module)
 
 
 LAYERS = """

@@ -11,8 +11,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.split_wide_inputs import SplitWideInputsPass
-from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
+from ceras_ir.transforms.quantization.split_wide_inputs import WideInputRule
+from ceras_ir.transforms.quantization.split_wide_results import WideResultRule
 
 ROWS, COLUMNS, OUTPUTS = 400, 24, 5
 
@@ -83,9 +83,9 @@ def test_two_layers_say_what_one_says(seed: int, made: bool) -> None:
     """Within a step, seldom more than equal, and with no product of 16 bits."""
     module, data = layer(seed, made=made), samples(seed, made=made)
     if made:
-        SplitWideResultsPass(1).apply(load_context(), module)
+        WideResultRule(1).apply(load_context(), module)
     (wanted,) = run(module, data).values()
-    SplitWideInputsPass(1).apply(load_context(), module)
+    WideInputRule(1).apply(load_context(), module)
     module.verify()
     products = [op for op in module.walk() if isinstance(op, graph.MatmulOp)]
     assert len(products) == (4 if made else 2)
@@ -118,7 +118,7 @@ def test_bytes_are_taken_apart_once() -> None:
     requant = "#graph.requant<shift = 12, rounding = half_up, low = -128, high = 127>"
     text = text.replace("REQUANT", requant)
     module = parse_text(load_context(), text, "twice.mlir")
-    SplitWideInputsPass().apply(load_context(), module)
+    WideInputRule().apply(load_context(), module)
     assert sum(isinstance(op, graph.RequantizeOp) for op in module.walk()) == 1
     assert sum(isinstance(op, graph.MatmulOp) for op in module.walk()) == 4
 
@@ -138,6 +138,6 @@ def test_weights_that_cannot_be_negated_stay(weights: str, widths: tuple[str, st
       func.return %0 : {made}
     }}"""
     module = parse_text(load_context(), text, "weights.mlir")
-    SplitWideResultsPass().apply(load_context(), module)
-    SplitWideInputsPass().apply(load_context(), module)
+    WideResultRule().apply(load_context(), module)
+    WideInputRule().apply(load_context(), module)
     assert sum(isinstance(op, graph.MatmulOp) for op in module.walk()) == 1

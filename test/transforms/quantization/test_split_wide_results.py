@@ -11,7 +11,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import LEAST
-from ceras_ir.transforms.quantization.split_wide_results import SplitWideResultsPass
+from ceras_ir.transforms.quantization.split_wide_results import WideResultRule
 
 ROWS, COLUMNS, LAYERS = 400, 3, 24
 
@@ -65,7 +65,7 @@ def test_both_bytes_say_what_16_bits_say(seed: int) -> None:
     module = layer(seed)
     x = np.random.default_rng(seed).integers(-128, 128, (ROWS, COLUMNS)).astype(np.int8)
     (wanted,) = run(module, {"input0": x}).values()
-    SplitWideResultsPass(1).apply(load_context(), module)
+    WideResultRule(1).apply(load_context(), module)
     module.verify()
     assert str(module).count("graph.matmul") == 2
     (found,) = run(module, {"input0": x}).values()
@@ -86,7 +86,7 @@ def test_a_residual_is_added_behind_both_bytes(seed: int) -> None:
         "input1": rng.integers(-128, 128, (ROWS, outputs)).astype(np.int8),
     }
     (wanted,) = run(module, samples).values()
-    SplitWideResultsPass(1).apply(load_context(), module)
+    WideResultRule(1).apply(load_context(), module)
     module.verify()
     assert str(module).count("graph.matmul") == 2 and "binary add" in str(module)
     (found,) = run(module, samples).values()

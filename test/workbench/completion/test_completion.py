@@ -49,7 +49,7 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     targets = completed(script, compile, "ceras-compile", "--target", "")
     assert {"c", "vta", "nnet", "arduino"} <= set(targets)
     offered = completed(script, "_shtab_ceras_opt", "ceras-opt", "--fuse-b")
-    assert offered == ["--fuse-bias", "--fuse-branches"]
+    assert offered == ["--fuse-branches"]
     (tmp_path / "model.onnx").touch()
     assert completed(script, compile, "ceras-compile", f"{tmp_path}/mo") == [
         f"{tmp_path}/model.onnx"

@@ -2,7 +2,7 @@
 Normalizations: batch normalization, and compositions of reductions and arithmetic.
 
 Batch normalization is a product and a sum per channel in inference. There is no `graph` operation
-for it: `fold-batch-norm` moves both into a convolution.
+for it: `fold-affine{batch-norms}` moves both into a convolution.
 """
 
 from collections.abc import Sequence

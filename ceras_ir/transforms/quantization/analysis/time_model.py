@@ -57,7 +57,7 @@ STATE, GATE = 2, 300
 class TimeModel:
     """
     Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them to its
-    host, but for what `split-wide-results` and `split-wide-inputs` make of two layers.
+    host, but for what `split-wide{results}` and `split-wide{inputs}` make of two layers.
     """
 
     narrow: bool = False
@@ -123,11 +123,11 @@ class TimeModel:
         return more
 
     def splits(self, op: graph.LinearOperation) -> bool:
-        """Whether `split-wide-results` can make 16 bits of a layer that will be quantized."""
+        """Whether `split-wide{results}` can make 16 bits of a layer that will be quantized."""
         return width(op.input) != WIDE and self._is_simple(op)
 
     def _splits_input(self, op: graph.LinearOperation) -> bool:
-        """Whether `split-wide-inputs` can have a layer that will be quantized read 16 bits."""
+        """Whether `split-wide{inputs}` can have a layer that will be quantized read 16 bits."""
         return width(op.results[0]) != WIDE and op.residual is None and self._is_simple(op)
 
     def _is_simple(self, op: graph.LinearOperation) -> bool:

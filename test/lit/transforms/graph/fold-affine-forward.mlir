@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fold-affine-forward --split-input-file --print-debuginfo | filecheck %s
+// RUN: ceras-opt %s --fold-affine="rules=forward" --split-input-file --print-debuginfo | filecheck %s
 
 // Factors go into the weights of both readers, for groups into their own columns.
 func.func @main(%x: tensor<1x3x3x2xf32>) -> (tensor<1x3x3x1xf32>, tensor<1x3x3x2xf32>) {

@@ -1,5 +1,5 @@
-// RUN: ceras-opt %s --fuse-functions --split-input-file | filecheck %s
-// RUN: ceras-opt %s --fuse-functions --split-input-file --print-debuginfo | filecheck %s --check-prefix=NAMES
+// RUN: ceras-opt %s --fuse-functions="rules=elementwise" --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-functions="rules=elementwise" --split-input-file --print-debuginfo | filecheck %s --check-prefix=NAMES
 
 // As PyTorch spells it, and with the half elsewhere.
 // CHECK-LABEL: func.func @main

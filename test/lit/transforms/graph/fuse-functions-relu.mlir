@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fuse-functions --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-functions="rules=elementwise" --split-input-file | filecheck %s
 
 // Maxima with 0, and a selection by the sign of x.
 // CHECK-LABEL: func.func @main(

@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fuse-functions --split-input-file --print-debuginfo | filecheck %s
+// RUN: ceras-opt %s --fuse-functions="rules=elementwise" --split-input-file --print-debuginfo | filecheck %s
 
 // The product of a value and its sigmoid, in either order; the name is the product's.
 // CHECK-LABEL: func.func @main(

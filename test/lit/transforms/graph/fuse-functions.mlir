@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fuse-functions --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fuse-functions="rules=elementwise" --split-input-file | filecheck %s
 
 // Sigmoid by an exponential and by a tangent; x times it, divided at once.
 // CHECK-LABEL: func.func @main(

@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --fold-qdq --split-input-file | filecheck %s
+// RUN: ceras-opt %s --fold-qdq="rules=operations" --split-input-file | filecheck %s
 
 // A scale per output channel gives a multiplier per output channel.
 func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>> {

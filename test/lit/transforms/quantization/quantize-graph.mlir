@@ -1,5 +1,5 @@
-// RUN: ceras-opt %s --quantize-graph --split-input-file | filecheck %s
-// RUN: ceras-opt %s --quantize-graph --quantize-graph --split-input-file | filecheck %s
+// RUN: ceras-opt %s --quantize-graph="rules=operations" --split-input-file | filecheck %s
+// RUN: ceras-opt %s --quantize-graph="rules=operations" --quantize-graph="rules=operations" --split-input-file | filecheck %s
 
 // x in steps of 2^-3, w of 2^-2, so the accumulator and the bias in steps of 2^-5; the
 // residual in steps of 2^-4 is moved one to the left, the result, 2^-1, is 4 to the right.

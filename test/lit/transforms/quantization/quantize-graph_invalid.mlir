@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --quantize-graph --split-input-file --verify-diagnostics
+// RUN: ceras-opt %s --quantize-graph="rules=operations" --split-input-file --verify-diagnostics
 
 func.func @main(%x: tensor<4xf32> {graph.exponent = -3 : i64}) -> tensor<4xf32> {
   // expected-error@+1 {{no graph.exponent: run --calibrate first}}

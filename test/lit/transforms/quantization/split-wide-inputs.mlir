@@ -1,5 +1,5 @@
-// RUN: ceras-opt %s --split-input-file -p 'split-wide-inputs{residual-spread=1}' | filecheck %s
-// RUN: ceras-opt %s --split-input-file --split-wide-inputs | filecheck %s --check-prefix=ALIKE
+// RUN: ceras-opt %s --split-input-file -p 'split-wide{rules=inputs residual-spread=1}' | filecheck %s
+// RUN: ceras-opt %s --split-input-file --split-wide="rules=inputs" | filecheck %s --check-prefix=ALIKE
 
 // The share of the lower byte, then the upper byte, to which it is added.
 // CHECK-LABEL: func.func @main(

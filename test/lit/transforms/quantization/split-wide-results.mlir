@@ -1,5 +1,5 @@
-// RUN: ceras-opt %s --split-input-file -p 'split-wide-results{residual-spread=1}' | filecheck %s
-// RUN: ceras-opt %s --split-input-file --split-wide-results | filecheck %s --check-prefix=ALIKE
+// RUN: ceras-opt %s --split-input-file -p 'split-wide{rules=results residual-spread=1}' | filecheck %s
+// RUN: ceras-opt %s --split-input-file --split-wide="rules=results" | filecheck %s --check-prefix=ALIKE
 
 // Upper byte, negated, in steps 2^8 as coarse; then the lower one, to which it is added. Rows of
 // weights at different scales need a residual that is shifted by channel.

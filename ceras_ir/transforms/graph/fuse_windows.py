@@ -1,0 +1,326 @@
+"""Fuse sums, padding, crops and strides into the windows of poolings and convolutions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.graph.zero_padding import ZeroPadding
+from ceras_ir.transforms.pattern_pass import PatternPass
+from ceras_ir.transforms.rule_pass import RulePass
+
+NEAR = 2.0**-23
+"""Relative difference of a float32 reciprocal from the exact reciprocal: at most an ulp."""
+
+
+class FuseMean(RewritePattern):
+    """
+    `reduce sum (x) / n`, or times one over n, becomes `pool2d average`, where x is summed along
+    neighbouring dimensions before the last, and n is the number of elements added. What is no
+    feature map is reshaped to one: the tokens of a transformer, or pixels in one dimension.
+
+    Both add in row-major order, then divide. Exact, but for sums along height and width, which
+    `pool2d` adds row by row, and for products.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
+        if op.activation is not None or graph.element_of(op.result) != f32:
+            return
+        for total, count in _quotients(op):
+            reduce = total.owner
+            # Another reader needs the sum.
+            if not isinstance(reduce, graph.ReduceOp) or not total.has_one_use():
+                continue
+            window = _window(reduce)
+            if window is None or abs(count - prod(window[1])) > NEAR * count:
+                continue
+            if graph.shape_of(op.result) == graph.shape_of(total):
+                _replace_mean(op, reduce, *window, rewriter)
+                return
+
+
+def _quotients(op: graph.BinaryOp) -> list[tuple[SSAValue, float]]:
+    """Return the operands that `op` may divide, each with the constant divisor."""
+    pairs = [(op.lhs, op.rhs)]
+    if op.function is graph.Binary.MUL:
+        pairs.append((op.rhs, op.lhs))
+    elif op.function is not graph.Binary.DIV:
+        return []
+    known = [(value, graph.constant_number(other)) for value, other in pairs]
+    is_product = op.function is graph.Binary.MUL
+    return [(value, 1 / n if is_product else n) for value, n in known if n is not None and n > 0]
+
+
+def _window(reduce: graph.ReduceOp) -> tuple[tuple[int, int, int, int], tuple[int, int]] | None:
+    """The feature map that a sum is of, and the window that it adds."""
+    shape, axes = graph.shape_of(reduce.input), reduce.axes.get_values()
+    if reduce.function is not graph.Reduce.SUM or not axes or axes[-1] == len(shape) - 1:
+        return None
+    if len(shape) == 4 and set(axes) <= {1, 2}:
+        n, h, w, c = shape
+        return (n, h, w, c), (h if 1 in axes else 1, w if 2 in axes else 1)
+    first, last = axes[0], axes[-1]
+    if len(axes) != last + 1 - first:
+        return None
+    added = prod(shape[first : last + 1])
+    if (image := _image(reduce.input, shape, axes)) is not None:
+        return image, image[1:3]
+    return (prod(shape[:first]), added, 1, prod(shape[last + 1 :])), (added, 1)
+
+
+def _image(
+    value: SSAValue, shape: tuple[int, ...], axes: Sequence[int]
+) -> tuple[int, int, int, int] | None:
+    """The feature map whose pixels, in one dimension, are all added."""
+    flat = value.owner
+    if not isinstance(flat, graph.ReshapeOp) or len(shape) != 3 or list(axes) != [1]:
+        return None
+    source = graph.shape_of(flat.input)
+    if len(source) != 4 or (source[0], source[3]) != (shape[0], shape[2]):
+        return None
+    n, h, w, c = source
+    return n, h, w, c
+
+
+def _replace_mean(
+    op: graph.BinaryOp,
+    reduce: graph.ReduceOp,
+    shape: tuple[int, int, int, int],
+    kernel: tuple[int, int],
+    rewriter: PatternRewriter,
+) -> None:
+    made: list[graph.GraphOperation] = []
+    value = reduce.input
+    if isinstance(flat := value.owner, graph.ReshapeOp) and graph.shape_of(flat.input) == shape:
+        value = flat.input
+    if graph.shape_of(value) != shape:
+        made.append(graph.ReshapeOp(value, shape))
+        value = made[-1].output
+    element = graph.element_of(op.result)
+    made.append(graph.Pool2dOp(graph.Pool.AVERAGE, value, kernel, result_element=element))
+    if made[-1].output.type != op.result.type:
+        made.append(graph.ReshapeOp(made[-1].output, graph.shape_of(op.result)))
+    for new in made:
+        new.location = op.location
+        if not isinstance(new, graph.ReshapeOp) or new is made[-1]:
+            new.attributes.update(op.attributes)
+    rewriter.replace(op, made)
+    rewriter.erase(reduce)
+
+
+class MergeMeans(RewritePattern):
+    """
+    The average along one of height and width, averaged along the other, is an average along both.
+
+    Equal over the reals: all elements count alike. It is rounded once instead of twice.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.Pool2dOp, rewriter: PatternRewriter, /):
+        inner = op.input.owner
+        if not isinstance(inner, graph.Pool2dOp) or not op.input.has_one_use():
+            return
+        if _axes(op) is None or _axes(inner) is None or inner.is_quantized:
+            return
+        size = graph.shape_of(inner.input)[1:3]
+        if graph.shape_of(op.result)[1:3] != (1, 1) or op.is_quantized:
+            return
+        element = graph.element_of(op.result)
+        new = graph.Pool2dOp(graph.Pool.AVERAGE, inner.input, size, result_element=element)
+        new.location = fused_location(inner, op)
+        new.attributes.update(op.attributes)
+        rewriter.replace(op, new)
+        rewriter.erase(inner)
+
+
+def _axes(op: graph.Pool2dOp) -> set[int] | None:
+    """The dimensions that `op` takes the whole average along, None if it does anything else."""
+    shape, result = graph.shape_of(op.input), graph.shape_of(op.result)
+    if op.function is not graph.Pool.AVERAGE or any(op.padding.get_values()):
+        return None
+    axes = {d for d in (1, 2) if op.window[d - 1] == shape[d]}
+    rest = {1, 2} - axes
+    is_whole = all(op.window[d - 1] == 1 and result[d] == shape[d] for d in rest)
+    return axes if is_whole else None
+
+
+class MeanRule(PatternPass):
+    """
+    Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`, which can be
+    quantized, and averages along width and then height into one.
+
+    Exporters write means so: over pixels in one dimension, over tokens, as a sum times a
+    reciprocal. Means along the last dimension stay, which are those of normalizations.
+    """
+
+    name = "means"
+    pattern = GreedyRewritePatternApplier([FuseMean(), MergeMeans(), *LAYOUT_PATTERNS])
+
+
+class FusePad(RewritePattern):
+    """
+    `conv2d(pad(x))` becomes `conv2d(x)` with more padding, where `pad` puts zeros, or zero
+    points, around height and width. Between them a transpose may stand, or the reshape that it is
+    where there is one channel.
+
+    Exact, because padding of a convolution contributes nothing, as those elements do.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.Conv2dOp, rewriter: PatternRewriter, /):
+        zeros = ZeroPadding.of(op)
+        if zeros is None or any(zeros.between):
+            return
+        old, more = op.padding.get_values(), (*zeros.low, *zeros.high)
+        op.properties["padding"] = integers([a + b for a, b in zip(old, more, strict=True)])
+        op.operands[0] = zeros.insert_source(rewriter)
+        op.location = fused_location(op, zeros.pad)
+        rewriter.notify_op_modified(op)
+        zeros.erase_unused(rewriter)
+
+
+class PadRule(PatternPass):
+    """Fuse `graph.pad` with zeros into the convolutions that read it."""
+
+    name = "pads"
+    pattern = FusePad()
+
+
+class FoldCrop(RewritePattern):
+    """
+    `slice(conv2d(x))` becomes `conv2d(x)` with less padding, where the slice cuts off rows and
+    columns at the ends that padding made possible. Nothing else may read the convolution.
+
+    Exact: what is left is computed of the same elements.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.SliceOp, rewriter: PatternRewriter, /):
+        conv = op.input.owner
+        if not isinstance(conv, graph.Conv2dOp) or not op.input.has_one_use():
+            return
+        if conv.is_quantized or conv.residual is not None or conv.ordered is not None:
+            return
+        starts, shape = op.starts.get_values(), graph.shape_of(op.input)
+        result, strides = graph.shape_of(op.result), conv.strides.get_values()
+        if any(step != 1 for step in op.strides.get_values()):
+            return
+        if (result[0], result[3]) != (shape[0], shape[3]):
+            return
+        padding = list(conv.padding.get_values())
+        for d in (1, 2):
+            cut = shape[d] - starts[d] - result[d]
+            padding[d - 1] -= starts[d] * strides[d - 1]
+            padding[d + 1] -= cut * strides[d - 1]
+        if min(padding) < 0:
+            return
+        changed = {"padding": graph.integers(padding)}
+        new = conv.rebuilt([*conv.operands], shape=result, changed=changed)
+        new.location = fused_location(conv, op)
+        copy_statistics(op, new)
+        rewriter.replace(op, new)
+        rewriter.erase(conv)
+
+
+class CropRule(PatternPass):
+    """
+    Give a convolution less padding instead of cutting rows and columns off its result. Causal
+    convolutions are exported so (`Chomp1d` of temporal convolutional networks): padded at both
+    ends, of which one is cut off.
+    """
+
+    name = "crops"
+    pattern = FoldCrop()
+
+
+FEW = 4
+"""Channels that kernels fill up to: so many and more need no others."""
+
+
+class FoldStride(RewritePattern):
+    """
+    A convolution of few channels whose window is one row of a multiple of its stride s becomes one
+    of stride 1 over s times as many channels: [N, H, W, C] read as [N, H, W / s, s * C], and
+    weights [O, 1, K, C] as [O, 1, K / s, s * C].
+
+    Exact: nothing moves, and sums have the same order.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.Conv2dOp, rewriter: PatternRewriter, /):
+        weights = op.weights.owner
+        if not isinstance(weights, graph.ConstantOp) or op.is_quantized:
+            return
+        n, h, w, c = graph.shape_of(op.input)
+        outputs, rows, columns, _ = graph.shape_of(op.weights)
+        down, along = op.strides.get_values()
+        if rows != 1 or c >= FEW or op.group_count != 1 or along == 1:
+            return
+        if columns % along or w % along or any(op.padding.get_values()):
+            return
+        if op.dilations.get_values() != (1, 1):
+            return
+        wide = c * along
+        folded = graph.ReshapeOp(op.input, (n, h, w // along, wide))
+        array = np.asarray(weights.array(), np.float32)
+        packed = graph.ConstantOp.from_array(
+            array.reshape(outputs, 1, columns // along, wide),
+            graph.element_of(op.weights),
+            location=weights.location,
+        )
+        new = graph.Conv2dOp(
+            folded.result,
+            packed.result,
+            op.bias,
+            op.residual,
+            result_element=graph.element_of(op.result),
+            strides=(down, 1),
+            activation=op.activation,
+        )
+        folded.location = new.location = op.location
+        new.attributes |= op.attributes
+        if op.ordered is not None:
+            new.ordered = op.ordered
+        rewriter.replace(op, [folded, packed, new], [new.result])
+
+
+class StrideRule(PatternPass):
+    """
+    Make channels of the positions that a strided window of one row steps over.
+
+    It is for sound: a window of 256 samples with stride 128 becomes one of 2 over 128 channels.
+    Kernels fill few channels up to four, and multiply as often.
+    """
+
+    name = "strides"
+    pattern = FoldStride()
+    repeats = False
+
+
+@dataclass(frozen=True)
+class FuseWindowsPass(RulePass):
+    """
+    Fuse sums, padding, crops and strides into the windows of poolings and convolutions, which then
+    compute them in a single operation.
+    """
+
+    name = "fuse-windows"
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return MeanRule(), PadRule(), CropRule(), StrideRule()

@@ -1,0 +1,238 @@
+"""Rules of `keep-in-float`: data movement, pixels and cell states."""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Cell
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import (
+    is_alias,
+    joins,
+    quantized_operations,
+    uses_behind_moves,
+)
+from ceras_ir.network.states import State, states_of
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
+from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
+
+TABULATED = "computes one pixel of a uint8 image: a table takes its place"
+
+
+@dataclass(frozen=True)
+class FloatPixelRule(FloatNetworkPass):
+    """
+    Keep in float the operations between a uint8 input and the first layer: casts, scalings,
+    subtractions of means. They get `graph.precision = "f32"`, so that only their last value is
+    quantized, in steps that fit it. `tabulate-pixels` then puts one table in the place of all.
+
+    Operations that a network has no layer behind stay as they are. Changes no value.
+    """
+
+    name = "pixels"
+
+    def change(self, main: FuncOp) -> None:
+        values = byte_values(list(main.body.block.ops))
+        kept: set[Operation] = set()
+        for value, function in reversed(values.items()):
+            readers = [use.operation for use in uses_behind_moves(value, joined=False)]
+            if any(isinstance(r, graph.LinearOperation | graph.Pool2dOp) for r in readers):
+                kept.update(function.steps)
+        for step in kept:
+            if not isinstance(step, graph.TransposeOp):
+                keep_in_float(step, TABULATED)
+
+
+PART = "takes a part of a float value: only that is rounded"
+PARTS = "takes one of the parts of an input, which have a scale each"
+CALLER = "hands an input back to the caller as it came"
+
+
+@dataclass(frozen=True)
+class MoveRule(FloatNetworkPass):
+    """
+    Keep in float three kinds of operations that only move elements, which get
+    `graph.precision = "f32"`:
+
+    1. what takes a part of a value that floats compute and no other integers read, such as the
+       last step of a recurrent layer, or rows by indices. Only the part is rounded, in steps of
+       its own.
+    2. what takes the parts of an input, if all that integers read of it are several parts, no
+       larger together than the input, and nothing joins them again. The states of two layers in
+       one array, or features of two kinds, have a scale each then.
+    3. what joins inputs with other values for the caller, such as a cache of keys and values that
+       comes back longer, or of which computed indices take rows, if half of the elements or more
+       are the inputs'. These come back as they came; readers in integers round them as they would
+       have rounded the inputs.
+
+    None takes more time. States of the network stay as they are stored. Changes no value.
+    """
+
+    name = "moves"
+
+    def change(self, main: FuncOp) -> None:
+        inside = quantized_operations(main)
+        states, handed = states_of(main), set[SSAValue]()
+        divided = _divided(main, inside)
+        for move in inside:
+            follows = is_alias(move) and move.operands[0] in handed
+            joined = joins(move) and _hands_back(move, states)
+            if (follows or joined) and _is_returned(move, states):
+                keep_in_float(move, CALLER)
+                handed.update(move.results)
+            elif _is_part(move) and _is_computed_in_float(move, inside):
+                keep_in_float(move, PART)
+            elif _is_part(move) and move.operands[0] in divided:
+                keep_in_float(move, PARTS)
+
+
+def _divided(main: FuncOp, inside: Container[Operation]) -> set[SSAValue]:
+    """The inputs of which integers read several parts, each for itself."""
+    kept = {state.argument for state in states_of(main)}
+    found = set[SSAValue]()
+    for value in main.body.block.args:
+        parts = [use.operation for use in value.uses if use.operation in inside]
+        if len(parts) < 2 or value in kept or not all(_is_part(op) for op in parts):
+            continue
+        results = [op.results[0] for op in parts]
+        if sum(map(_size, results)) <= _size(value) and not any(map(_is_joined, results)):
+            found.add(value)
+    return found
+
+
+def _is_joined(value: SSAValue) -> bool:
+    """Whether a value is put together with others, which have to have its scale."""
+    return any(joins(use.operation) for use in uses_behind_moves(value, joined=False))
+
+
+def _is_part(op: Operation) -> bool:
+    part = isinstance(op, graph.TakeOp) or _size(op.results[0]) < _size(op.operands[0])
+    return is_alias(op) and part
+
+
+def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
+    """Whether floats compute what an operation moves, and no other integers read it."""
+    while is_alias(move):
+        value = move.operands[0]
+        if any(u.operation in inside and u.operation is not move for u in value.uses):
+            return False
+        if not isinstance(value.owner, Operation):
+            return False
+        move = value.owner
+    return move not in inside and not isinstance(move, graph.ConstantOp)
+
+
+def _is_returned(op: Operation, states: Sequence[State]) -> bool:
+    """Whether the caller gets what an operation makes, or rows that indices take of it."""
+    hidden = {state.position for state in states}
+    uses = uses_behind_moves(op.results[0], joined=False)
+    return any(isinstance(use.operation, ReturnOp) and use.index not in hidden for use in uses)
+
+
+def _hands_back(op: Operation, states: Sequence[State]) -> bool:
+    """Whether half of what an operation joins, or more, are floats of the caller's."""
+    kept = {state.argument for state in states}
+    sources = {value: source_of(value) for value in op.operands}
+    given = sum(
+        _size(value)
+        for value, source in sources.items()
+        if isinstance(source, BlockArgument) and source not in kept
+    )
+    return 2 * given >= _size(op.results[0])
+
+
+def _size(value: SSAValue) -> int:
+    return prod(graph.shape_of(value))
+
+
+FORKED = "moves for floats what comes in floats; integers have a copy of their own"
+
+
+@dataclass(frozen=True)
+class ForkRule(FloatNetworkPass):
+    """
+    Copy what only moves elements of an input, where integers and floats both read it. The copy gets
+    `graph.precision = "f32"` and stands before its first reader.
+
+    A network that removes noise adds to its input what it computes: read behind the transposition
+    to channels last that a convolution needs, the input would come back in 256 steps. States stay
+    as they are stored. Changes no value.
+    """
+
+    name = "forks"
+
+    def change(self, main: FuncOp) -> None:
+        inside = quantized_operations(main)
+        states = states_of(main)
+        stored = {state.argument for state in states}
+        hidden = {state.position for state in states}
+        copies: dict[SSAValue, SSAValue] = {}
+        for reader in main.body.block.ops:
+            if reader in inside:
+                continue
+            for index, value in enumerate(reader.operands):
+                if isinstance(reader, ReturnOp) and index in hidden:
+                    continue
+                if _comes_in_floats(value, inside, stored):
+                    reader.operands[index] = _copied(value, inside, reader, copies)
+
+
+def _comes_in_floats(
+    value: SSAValue, inside: Container[object], stored: Container[SSAValue]
+) -> bool:
+    """Whether integers move `value`, and the caller made it."""
+    source = value
+    while isinstance(move := source.owner, Operation) and move in inside and is_alias(move):
+        source = move.operands[0]
+    is_moved = source is not value
+    return is_moved and isinstance(source, BlockArgument) and source not in stored
+
+
+def _copied(
+    value: SSAValue,
+    inside: Container[object],
+    reader: Operation,
+    copies: dict[SSAValue, SSAValue],
+) -> SSAValue:
+    """`value` moved in float, from where it comes to in front of `reader`."""
+    move = value.owner
+    if not isinstance(move, Operation) or move not in inside:
+        return value
+    if value not in copies:
+        moved = _copied(move.operands[0], inside, reader, copies)
+        copy = move.clone()
+        copy.operands[0] = moved
+        keep_in_float(copy, FORKED)
+        Rewriter.insert_op(copy, InsertPoint.before(reader))
+        copies[value] = copy.results[0]
+    return copies[value]
+
+
+CELL_STATE = "parts the states of a recurrent layer, which is float, from its cell state"
+
+
+@dataclass(frozen=True)
+class CellStateRule(FloatNetworkPass):
+    """
+    Give the states of an LSTM and its last cell state a scale each. Both are in one result, of
+    which slices take them; these get `graph.precision = "f32"`, and so what they take has a range
+    of its own. States lie within 1, cell states grow with the steps: in one scale they would leave
+    states few steps.
+
+    Runs before `observe-ranges`. Changes no value.
+    """
+
+    name = "cell-states"
+
+    def change(self, main: FuncOp) -> None:
+        for layer in main.body.block.ops:
+            if isinstance(layer, graph.RecurrenceOp) and layer.type_of_cell is Cell.LSTM:
+                for use in layer.result.uses:
+                    if isinstance(use.operation, graph.SliceOp):
+                        keep_in_float(use.operation, CELL_STATE)

@@ -1,0 +1,176 @@
+"""Choose how functions are computed in a network that will be quantized."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import module_of
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.support.remarks import remark
+from ceras_ir.targets.registry import configured
+from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
+from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
+from ceras_ir.transforms.graph.row_families import NormalizationRule
+from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
+from ceras_ir.transforms.quantization.analysis.function_forms import (
+    Form,
+    form_of,
+    is_table,
+    reads_sum,
+    set_form,
+)
+from ceras_ir.transforms.rule_pass import RulePass
+
+Rows = Literal["auto", "integer", "float"]
+"""As a user asks for it; auto is what the target's arithmetic has."""
+
+
+@dataclass(frozen=True)
+class RowRule(FloatNetworkPass):
+    """
+    Choose whether softmax and normalizations of a network that will be quantized are computed in
+    integers or in float between them. Those that stay float get `graph.precision = "f32"`.
+
+    In integers they read and make int8 or int16: `graph.integer_softmax` by a table of
+    exponentials, `graph.integer_normalize` by a root. Changes no value.
+    """
+
+    name = "rows"
+
+    rows: Literal["integer", "float"] = "integer"
+    """How both are computed."""
+
+    def change(self, main: FuncOp) -> None:
+        if self.rows == "integer":
+            return
+        for inner in main.body.block.ops:
+            if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
+                keep_in_float(inner, "functions of rows are computed in float")
+
+
+Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
+
+Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
+
+MEASURED = 8
+"""Samples on which HardSwish is compared with SiLU, at most."""
+
+
+@dataclass(frozen=True)
+class SiluRule(FloatNetworkPass):
+    """
+    Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
+    `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
+    Runs after
+    `split-activations`.
+
+    `hardswish` is another function. Without retraining a network may lose its accuracy, so stderr
+    says its cost on some samples of `calibration`.
+    """
+
+    name = "silu"
+
+    silu: Silu = "table"
+    """
+    table: 256 entries, indexed by the int8 argument; table16: 1024 entries, indexed by the 16-bit
+    sum of the convolution before it, for other functions with tables too; piecewise:
+    `graph.shift_swish`, which is MIN, MAX, ADD and shifts of that sum; float: on float32, from that
+    sum; hardswish: hard_swish instead, by a table; auto: table, but piecewise where `target` says
+    that its device takes no longer than the host for a table, both transfers included;
+    `choose-precision` then takes table16 where it matters.
+    """
+    calibration: str | None = None
+    """`FILE.npz` with samples."""
+    target: str | None = None
+    """The target that is asked by `auto`."""
+    board: str | None = None
+    """Its board."""
+
+    def change(self, main: FuncOp) -> None:
+        if self.silu == "hardswish":
+            _harden(module_of(main), self.calibration)
+            return
+        offer = None
+        if self.silu == "auto" and self.target is not None:
+            offer = configured(self.target, self.board).form_offer()
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                _set(unary, self.silu, offer)
+
+
+def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
+    is_swish = op.function.kind is graph.Function.SWISH
+    if not is_table(op) or form_of(op) is not None:
+        return
+    if not reads_sum(op):
+        # There is no sum to keep in 16 bits; int8 it is, or float.
+        if silu == "float" and is_swish:
+            keep_in_float(op, "the option silu asks for float")
+        return
+    linear = op.input.owner
+    if offer is not None and isinstance(linear, graph.LinearOperation):
+        set_form(op, Form(offer(op, linear)))
+    elif silu == "table16":
+        set_form(op, Form.TABLE16)
+    elif silu == "piecewise" and is_swish and op.function.affine is None:
+        set_form(op, Form.SHIFTS)
+    elif silu == "float" and is_swish:
+        set_form(op, Form.FLOAT)
+
+
+def _harden(module: ModuleOp, calibration: str | None) -> None:
+    """Replace SiLU by HardSwish, and say what it costs."""
+    before = module.clone() if calibration is not None else None
+    replaced = replace_swish(module)
+    if not replaced:
+        return
+    cost = "give calibration=FILE.npz to see by how much"
+    if before is not None and calibration is not None:
+        from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+        from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+
+        samples = list(calibration_samples(module, calibration, MEASURED, "measuring HardSwish"))
+        ratio = output_ratio(before, module, samples)
+        cost = f"in float, before any rounding, the outputs keep {ratio:.1f} dB of signal to noise"
+    remark(
+        f"set-functions: WARNING: {replaced} SiLU became HardSwish, another function: a network "
+        f"that was not trained for it may lose its accuracy; {cost}. Without retraining take "
+        "silu=table, table16 or piecewise"
+    )
+
+
+@dataclass(frozen=True)
+class SetFunctionsPass(RulePass):
+    """
+    Choose how the functions of a network are computed after quantization: normalizations, softmax,
+    activations that are more than a clip, and SiLU.
+    """
+
+    name = "set-functions"
+
+    rows: Literal["integer", "float"] = "integer"
+    """How softmax and normalizations are computed."""
+    silu: Silu = "table"
+    """How SiLU is computed, see the rule `silu`."""
+    calibration: str | None = None
+    """`FILE.npz` with samples."""
+    target: str | None = None
+    """The target that `auto` asks."""
+    board: str | None = None
+    """The board of this target."""
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return (
+            NormalizationRule(),
+            RowRule(self.rows),
+            SplitActivationRule(),
+            # `split-activations` leaves sigmoids next to the products that they are parts of.
+            ElementwiseRule(),
+            SiluRule(self.silu, self.calibration, self.target, self.board),
+        )
