@@ -103,7 +103,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
         behind = (FoldQdqPass(rules=("constants",)), *_checking(options))
-    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(), *behind))]
+    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(integers=options.is_quantized), *behind))]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 

@@ -24,6 +24,8 @@ class FusePass(PipelinePass):
 
     hard_swish: bool = False
     """Approximate swish by hard_swish; off by up to 0.142 per value."""
+    integers: bool = False
+    """Whether the network will be quantized: then only clips become part of a float operation."""
 
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
@@ -46,6 +48,6 @@ class FusePass(PipelinePass):
             FoldAffinePass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
             FuseBranchesPass(),
-            FuseEpiloguesPass(),
+            FuseEpiloguesPass(self.integers),
             SplitPhasesPass(),
         )

@@ -2,15 +2,25 @@
 
 from dataclasses import dataclass
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import copy_precision
+from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.ranges import copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 from ceras_ir.transforms.rule_pass import RulePass
@@ -81,6 +91,7 @@ class ResidualRule(PatternPass):
     repeats = False
 
 
+@dataclass
 class FuseActivation(RewritePattern):
     """
     `f(conv2d(x))` becomes `conv2d(x) {activation = f}`; so for `matmul` and `binary`.
@@ -89,6 +100,9 @@ class FuseActivation(RewritePattern):
     operation keeps its own place, location and name. A function that does more than clip stays
     apart from a value whose range is known, as `calibrate` leaves it.
     """
+
+    only_clips: bool
+    """Whether functions that do more than clip remain separate, next to the operation."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.UnaryOp, rewriter: PatternRewriter, /):
@@ -106,19 +120,43 @@ class FuseActivation(RewritePattern):
         # What calibration saw there is what a lookup table is indexed by.
         if interval(producer.result) is not None and op.function.clip_range is None:
             return
-        producer.activation = op.function
         producer.location = fused_location(producer, op)
-        copy_statistics(op, producer)
         rewriter.notify_op_modified(producer)
+        if self.only_clips and op.function.clip_range is None and not _has_phases(producer):
+            op.location = producer.location
+            op.detach()
+            Rewriter.insert_op(op, InsertPoint.after(producer))
+            return
+        producer.activation = op.function
+        copy_statistics(op, producer)
         rewriter.replace(op, [], [producer.result])
 
 
-class ActivationRule(PatternPass):
-    """Fuse `graph.unary` into the convolution, matrix product or binary operation before it."""
+def _has_phases(op: graph.LinearOperation | graph.BinaryOp) -> bool:
+    """Whether `split-phases` splits a layer, and with it the function of each phase."""
+    zeros = ZeroPadding.of(op) if isinstance(op, graph.Conv2dOp) else None
+    return zeros is not None and any(zeros.between)
+
+
+@dataclass(frozen=True)
+class ActivationRule(ModulePass):
+    """
+    Fuse `graph.unary` into the convolution, matrix product or binary operation before it.
+
+    In a float network that will be quantized, only a clip becomes part of that operation. Other
+    functions get the place and the location that they have as its epilogue: tables need the value
+    before them.
+    """
 
     name = "activations"
-    pattern = FuseActivation()
-    repeats = False
+
+    integers: bool = False
+    """Whether the network will be quantized."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        only_clips = self.integers and not is_quantized(main_function(op))
+        pattern = FuseActivation(only_clips)
+        PatternRewriteWalker(pattern, apply_recursively=False).rewrite_module(op)
 
 
 def split_activation(
@@ -177,5 +215,8 @@ class FuseEpiloguesPass(RulePass):
 
     name = "fuse-epilogues"
 
+    integers: bool = False
+    """Whether the network will be quantized, see the rule `activations`."""
+
     def table(self) -> tuple[ModulePass, ...]:
-        return ResidualRule(), ActivationRule()
+        return ResidualRule(), ActivationRule(self.integers)
