@@ -60,7 +60,11 @@ NAVIGATION: list[Page | Section] = [
             {"Functions": "docs/functions.md"},
             {"HardSwish for SiLU": "docs/hardswish.md"},
             {"Networks that come quantized": "docs/quantized-import.md"},
+            {"The quantized graph": "docs/quantized-graph.md"},
+            {"Sparse weights": "docs/sparse-weights.md"},
+            {"Loops, branches and states": "docs/control-flow.md"},
             {"Memory": "docs/memory.md"},
+            {"Verification": "docs/verification.md"},
         ]
     },
     {

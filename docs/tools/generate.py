@@ -24,6 +24,7 @@ from package_page import package_page
 from passes_page import passes_page
 from registers_page import registers_page
 from run_examples import ExampleFailedError, refresh
+from structure_picture import structure_picture
 
 DOCS = Path(__file__).resolve().parent.parent
 DECIMAL = re.compile(r"\d+(\.\d+)+(e[+-]?\d+)?")
@@ -34,6 +35,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "dialects.md": dialects_page,
     "images/levels.svg": levels_picture,
+    "images/structure.svg": structure_picture,
     "nnet-registers.md": registers_page,
     "package-index.md": package_page,
     "passes.md": passes_page,

@@ -101,7 +101,8 @@ def band() -> list[str]:
     ]
 
 
-def levels_picture() -> str:
+def picture(width: int, height: int, label: str, parts: list[str]) -> str:
+    """An SVG document in the style of all pictures."""
     style = (
         "text{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}"
         f".title{{font-size:14px;font-weight:600;fill:{INK}}}"
@@ -116,13 +117,15 @@ def levels_picture() -> str:
     )
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="Levels of the compiler">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}" role="img" aria-label="{escape(label)}">',
             f"<style>{style}</style>",
             f"<defs>{head}</defs>",
-            *trunk(),
-            *lanes(),
-            *band(),
+            *parts,
             "</svg>",
         ]
     )
+
+
+def levels_picture() -> str:
+    return picture(WIDTH, HEIGHT, "Levels of the compiler", [*trunk(), *lanes(), *band()])
