@@ -1,6 +1,7 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
 # make check   ruff, import-linter, pyright on what changed, lit and the fast tests
+# make core    delete each extension in a copy, and all of them; the tests of the core pass there
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
 # make fuzz-generated    transformers, states, loops, integers, Q/DQ, trees, guards of operator
@@ -58,6 +59,10 @@ check: $(VENV)/.installed-test
 	  $(LIT) -Dforked=1 test/lit && \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --forked test; tests=$$?; \
 	  wait $$types && exit $$tests
+
+.PHONY: core
+core: $(VENV)/.installed-test
+	$(BIN)/python test/core.py -- -n $(JOBS)
 
 fuzz: $(VENV)/.installed-test
 	CERAS_FUZZ_SEEDS=$(SEEDS) CERAS_FUZZ_C_EVERY=1 \

@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import fork_server
 import pytest
 import reference_imports
+from core import EXTENSIONS, ROOT
 from hypothesis import HealthCheck, settings
 
 from ceras_ir.backends.c import runner
@@ -41,6 +43,21 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--forked", action="store_true", help="fork commands, do not start them")
+
+
+@cache
+def _missing_extensions() -> set[str]:
+    """The extensions that were deleted, as `core.py` does."""
+    return {name for name, (folder, *_) in EXTENSIONS.items() if not (ROOT / folder).exists()}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that need a deleted extension: by the marker `needs`, or by a parameter."""
+    needed = {name for mark in item.iter_markers("needs") for name in mark.args}
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        needed |= {value for value in item.callspec.params.values() if isinstance(value, str)}
+    if missing := sorted(_missing_extensions() & needed):
+        pytest.skip(f"needs {', '.join(missing)}")
 
 
 @pytest.fixture(scope="session", autouse=True)

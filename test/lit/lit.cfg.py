@@ -37,4 +37,15 @@ for tool in ("mlir-opt-19", "arm-none-eabi-gcc", "qemu-system-arm"):
         config.available_features.add(tool)
 
 root = os.path.dirname(os.path.dirname(config.test_source_root))
+
+
+def extensions():
+    """Those that were not deleted, as `core.py` does: `RUN: %if nnet %{ ... %}`."""
+    sys.path.insert(0, os.path.join(root, "test"))
+    from core import EXTENSIONS, ROOT
+
+    return {name for name, (folder, *_) in EXTENSIONS.items() if (ROOT / folder).exists()}
+
+
+config.available_features |= extensions()
 config.substitutions.append(("%examples", os.path.join(root, "examples")))

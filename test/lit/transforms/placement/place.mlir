@@ -1,10 +1,10 @@
-// RUN: ceras-opt %s --place="target=nnet board=%S/../../transforms/Inputs/board.toml" | filecheck %s --check-prefix=COST
-// RUN: ceras-opt %s --place="target=nnet" | filecheck %s --check-prefix=RULES
-// RUN: ceras-opt %s --place="target=nnet board=%S/../../transforms/Inputs/board.toml" --place="target=nnet" | filecheck %s --check-prefix=RULES
-// RUN: not ceras-opt %s --place="target=nnet cpu=nowhere" 2>&1 | filecheck %s --check-prefix=NOWHERE
+// RUN: %if nnet %{ ceras-opt %s --place="target=nnet board=%S/../../transforms/Inputs/board.toml" | filecheck %s --check-prefix=COST %}
+// RUN: %if nnet %{ ceras-opt %s --place="target=nnet" | filecheck %s --check-prefix=RULES %}
+// RUN: %if nnet %{ ceras-opt %s --place="target=nnet board=%S/../../transforms/Inputs/board.toml" --place="target=nnet" | filecheck %s --check-prefix=RULES %}
+// RUN: %if nnet %{ not ceras-opt %s --place="target=nnet cpu=nowhere" 2>&1 | filecheck %s --check-prefix=NOWHERE %}
 // RUN: not ceras-opt %s --place="target=c cpu=x" 2>&1 | filecheck %s --check-prefix=TARGET
-// RUN: ceras-opt %s --place="target=vta board=de10nano" | filecheck %s --check-prefix=VTA
-// RUN: not ceras-opt %s --place="target=nnet board=x" 2>&1 | filecheck %s --check-prefix=BOARD
+// RUN: %if vta %{ ceras-opt %s --place="target=vta board=de10nano" | filecheck %s --check-prefix=VTA %}
+// RUN: %if nnet %{ not ceras-opt %s --place="target=nnet board=x" 2>&1 | filecheck %s --check-prefix=BOARD %}
 
 // Two adds of 512 bytes take 16 us on the CPU; on the FPGA 2 us, and 10 us for two transfers of
 // 256 bytes. The last pool would save nothing.
