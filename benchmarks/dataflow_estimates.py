@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from dataflow_circuits import write_circuit
 from dataflow_samples import KINDS, PORT_BYTES, counted, keep, sample
 
-from ceras_ir.backends.dataflow.board import FAMILIES, Part
+from ceras_ir.backends.dataflow.board import FAMILIES, LogicPart
 from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.resources import (
     Resources,
@@ -36,12 +36,12 @@ from ceras_ir.backends.dataflow.resources import (
 )
 
 FITTED_SEEDS = 32
-KNOWN = (Part.SUM, Part.FUNCTION)
+KNOWN = (LogicPart.SUM, LogicPart.FUNCTION)
 """
 A bit of a sum is an adder with a choice of two before it: one table of six inputs, or two of four.
 What a function takes was counted by itself.
 """
-FITTED = [part for part in Part if part not in KNOWN]
+FITTED = [part for part in LogicPart if part not in KNOWN]
 
 
 def is_check(seed: int) -> bool:

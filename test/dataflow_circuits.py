@@ -14,24 +14,24 @@ import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.backends.dataflow.blocks import (
+    Addend,
     Addition,
     Block,
+    BlockWindows,
     Convolution,
     Feature,
+    FunctionTable,
     MaxPool,
     Pipeline,
-    Scale,
     Source,
-    Table,
-    Term,
-    Windows,
+    SumScale,
 )
-from ceras_ir.backends.dataflow.cycles import Timing, model
+from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
 from ceras_ir.backends.dataflow.emit import library_files
 from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import (
-    Lanes,
-    Plan,
+    BlockLanes,
+    PipelinePlan,
     PlannedConvolution,
     batches,
     good_slots,
@@ -83,12 +83,12 @@ def convolution(
         "convolution",
         Feature(rows, filters, columns),
         (operand,) if residual is None else (operand, residual),
-        Windows(kernel, strides, (top, left), dilations),
+        BlockWindows(kernel, strides, (top, left), dilations),
         weights,
         rng.integers(-3000, 3000, filters),
         groups,
         pad,
-        Scale(shift, low, 127),
+        SumScale(shift, low, 127),
         further,
         shift - 1 if residual is not None else 0,
     )
@@ -101,7 +101,7 @@ def max_pool(
     f, (top, left, bottom, right) = operand.feature, padding
     rows = (f.rows + top + bottom - kernel) // stride + 1
     columns = (f.columns + left + right - kernel) // stride + 1
-    windows = Windows((kernel, kernel), (stride, stride), (top, left))
+    windows = BlockWindows((kernel, kernel), (stride, stride), (top, left))
     return MaxPool("maxima", Feature(rows, f.channels, columns), (operand,), windows)
 
 
@@ -113,32 +113,32 @@ def average(operand: Block, multiplier: int, shift: int) -> Convolution:
         "average",
         Feature(1, f.channels, 1),
         (operand,),
-        Windows((f.rows, f.columns)),
+        BlockWindows((f.rows, f.columns)),
         weights,
         np.full(f.channels, 7, np.int64),
         f.channels,
         0,
-        Scale(shift, -128, 127),
+        SumScale(shift, -128, 127),
         uniform=True,
     )
 
 
-def table(operand: Block, rng: np.random.Generator) -> Table:
+def table(operand: Block, rng: np.random.Generator) -> FunctionTable:
     """A random function."""
-    return Table("function", operand.feature, (operand,), rng.integers(-128, 128, 256))
+    return FunctionTable("function", operand.feature, (operand,), rng.integers(-128, 128, 256))
 
 
-def addition(first: Block, second: Block, terms: tuple[Term, Term]) -> Addition:
+def addition(first: Block, second: Block, terms: tuple[Addend, Addend]) -> Addition:
     """A sum, rescaled."""
     return Addition(
-        "sum", first.feature, (first, second), terms, 5, Scale(terms[0].shift, -128, 100)
+        "sum", first.feature, (first, second), terms, 5, SumScale(terms[0].shift, -128, 100)
     )
 
 
 def expected(block: Block, operands: Sequence[Integers]) -> Integers:
     """What a block makes of [frames, rows, columns, channels]."""
     x, f = operands[0], block.feature
-    if isinstance(block, Table):
+    if isinstance(block, FunctionTable):
         return block.table[x & 255]
     if isinstance(block, Addition):
         total = sum(
@@ -179,17 +179,19 @@ def expected(block: Block, operands: Sequence[Integers]) -> Integers:
     return _scaled(total, block.scale, further)
 
 
-def _scaled(total: Integers, scale: Scale, further: Integers | int = 0) -> Integers:
+def _scaled(total: Integers, scale: SumScale, further: Integers | int = 0) -> Integers:
     shifted = total >> scale.shift + further if scale.shift >= 0 else total << -scale.shift
     return np.clip(shifted, scale.low, scale.high)
 
 
-def plan_of(pipeline: Pipeline, lanes: dict[Block, Lanes], *, paired: bool = True) -> Plan:
+def plan_of(
+    pipeline: Pipeline, lanes: dict[Block, BlockLanes], *, paired: bool = True
+) -> PipelinePlan:
     """The plan with these lanes and as many slots as they need."""
     planned: dict[Block, PlannedConvolution] = {}
     for block in pipeline.blocks:
         if isinstance(block, Convolution):
-            given = lanes.get(block, Lanes())
+            given = lanes.get(block, BlockLanes())
             one = PlannedConvolution(block, given, paired)
             slots = good_slots(one.buffer, batches(block.inputs[0], planned))
             planned[block] = PlannedConvolution(block, replace(given, slots=slots), paired)
@@ -210,13 +212,13 @@ def write_circuit(circuit: Circuit, folder: Path, port_bytes: int) -> None:
 class Outcome:
     """How a circuit ran."""
 
-    modelled: Timing
-    measured: Timing
+    modelled: PipelineTiming
+    measured: PipelineTiming
 
 
 def run_circuit(
     blocks: Sequence[Block],
-    lanes: dict[Block, Lanes],
+    lanes: dict[Block, BlockLanes],
     folder: Path,
     *,
     port_bytes: int = 8,
@@ -243,7 +245,7 @@ def run_circuit(
         run = simulator.run(x.astype(np.int8), seed=number, stall=percent)
         assert np.array_equal(run.frames, values[result]), (number, percent)
     timing = model(pipeline, plan, port_bytes, frames)
-    return Outcome(timing, Timing(free.ends[0], free.cycles_per_frame))
+    return Outcome(timing, PipelineTiming(free.ends[0], free.cycles_per_frame))
 
 
 def _source(block: Block) -> Source:

@@ -12,11 +12,11 @@ import numpy as np
 from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.blocks import Block, Convolution, Feature, Pipeline, Source, Term
+from ceras_ir.backends.dataflow.blocks import Addend, Block, Convolution, Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.board import FAMILIES
-from ceras_ir.backends.dataflow.plan import Lanes, Plan
+from ceras_ir.backends.dataflow.plan import BlockLanes, PipelinePlan
 from ceras_ir.backends.dataflow.resources import Resources
-from ceras_ir.backends.dataflow.storage import Encoding, encodings_of
+from ceras_ir.backends.dataflow.storage import WeightEncoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
@@ -27,7 +27,7 @@ Samples: TypeAlias = dict[str, dict[int, Resources]]
 """By family and seed, what yosys counted."""
 
 
-def sample(seed: int, family: str) -> tuple[Pipeline, Plan]:
+def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
     """The circuit of a seed, and a plan of it for a family of chips."""
     rng, kind = np.random.default_rng(seed), KINDS[seed % len(KINDS)]
 
@@ -68,23 +68,23 @@ def sample(seed: int, family: str) -> tuple[Pipeline, Plan]:
         blocks.append(max_pool(layer, pick(2, 3), 2))
     if kind == "other":
         function = table(layer, rng)
-        blocks += [function, addition(function, layer, (Term(pick(0, 2)), Term(1)))]
-    lanes: dict[Block, Lanes] = {
+        blocks += [function, addition(function, layer, (Addend(pick(0, 2)), Addend(1)))]
+    lanes: dict[Block, BlockLanes] = {
         block: _lanes(block, kind, zeros, rng) for block in blocks if isinstance(block, Convolution)
     }
     pipeline = Pipeline(source, blocks)
     return pipeline, plan_of(pipeline, lanes, paired=FAMILIES[family].paired)
 
 
-def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator) -> Lanes:
+def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator) -> BlockLanes:
     def pick(low: int, high: int) -> int:
         return int(rng.integers(low, high + 1))
 
-    known, encoding = encodings_of(layer), Encoding.DENSE
-    if kind == "delta" and Encoding.DELTA in known:
-        encoding = Encoding.DELTA
+    known, encoding = encodings_of(layer), WeightEncoding.DENSE
+    if kind == "delta" and WeightEncoding.DELTA in known:
+        encoding = WeightEncoding.DELTA
     elif zeros:
-        encoding = Encoding(str(rng.choice(known)))
+        encoding = WeightEncoding(str(rng.choice(known)))
     columns, parts = layer.feature.columns, 1
     if kind == "parts" or pick(0, 3) == 0:
         parts = -(-columns // pick(2, 8))
@@ -94,7 +94,7 @@ def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator
     filters = pick(1, max(1, min(6, room // rows, per_group)))
     while per_group % filters:
         filters -= 1
-    return Lanes(rows, filters, encoding, parts=parts)
+    return BlockLanes(rows, filters, encoding, parts=parts)
 
 
 def counted() -> Samples:

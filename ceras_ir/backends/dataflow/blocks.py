@@ -49,7 +49,7 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Scale:
+class SumScale:
     """How a sum becomes int8: `clamp(sum >> shift, low, high)`; a negative shift goes left."""
 
     shift: int
@@ -84,7 +84,7 @@ class Source(Block):
 
 
 @dataclass(frozen=True)
-class Windows:
+class BlockWindows:
     """Where the windows of a layer lie, rows before columns."""
 
     kernel: tuple[int, int]
@@ -101,14 +101,14 @@ class Convolution(Block):
     added, shifted to the left by `residual_shift`.
     """
 
-    windows: Windows = Windows((1, 1))
+    windows: BlockWindows = BlockWindows((1, 1))
     weights: Integers = field(default_factory=lambda: np.zeros((1, 1, 1, 1), np.int64))
     """[filters, window rows, window columns, channels of a group]."""
     bias: Integers = field(default_factory=lambda: np.zeros(1, np.int64))
     groups: int = 1
     pad: int = 0
     """What lies around the input."""
-    scale: Scale = Scale(0, -128, 127)
+    scale: SumScale = SumScale(0, -128, 127)
     further: Integers | None = None
     """By how many bits more sums of each channel go right; None where all go alike."""
     residual_shift: int = 0
@@ -149,11 +149,11 @@ class Convolution(Block):
 class MaxPool(Block):
     """The greatest number of each window."""
 
-    windows: Windows = Windows((1, 1))
+    windows: BlockWindows = BlockWindows((1, 1))
 
 
 @dataclass(frozen=True)
-class Term:
+class Addend:
     """One operand of an addition: what it is multiplied by."""
 
     shift: int
@@ -164,9 +164,9 @@ class Term:
 class Addition(Block):
     """The sum of two inputs and a constant, rescaled."""
 
-    terms: tuple[Term, Term] = (Term(0), Term(0))
+    terms: tuple[Addend, Addend] = (Addend(0), Addend(0))
     constant: int = 0
-    scale: Scale = Scale(0, -128, 127)
+    scale: SumScale = SumScale(0, -128, 127)
 
     @property
     def sum_bits(self) -> int:
@@ -176,7 +176,7 @@ class Addition(Block):
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Block):
+class FunctionTable(Block):
     """A function of each number."""
 
     table: Integers = field(default_factory=lambda: np.zeros(256, np.int64))
@@ -236,7 +236,7 @@ def _point(value: SSAValue) -> int:
     return element.zero_point
 
 
-def _scale(requant: RequantAttr) -> tuple[Scale, Integers]:
+def _scale(requant: RequantAttr) -> tuple[SumScale, Integers]:
     """
     The least shift and the clamp, and what is added to sums before: one number, or one for each
     channel.
@@ -247,7 +247,7 @@ def _scale(requant: RequantAttr) -> tuple[Scale, Integers]:
         return half + (point << shift if shift >= 0 else point >> -shift)
 
     shifts, point = requant.net_shifts, requant.zero_point.data
-    scale = Scale(min(shifts), requant.low.data, requant.high.data)
+    scale = SumScale(min(shifts), requant.low.data, requant.high.data)
     return scale, np.array([added(shift) for shift in shifts], np.int64)
 
 
@@ -260,13 +260,13 @@ def _make(op: Operation, made: Callable[[SSAValue], Block], before: Sequence[Blo
         case Pool2dOp():
             top, left = op.padding.get_values()[:2]
             strides = _pair(op.strides.get_values())
-            windows = Windows(_pair(op.window), strides, (int(top), int(left)))
+            windows = BlockWindows(_pair(op.window), strides, (int(top), int(left)))
             return MaxPool(node_name(op), _feature(op.result), (made(op.input),), windows)
         case graph.BinaryOp():
             return _addition(op, made, before)
         case graph.LookupOp():
             table = np.roll(op.tables[0].astype(np.int64), 128)
-            return Table(node_name(op), _feature(op.result), (made(op.input),), table)
+            return FunctionTable(node_name(op), _feature(op.result), (made(op.input),), table)
         case _:
             raise AssertionError(op.name)
 
@@ -283,7 +283,7 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
     groups = 1
     if isinstance(op, graph.Conv2dOp):
         top, left = op.padding.get_values()[:2]
-        windows = Windows(
+        windows = BlockWindows(
             _pair(op.window),
             _pair(op.strides.get_values()),
             (int(top), int(left)),
@@ -298,7 +298,7 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
             source.feature.columns,
         )
         weights = weights.reshape(len(weights), rows, columns, channels)
-        windows = Windows((rows, columns))
+        windows = BlockWindows((rows, columns))
     scale, added = _scale(op.requant)
     bias = added - point * weights.sum(axis=(1, 2, 3))
     if op.bias is not None:
@@ -332,7 +332,7 @@ def _average(op: Pool2dOp, made: Callable[[SSAValue], Block]) -> Convolution:
         node_name(op),
         _feature(op.result),
         (source,),
-        Windows(
+        BlockWindows(
             (kh, kw),
             _pair(op.strides.get_values()),
             (int(top), int(left)),
@@ -342,7 +342,7 @@ def _average(op: Pool2dOp, made: Callable[[SSAValue], Block]) -> Convolution:
         np.full(channels, average.addend, np.int64),
         channels,
         _point(op.input),
-        Scale(average.shift, op.requant.low.data, op.requant.high.data),
+        SumScale(average.shift, op.requant.low.data, op.requant.high.data),
         uniform=True,
     )
 
@@ -354,7 +354,7 @@ def _addition(
     scale, added = _scale(op.requant)
     signs = (1, -1 if op.function is Binary.SUB else 1)
     operands = [
-        (made(v), Term(f.bit_length() - 1, s), s * f * _point(v))
+        (made(v), Addend(f.bit_length() - 1, s), s * f * _point(v))
         for v, f, s in zip((op.lhs, op.rhs), op.factors, signs, strict=True)
     ]
     # The one that is made last is streamed; the other waits for it.

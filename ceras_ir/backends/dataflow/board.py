@@ -16,7 +16,7 @@ from ceras_ir.support.toml_text import parse_toml
 from ceras_ir.targets.boards import board_text
 
 
-class Part(StrEnum):
+class LogicPart(StrEnum):
     """Logic of a block, by what it is counted in."""
 
     CONTROL = "convolutions"
@@ -51,7 +51,7 @@ class Family:
     table_price: float
     """What `yosys` takes a table of a memory for, where a block of 18 kbit is `block_price`."""
     block_price: int
-    tables: Mapping[Part, float]
+    tables: Mapping[LogicPart, float]
     """What each unit of a part takes."""
 
 
@@ -63,15 +63,15 @@ FAMILIES = {
         table_price=2.0,
         block_price=129,
         tables={
-            Part.CONTROL: 416,
-            Part.SUM: 1,
-            Part.SELECT: 0.434,
-            Part.DRAIN: 0.775,
-            Part.FINISH: 3.46,
-            Part.MOVE: 0.868,
-            Part.PHASE: 1.53,
-            Part.MAXIMUM: 1.69,
-            Part.FUNCTION: 32,
+            LogicPart.CONTROL: 416,
+            LogicPart.SUM: 1,
+            LogicPart.SELECT: 0.434,
+            LogicPart.DRAIN: 0.775,
+            LogicPart.FINISH: 3.46,
+            LogicPart.MOVE: 0.868,
+            LogicPart.PHASE: 1.53,
+            LogicPart.MAXIMUM: 1.69,
+            LogicPart.FUNCTION: 32,
         },
     ),
     "ecp5": Family(
@@ -81,15 +81,15 @@ FAMILIES = {
         table_price=4 / 6,
         block_price=128,
         tables={
-            Part.CONTROL: 975,
-            Part.SUM: 2,
-            Part.SELECT: 0.749,
-            Part.DRAIN: 1.78,
-            Part.FINISH: 5.09,
-            Part.MOVE: 1.88,
-            Part.PHASE: 1.9,
-            Part.MAXIMUM: 2.51,
-            Part.FUNCTION: 150,
+            LogicPart.CONTROL: 975,
+            LogicPart.SUM: 2,
+            LogicPart.SELECT: 0.749,
+            LogicPart.DRAIN: 1.78,
+            LogicPart.FINISH: 5.09,
+            LogicPart.MOVE: 1.88,
+            LogicPart.PHASE: 1.9,
+            LogicPart.MAXIMUM: 2.51,
+            LogicPart.FUNCTION: 150,
         },
     ),
 }
@@ -104,7 +104,7 @@ DEFAULT = "zcu102"
 
 
 @dataclass(frozen=True)
-class Board:
+class DataflowBoard:
     """
     The fields of a board's TOML file: integers of at least 1, and texts. `nextpnr` may be left out.
     """
@@ -134,15 +134,15 @@ class Board:
         return self.fabric.paired
 
 
-def load_board(name: str) -> Board:
+def load_board(name: str) -> DataflowBoard:
     """A board of this package by name, or one described in a TOML file."""
     return parse_board(board_text("dataflow", "ceras_ir.backends.dataflow", name), name)
 
 
-def parse_board(text: str, file: str) -> Board:
+def parse_board(text: str, file: str) -> DataflowBoard:
     """The board that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
-    known = [field.name for field in fields(Board)]
+    known = [field.name for field in fields(DataflowBoard)]
     optional = {"nextpnr"} - set(content)
     if wrong := sorted((set(content) ^ set(known)) - optional):
         raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", file)
@@ -164,4 +164,4 @@ def parse_board(text: str, file: str) -> Board:
         if name in ("title", "family") or type(value) is not int or not 1 <= value <= most:
             kind = "text" if name in ("title", "family") else f"an integer in [1, {most}]"
             raise InputError(f"{name} must be {kind}, got {value!r}", file)
-    return Board(**content)
+    return DataflowBoard(**content)

@@ -10,8 +10,20 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Pipeline, Table
-from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution, batches, ends_of_windows
+from ceras_ir.backends.dataflow.blocks import (
+    Addition,
+    Block,
+    Convolution,
+    FunctionTable,
+    MaxPool,
+    Pipeline,
+)
+from ceras_ir.backends.dataflow.plan import (
+    PipelinePlan,
+    PlannedConvolution,
+    batches,
+    ends_of_windows,
+)
 from ceras_ir.backends.dataflow.processes import (
     Engine,
     Events,
@@ -36,7 +48,7 @@ FRAMES = 5
 
 
 @dataclass(frozen=True)
-class Timing:
+class PipelineTiming:
     """Cycles of a whole pipeline."""
 
     latency: int
@@ -83,16 +95,18 @@ def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
     return max(words)
 
 
-def model(pipeline: Pipeline, plan: Plan, port_bytes: int, frames: int = FRAMES) -> Timing:
+def model(
+    pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int = FRAMES
+) -> PipelineTiming:
     """Latency and cycles per frame of the circuit."""
     run = _Model(pipeline, plan, port_bytes, frames)
-    return Timing(run.ends[0], run.ends[frames - 1] - run.ends[frames - 2])
+    return PipelineTiming(run.ends[0], run.ends[frames - 1] - run.ends[frames - 2])
 
 
 class _Model:
     """The processes of a pipeline and what they share."""
 
-    def __init__(self, pipeline: Pipeline, plan: Plan, port_bytes: int, frames: int):
+    def __init__(self, pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int):
         self.plan, self.port_bytes, self.frames = plan, port_bytes, frames
         self.engine, self.ends = Engine(), list[int]()
         streams: dict[tuple[Block, int], Link] = {}
@@ -186,7 +200,7 @@ class _Model:
                     self._ring(block.inputs[1], operands[1], written, freed, capacity)
                 )
                 self.engine.start(self._addition(block, operands[0], out, written, freed))
-            case Table():
+            case FunctionTable():
                 self.engine.start(self._pass(operands[0], out))
             case _:
                 raise AssertionError(block)
@@ -376,7 +390,7 @@ class _Word:
     """Whether it is the last of its row."""
 
 
-def _row_order(block: Block, plan: Plan) -> list[_Word]:
+def _row_order(block: Block, plan: PipelinePlan) -> list[_Word]:
     """The rows of a frame's words in the order in which `block` makes them."""
     last = block.feature.channels - 1
     return [

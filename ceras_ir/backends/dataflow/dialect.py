@@ -28,8 +28,8 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.plan import Lanes
-from ceras_ir.backends.dataflow.storage import Encoding
+from ceras_ir.backends.dataflow.plan import BlockLanes
+from ceras_ir.backends.dataflow.storage import WeightEncoding
 from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 
@@ -54,7 +54,7 @@ class LanesAttr(ParametrizedAttribute):
     parts: IntAttr
     encoding: StringAttr
 
-    def __init__(self, lanes: Lanes):
+    def __init__(self, lanes: BlockLanes):
         super().__init__(
             IntAttr(lanes.rows),
             IntAttr(lanes.filters),
@@ -64,17 +64,19 @@ class LanesAttr(ParametrizedAttribute):
         )
 
     @property
-    def lanes(self) -> Lanes:
-        encoding = Encoding(self.encoding.data)
-        return Lanes(self.rows.data, self.filters.data, encoding, self.slots.data, self.parts.data)
+    def lanes(self) -> BlockLanes:
+        encoding = WeightEncoding(self.encoding.data)
+        return BlockLanes(
+            self.rows.data, self.filters.data, encoding, self.slots.data, self.parts.data
+        )
 
     def verify(self) -> None:
         numbers = (self.rows.data, self.filters.data, self.slots.data, self.parts.data)
         if min(numbers) < 1:
             got = ", ".join(map(str, numbers))
             raise VerifyException(f"rows, filters, slots and parts must be at least 1, got {got}")
-        if self.encoding.data not in list(Encoding):
-            known = ", ".join(Encoding)
+        if self.encoding.data not in list(WeightEncoding):
+            known = ", ".join(WeightEncoding)
             raise VerifyException(f"an encoding is one of {known}, got {self.encoding.data}")
 
     @classmethod
@@ -101,7 +103,7 @@ class LanesAttr(ParametrizedAttribute):
         )
 
 
-def lanes_of(op: Operation) -> Lanes | None:
+def lanes_of(op: Operation) -> BlockLanes | None:
     """The lanes of a layer, if they have been chosen."""
     attribute = op.attributes.get(LANES)
     return attribute.lanes if isinstance(attribute, LanesAttr) else None

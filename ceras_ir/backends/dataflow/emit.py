@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ceras_ir.backends.dataflow.blocks import Feature
-from ceras_ir.backends.dataflow.board import Board
-from ceras_ir.backends.dataflow.cycles import Timing, lane_cycles, model
+from ceras_ir.backends.dataflow.board import DataflowBoard
+from ceras_ir.backends.dataflow.cycles import PipelineTiming, lane_cycles, model
 from ceras_ir.backends.dataflow.lanes import Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import (
     NETLIST,
@@ -52,7 +52,7 @@ COLUMNS = {
 class Figures:
     """What the models say of a circuit."""
 
-    timing: Timing
+    timing: PipelineTiming
     total: Resources
     busy: float
     """The share of the lanes' cycles that multiply by no zero."""
@@ -65,7 +65,11 @@ class Figures:
 
     @classmethod
     def of(
-        cls, circuit: Circuit, board: Board, counted: Resources | None, routed_mhz: float | None
+        cls,
+        circuit: Circuit,
+        board: DataflowBoard,
+        counted: Resources | None,
+        routed_mhz: float | None,
     ) -> "Figures":
         parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
         layers: dict[Operation, dict[str, object]] = {}
@@ -84,7 +88,7 @@ class Figures:
         busy = circuit.plan.busy_share(timing.per_frame)
         return cls(timing, total(parts), busy, layers, counted, routed_mhz)
 
-    def totals(self, board: Board) -> dict[str, object]:
+    def totals(self, board: DataflowBoard) -> dict[str, object]:
         """Entries of the report's totals."""
         return {
             "cycles_per_frame": self.timing.per_frame,
@@ -96,7 +100,7 @@ class Figures:
             **({} if self.routed_mhz is None else {"routed_mhz": round(self.routed_mhz, 1)}),
         }
 
-    def annotate(self, layers: list[dict[str, object]], board: Board) -> None:
+    def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
         """Add to the report's entry of each layer what its block takes."""
         here = [layer for layer in layers if layer["device"] == ENTRY]
         for layer, figures in zip(entries_of(here, self.layers), self.layers.values(), strict=True):
@@ -106,7 +110,7 @@ class Figures:
             if isinstance(cycles := layer.get("cycles"), int):
                 layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
 
-    def prediction(self, board: Board) -> Prediction:
+    def prediction(self, board: DataflowBoard) -> Prediction:
         """One frame; the blocks work at once."""
         return Prediction(
             f"{board.title} at {board.clock_mhz} MHz",
@@ -127,7 +131,7 @@ def library_files() -> dict[str, str]:
     }
 
 
-def project_files(circuit: Circuit, board: Board) -> dict[str, str]:
+def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
     """The project, by file name: the library, the top module, the memories."""
     project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
     found = library_files() | {"pipeline.sv": project.top}
@@ -135,7 +139,7 @@ def project_files(circuit: Circuit, board: Board) -> dict[str, str]:
 
 
 def _count(
-    circuit: Circuit, board: Board, *, synthesized: bool, routed: bool
+    circuit: Circuit, board: DataflowBoard, *, synthesized: bool, routed: bool
 ) -> tuple[Resources | None, float | None]:
     """Resources as yosys counts them, and the clock that nextpnr reaches, as far as asked."""
     if not (synthesized or routed):
@@ -150,7 +154,7 @@ def _count(
 
 
 def emit_circuit(
-    module: ModuleOp, board: Board, *, synthesized: bool = False, routed: bool = False
+    module: ModuleOp, board: DataflowBoard, *, synthesized: bool = False, routed: bool = False
 ) -> tuple[list[Artefact], dict[str, object], Figures]:
     """The project, its entry of `manifest.json`, and figures for the report."""
     circuit = circuit_of(module, board)

@@ -16,12 +16,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.traits import SymbolTable
 
 from ceras_ir.backends.dataflow.blocks import Block, Convolution, Pipeline, extract
-from ceras_ir.backends.dataflow.board import Board, Family
+from ceras_ir.backends.dataflow.board import DataflowBoard, Family
 from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
 from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
 from ceras_ir.backends.dataflow.plan import (
-    Lanes,
-    Plan,
+    BlockLanes,
+    PipelinePlan,
     PlannedConvolution,
     batches,
     good_slots,
@@ -29,7 +29,7 @@ from ceras_ir.backends.dataflow.plan import (
     with_rings,
 )
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
-from ceras_ir.backends.dataflow.storage import Encoding, ceiling, delta_bits, encodings_of
+from ceras_ir.backends.dataflow.storage import WeightEncoding, ceiling, delta_bits, encodings_of
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
@@ -49,7 +49,7 @@ PRICES = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class LaneChoice:
     """Lanes of one layer, with what they take."""
 
     cycles: int
@@ -66,7 +66,7 @@ class Budget:
     lut: int
 
     @classmethod
-    def of(cls, board: Board, dsp: int = 0, ram18: int = 0) -> "Budget":
+    def of(cls, board: DataflowBoard, dsp: int = 0, ram18: int = 0) -> "Budget":
         """That of a board, with less where `dsp` and `ram18` say so."""
         return cls(
             min(board.dsp, dsp or board.dsp),
@@ -83,9 +83,9 @@ class Budget:
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
-def choices(layer: Convolution, family: Family) -> list[Choice]:
+def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
     """Lanes of a layer that are worth their price, the fastest first."""
-    found: list[Choice] = []
+    found: list[LaneChoice] = []
     pairs = family.paired
     # How rows come is not known yet.
     single = [range(row, row + 1) for row in range(layer.input.rows)]
@@ -98,9 +98,9 @@ def choices(layer: Convolution, family: Family) -> list[Choice]:
         if planned.buffer.depth > MOST_WORDS:
             continue
         resources = convolution(planned, family).resources()
-        found.append(Choice(lane_cycles(planned), resources, planned))
+        found.append(LaneChoice(lane_cycles(planned), resources, planned))
     found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
-    kept: list[Choice] = []
+    kept: list[LaneChoice] = []
     for choice in found:
         if not any(_beats(other.resources, choice.resources) for other in kept):
             kept.append(choice)
@@ -112,7 +112,7 @@ def _beats(a: Resources, b: Resources) -> bool:
     return a.dsp <= b.dsp and a.ram18 <= b.ram18 and a.lut <= b.lut
 
 
-def _candidates(layer: Convolution) -> list[Lanes]:
+def _candidates(layer: Convolution) -> list[BlockLanes]:
     height, filters = layer.feature.rows, len(layer.weights)
     # Of numbers of rows that need as many groups, the least.
     rows = sorted(
@@ -128,14 +128,14 @@ def _candidates(layer: Convolution) -> list[Lanes]:
     parts = {ceiling(width, ceiling(width, p)) for p in range(2, min(width, MOST_PARTS) + 1)}
     shapes = [*((r, 1) for r in rows), *((1, p) for p in sorted(parts))]
     return [
-        Lanes(r, n, encoding, parts=p)
+        BlockLanes(r, n, encoding, parts=p)
         for r, p in shapes
         for n in counts
         for encoding in encodings_of(layer)
     ]
 
 
-def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
+def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
     """The plan with the least cycles per frame that `budget` holds."""
     table = {
         block: choices(block, board.fabric)
@@ -155,7 +155,7 @@ def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
     times = sorted({max(floor, c.cycles) for found in table.values() for c in found})
     slowest = max(found[-1].cycles for found in table.values())
     times = [t for t in times if t >= max(found[0].cycles for found in table.values())] or [slowest]
-    best: Plan | None = None
+    best: PipelinePlan | None = None
     low, high = 0, len(times) - 1
     while low <= high:
         middle = (low + high) // 2
@@ -172,10 +172,10 @@ def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
 def _plan_for(
     time: int,
     pipeline: Pipeline,
-    table: Mapping[Convolution, Sequence[Choice]],
-    board: Board,
+    table: Mapping[Convolution, Sequence[LaneChoice]],
+    board: DataflowBoard,
     budget: Budget,
-) -> Plan | None:
+) -> PipelinePlan | None:
     """The cheapest plan in which no layer takes longer, if the budget holds it."""
     for prices in PRICES:
         planned: dict[Block, PlannedConvolution] = {}
@@ -202,8 +202,8 @@ def _finding(block: Block, message: str) -> Finding:
 
 def _refuse(
     pipeline: Pipeline,
-    table: Mapping[Convolution, Sequence[Choice]],
-    board: Board,
+    table: Mapping[Convolution, Sequence[LaneChoice]],
+    board: DataflowBoard,
     budget: Budget,
 ) -> NoReturn:
     """Name the resource that is short, the layer that takes most of it, and what would fit."""
@@ -261,7 +261,7 @@ class Circuit:
     """A pipeline and its plan."""
 
     pipeline: Pipeline
-    plan: Plan
+    plan: PipelinePlan
 
 
 def kernel_of(module: ModuleOp) -> FuncOp | None:
@@ -283,7 +283,7 @@ def pipeline_of(kernel: FuncOp) -> Pipeline:
     return extract(received[0].result, inside)
 
 
-def circuit_of(module: ModuleOp, board: Board) -> Circuit:
+def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
     """The circuit of a module; refuses one whose lanes have not been chosen, or do not fit."""
     kernel = kernel_of(module)
     if kernel is None:
@@ -304,7 +304,7 @@ def circuit_of(module: ModuleOp, board: Board) -> Circuit:
             raise InputError([Finding(node_name(op), op.name, f"{message}, got lanes {lanes}")])
         if (block.groups > 1 and per_group % lanes.filters) or one.buffer.depth > MOST_WORDS:
             raise InputError([Finding(node_name(op), op.name, f"lanes do not fit: {lanes}")])
-        if lanes.encoding is Encoding.DELTA and not delta_bits(block):
+        if lanes.encoding is WeightEncoding.DELTA and not delta_bits(block):
             message = "has no deltas: weights of one group, of two channels or more, have"
             raise InputError([Finding(node_name(op), op.name, message)])
         planned[block] = one

@@ -23,16 +23,16 @@ from ceras_ir.backends.dataflow.blocks import (
     Addition,
     Block,
     Convolution,
+    FunctionTable,
     MaxPool,
     Pipeline,
     Source,
-    Table,
 )
-from ceras_ir.backends.dataflow.storage import Encoding, StoredWeights, WindowBuffer, ceiling
+from ceras_ir.backends.dataflow.storage import WeightEncoding, WeightMemory, WindowBuffer, ceiling
 
 
 @dataclass(frozen=True)
-class Lanes:
+class BlockLanes:
     """
     What is computed at once of a layer: `rows` rows for `filters` filters, of all columns, or of
     one of `parts` parts after the other.
@@ -40,7 +40,7 @@ class Lanes:
 
     rows: int = 1
     filters: int = 1
-    encoding: Encoding = Encoding.DENSE
+    encoding: WeightEncoding = WeightEncoding.DENSE
     slots: int = 2
     """Slots of the window buffer; see `least_slots` for the minimum."""
     parts: int = 1
@@ -51,7 +51,7 @@ class PlannedConvolution:
     """A convolution with its lanes: the sizes of all that it is made of."""
 
     layer: Convolution
-    lanes: Lanes
+    lanes: BlockLanes
     paired: bool
     """Whether a multiplier may make two products of int8."""
 
@@ -60,8 +60,8 @@ class PlannedConvolution:
         return WindowBuffer(self.layer, self.lanes.rows, self.lanes.slots, self.lanes.parts)
 
     @cached_property
-    def weights(self) -> StoredWeights:
-        return StoredWeights(self.layer, self.lanes.filters, self.lanes.encoding)
+    def weights(self) -> WeightMemory:
+        return WeightMemory(self.layer, self.lanes.filters, self.lanes.encoding)
 
     @property
     def readers(self) -> int:
@@ -71,7 +71,7 @@ class PlannedConvolution:
     @property
     def decoding(self) -> int:
         """Cycles from a word of the weight memory to what it means: a sum behind the last."""
-        return int(self.lanes.encoding is Encoding.DELTA)
+        return int(self.lanes.encoding is WeightEncoding.DELTA)
 
     @property
     def is_paired(self) -> bool:
@@ -90,7 +90,7 @@ class PlannedConvolution:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PipelinePlan:
     """What was decided for the blocks of a pipeline."""
 
     convolutions: Mapping[Block, PlannedConvolution]
@@ -131,7 +131,7 @@ def batches(block: Block, planned: Planned) -> list[range]:
                 for batch in batches(block.inputs[0], planned)
             ]
             return [batch for batch in found if batch]
-        case Addition() | Table():
+        case Addition() | FunctionTable():
             return batches(block.inputs[0], planned)
         case _:
             return [range(row, row + 1) for row in range(block.feature.rows)]
@@ -203,11 +203,11 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
     return most
 
 
-def with_rings(pipeline: Pipeline, planned: Planned) -> Plan:
+def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
     """The plan of these convolutions, with a place for all that waits for an addition."""
     both = [block for block in pipeline.blocks if len(block.inputs) > 1]
     delays = {block: _delay(block, pipeline, planned) for block in both}
-    return Plan(
+    return PipelinePlan(
         planned,
         {block: _capacity(block, pipeline, planned) for block in both},
         {block: words for block, words in delays.items() if words},

@@ -22,10 +22,17 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Pipeline, Table
-from ceras_ir.backends.dataflow.board import Family, Part
-from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.storage import Encoding, bits, ceiling
+from ceras_ir.backends.dataflow.blocks import (
+    Addition,
+    Block,
+    Convolution,
+    FunctionTable,
+    MaxPool,
+    Pipeline,
+)
+from ceras_ir.backends.dataflow.board import Family, LogicPart
+from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
+from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP, in_order, order_capacity, pool_windows
 from ceras_ir.support.diagnostics import InputError
 
@@ -59,7 +66,7 @@ class Usage:
     ram18: int = 0
     memory_tables: int = 0
     """Those that are memories."""
-    parts: Counter[Part] = field(default_factory=Counter[Part])
+    parts: Counter[LogicPart] = field(default_factory=Counter[LogicPart])
 
     def resources(self) -> Resources:
         logic = sum(self.family.tables[part] * count for part, count in self.parts.items())
@@ -76,7 +83,7 @@ class Usage:
             self.ram18 += copies * blocks
         else:
             self.memory_tables += copies * tables
-            self.parts[Part.SELECT] += copies * choices
+            self.parts[LogicPart.SELECT] += copies * choices
 
     def _of_tables(self, width: int, depth: int) -> list[tuple[int, int]]:
         """Tables of a memory, and bits that are chosen from behind them."""
@@ -114,9 +121,9 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
     used.memory(width, buffer.depth, planned.readers * buffer.banks)
     used.addresses(buffer.phases, buffer.address_bits)
-    if lanes.encoding is Encoding.DELTA:
+    if lanes.encoding is WeightEncoding.DELTA:
         used.addresses(buffer.phases, buffer.address_bits, lanes.filters)
-    if not (layer.uniform and lanes.encoding is Encoding.DENSE):
+    if not (layer.uniform and lanes.encoding is WeightEncoding.DENSE):
         used.contents(planned.weights.width(buffer), planned.weights.entries)
     if lanes.parts > 1:
         # Those that run, and those that leave.
@@ -124,15 +131,15 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
             each = size * planned.lane_count // planned.multipliers
             used.memory(each, lanes.parts, planned.multipliers, clocked=False)
     banks = planned.readers * buffer.banks
-    used.parts[Part.CONTROL] += 1
-    used.parts[Part.SUM] += planned.lane_count * sum_bits
-    used.parts[Part.SELECT] += banks * (
+    used.parts[LogicPart.CONTROL] += 1
+    used.parts[LogicPart.SUM] += planned.lane_count * sum_bits
+    used.parts[LogicPart.SELECT] += banks * (
         width * (buffer.banks - 1) + 8 * columns * buffer.most_shift
     )
-    used.parts[Part.DRAIN] += columns * leaving * (lanes.filters * buffer.banks - 1)
-    used.parts[Part.FINISH] += columns * leaving
-    used.parts[Part.MOVE] += columns * leaving * layer.further_bits
-    used.parts[Part.PHASE] += width * (buffer.phases - 1)
+    used.parts[LogicPart.DRAIN] += columns * leaving * (lanes.filters * buffer.banks - 1)
+    used.parts[LogicPart.FINISH] += columns * leaving
+    used.parts[LogicPart.MOVE] += columns * leaving * layer.further_bits
+    used.parts[LogicPart.PHASE] += width * (buffer.phases - 1)
     return used
 
 
@@ -149,18 +156,18 @@ def other(block: Block, family: Family) -> Usage:
         case MaxPool():
             windows = pool_windows(block)
             used.memory(8 * columns * windows, block.feature.channels, clocked=False)
-            used.parts[Part.MAXIMUM] = 8 * columns * (block.windows.kernel[1] - 1 + windows)
+            used.parts[LogicPart.MAXIMUM] = 8 * columns * (block.windows.kernel[1] - 1 + windows)
         case Addition():
-            used.parts[Part.SUM] = columns * block.sum_bits
-            used.parts[Part.FINISH] = columns * (block.sum_bits - max(0, block.scale.shift))
-        case Table():
-            used.parts[Part.FUNCTION] = columns
+            used.parts[LogicPart.SUM] = columns * block.sum_bits
+            used.parts[LogicPart.FINISH] = columns * (block.sum_bits - max(0, block.scale.shift))
+        case FunctionTable():
+            used.parts[LogicPart.FUNCTION] = columns
         case _:
             pass
     return used
 
 
-def usage(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Usage]:
+def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
     """What every block takes, rings included; the ports are with the last."""
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
@@ -182,7 +189,7 @@ def usage(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Usage]:
     return found
 
 
-def estimate(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Resources]:
+def estimate(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Resources]:
     """What every block takes."""
     return {block: used.resources() for block, used in usage(pipeline, plan, family).items()}
 

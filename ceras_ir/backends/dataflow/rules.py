@@ -207,7 +207,7 @@ RULES: tuple[Callable[..., str | None], ...] = (
 
 
 @dataclass(frozen=True)
-class Run:
+class PipelineRun:
     """Consecutive operations with a single input value and a single result."""
 
     value: SSAValue
@@ -219,20 +219,20 @@ class Run:
         return sum(op.macs for op in self.operations if isinstance(op, LinearOperation))
 
 
-def runs(main: FuncOp) -> list[Run]:
+def runs(main: FuncOp) -> list[PipelineRun]:
     """All runs of operations placed on the device, each of maximum length."""
     operations = steps(main)
     cuts = _cuts(main, operations)
-    found: list[Run] = []
+    found: list[PipelineRun] = []
     start: int | None = None
     for place in sorted(cuts):
         if start is not None and all(device_of(op) == DATAFLOW for op in operations[start:place]):
             if found and found[-1].operations[-1] is operations[start - 1] and start > 0:
                 before = found.pop()
                 run = [*before.operations, *operations[start:place]]
-                found.append(Run(before.value, run, cuts[place]))
+                found.append(PipelineRun(before.value, run, cuts[place]))
             else:
-                found.append(Run(cuts[start], operations[start:place], cuts[place]))
+                found.append(PipelineRun(cuts[start], operations[start:place], cuts[place]))
         start = place
     return found
 
@@ -254,13 +254,13 @@ def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
     return found
 
 
-def pipeline_run(main: FuncOp) -> Run | None:
+def pipeline_run(main: FuncOp) -> PipelineRun | None:
     """The run that becomes the circuit: the run with the most products, or None without any."""
     best = max(runs(main), key=lambda run: run.macs, default=None)
     return best if best is not None and best.macs else None
 
 
-class Blocks(Accelerator):
+class PipelineAccelerator(Accelerator):
     """A block for each layer that the rules admit; without times, as it works next to the CPU."""
 
     device = DATAFLOW

@@ -39,7 +39,7 @@ PURPOSE = "the simulation of the circuits"
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulatedRun:
     """What came out of the port, and the cycle at which each frame ended."""
 
     frames: Frames
@@ -79,7 +79,7 @@ class Simulator:
         self._work = tempfile.TemporaryDirectory(prefix="ceras-dataflow-")
         self.program = build(folder, Path(self._work.name), port_bytes)
 
-    def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> Run:
+    def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> SimulatedRun:
         """Send `frames` one after the other; ports wait in `stall` of 100 cycles."""
         work = Path(self._work.name)
         (work / "in.bin").write_bytes(to_port(frames, self.port_bytes))
@@ -89,7 +89,7 @@ class Simulator:
         command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
         done = _execute([*command, *map(str, numbers)], self.folder)
         output = from_port((work / "out.bin").read_bytes(), self.result, self.port_bytes)
-        return Run(output, [int(line) for line in done.splitlines()])
+        return SimulatedRun(output, [int(line) for line in done.splitlines()])
 
 
 def build(folder: Path, work: Path, port_bytes: int) -> Path:

@@ -173,7 +173,7 @@ class WindowBuffer:
         return self.residues.index(residue), shift
 
 
-class Encoding(StrEnum):
+class WeightEncoding(StrEnum):
     """How the weights of a layer are stored."""
 
     DENSE = "dense"
@@ -183,7 +183,7 @@ class Encoding(StrEnum):
     @property
     def is_sparse(self) -> bool:
         """Whether zeros are left out, so that filters have indices of their own."""
-        return self is not Encoding.DENSE
+        return self is not WeightEncoding.DENSE
 
 
 MOST_STEPS = 1.05
@@ -192,14 +192,14 @@ FEW_STEPS = 1.01
 """As few that more bits of a delta would not pay."""
 
 
-def encodings_of(layer: Convolution) -> list[Encoding]:
+def encodings_of(layer: Convolution) -> list[WeightEncoding]:
     """How the weights of a layer may be stored, as far as it pays."""
-    found = [Encoding.DENSE]
+    found = [WeightEncoding.DENSE]
     if not layer.uniform and int(layer.non_zeros.sum()) < layer.weights.size:
-        found.append(Encoding.COO)
+        found.append(WeightEncoding.COO)
         bits = delta_bits(layer)
         if bits and _steps(layer, bits).sum() <= MOST_STEPS * layer.non_zeros.sum():
-            found.append(Encoding.DELTA)
+            found.append(WeightEncoding.DELTA)
     return found
 
 
@@ -244,12 +244,12 @@ def _deltas(weights: NDArray[np.int64], bits: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredWeights:
+class WeightMemory:
     """The weight memory of a convolution: `filters` filters at once, read in order."""
 
     layer: Convolution
     filters: int
-    encoding: Encoding
+    encoding: WeightEncoding
 
     @property
     def blocks(self) -> int:
@@ -258,10 +258,10 @@ class StoredWeights:
 
     def lengths(self) -> list[int]:
         """Cycles of each block of filters."""
-        if self.encoding is Encoding.DENSE:
+        if self.encoding is WeightEncoding.DENSE:
             return [self.layer.taps] * self.blocks
         counts = self.layer.non_zeros
-        if self.encoding is Encoding.DELTA:
+        if self.encoding is WeightEncoding.DELTA:
             counts = _steps(self.layer, delta_bits(self.layer))
         counts = np.maximum(counts, 1)
         return [
@@ -275,13 +275,13 @@ class StoredWeights:
 
     def width(self, buffer: WindowBuffer) -> int:
         """Bits of a word."""
-        if self.encoding is Encoding.DENSE:
+        if self.encoding is WeightEncoding.DENSE:
             return self.filters * self.layer.weight_bits
         return self.filters * self._entry_bits(buffer) + 1
 
     def words(self, buffer: WindowBuffer) -> Iterator[int]:
         """The memory's contents."""
-        if self.encoding is Encoding.DENSE:
+        if self.encoding is WeightEncoding.DENSE:
             yield from self._dense()
         else:
             yield from self._sparse(buffer)
@@ -295,14 +295,14 @@ class StoredWeights:
                 yield _packed([int(w) & (1 << size) - 1 for w in column], size)
 
     def _entry_bits(self, buffer: WindowBuffer) -> int:
-        if self.encoding is Encoding.DELTA:
+        if self.encoding is WeightEncoding.DELTA:
             return delta_bits(self.layer) + self.layer.weight_bits
         place = buffer.address_bits + buffer.rotation_bits + buffer.shift_bits
         return place + self.layer.weight_bits
 
     def _sparse(self, buffer: WindowBuffer) -> Iterator[int]:
         layer, size = self.layer, self._entry_bits(buffer)
-        if self.encoding is Encoding.DELTA:
+        if self.encoding is WeightEncoding.DELTA:
             bits, mask = layer.weight_bits, (1 << layer.weight_bits) - 1
             all_deltas = (_deltas(f, delta_bits(layer)) for f in layer.weights)
             entries = [[delta << bits | weight & mask for delta, weight in f] for f in all_deltas]

@@ -107,9 +107,9 @@ class DataflowTarget(Target):
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
-        from ceras_ir.backends.dataflow.rules import Blocks
+        from ceras_ir.backends.dataflow.rules import PipelineAccelerator
 
-        return Blocks()
+        return PipelineAccelerator()
 
     def lower(self) -> list[Stage]:
         from ceras_ir.backends.dataflow.passes import (

@@ -14,13 +14,13 @@ from ceras_ir.backends.dataflow.blocks import (
     Block,
     Convolution,
     Feature,
+    FunctionTable,
     MaxPool,
     Pipeline,
-    Scale,
-    Table,
+    SumScale,
 )
-from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution, largest
-from ceras_ir.backends.dataflow.storage import Encoding, bits, ceiling, delta_bits
+from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution, largest
+from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling, delta_bits
 
 Parameters = dict[str, int | str]
 
@@ -55,7 +55,7 @@ def feature_parameters(feature: Feature) -> Parameters:
     return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
 
 
-def _scale(scale: Scale) -> Parameters:
+def _scale(scale: SumScale) -> Parameters:
     return {"SHIFT": scale.shift, "LOW": scale.low, "HIGH": scale.high}
 
 
@@ -66,7 +66,7 @@ def _vector(values: list[int], width: int) -> str:
 
 
 def block_parameters(
-    block: Block, plan: Plan, name: str, memories: Memories
+    block: Block, plan: PipelinePlan, name: str, memories: Memories
 ) -> tuple[str, Parameters]:
     """The module of a block and the parameters of its instance `name`."""
     match block:
@@ -88,7 +88,7 @@ def block_parameters(
                 "SECOND_SIGN": b.sign,
                 "CONSTANT": block.constant,
             } | _scale(block.scale)
-        case Table():
+        case FunctionTable():
             words = [int(v) & 255 for v in block.table]
             table = memories.add(f"{name}_table", words, 8)
             return "function_table", {"COLUMNS": block.feature.columns, "TABLE": table}
@@ -132,7 +132,7 @@ def _max_pool(block: MaxPool, name: str, memories: Memories) -> Parameters:
 
 
 def _convolution(
-    planned: PlannedConvolution, plan: Plan, name: str, memories: Memories
+    planned: PlannedConvolution, plan: PipelinePlan, name: str, memories: Memories
 ) -> Parameters:
     layer, buffer, weights, lanes = planned.layer, planned.buffer, planned.weights, planned.lanes
     w, sparse = layer.windows, lanes.encoding.is_sparse
@@ -172,7 +172,7 @@ def _convolution(
         "BLOCKS": weights.blocks,
         "FILTERS": lanes.filters,
         "SPARSE": int(sparse),
-        "DELTA_BITS": delta_bits(layer) if lanes.encoding is Encoding.DELTA else 0,
+        "DELTA_BITS": delta_bits(layer) if lanes.encoding is WeightEncoding.DELTA else 0,
         "ENTRIES": weights.entries,
         "PAIRED": int(planned.is_paired),
         "PARTS": buffer.parts,
@@ -198,7 +198,7 @@ def _convolution(
         "SHIFT_BITS": buffer.shift_bits,
         "MOST_SHIFT": buffer.most_shift,
         "ROW_TABLE": _vector([a << buffer.rotation_bits | r for a, r in rows], row_bits),
-        "TAP_TABLE": _vector(taps if lanes.encoding is Encoding.DELTA else [0], tap_bits),
+        "TAP_TABLE": _vector(taps if lanes.encoding is WeightEncoding.DELTA else [0], tap_bits),
         "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
         "WEIGHT_BITS": layer.weight_bits,
         "UNIFORM": uniform,
@@ -244,11 +244,11 @@ class Project:
 
 
 @dataclass
-class _Writer:
+class _ModuleWriter:
     """Collects instances and wires."""
 
     pipeline: Pipeline
-    plan: Plan
+    plan: PipelinePlan
     port_bytes: int
     lines: list[str] = field(default_factory=list[str])
     memories: Memories = field(default_factory=Memories)
@@ -289,9 +289,9 @@ def _writes(wire: str) -> dict[str, str]:
     }
 
 
-def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
+def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Project:
     """The top module and its memories."""
-    writer = _Writer(pipeline, plan, port_bytes)
+    writer = _ModuleWriter(pipeline, plan, port_bytes)
     names = {block: f"b{n}" for n, block in enumerate((pipeline.source, *pipeline.blocks))}
     handshakes: dict[tuple[Block, int], str] = {}
     for block, name in names.items():
@@ -340,7 +340,9 @@ def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
     return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories.files)
 
 
-def _queue(writer: _Writer, block: Block, wire: str, handshake: str, name: str) -> tuple[str, str]:
+def _queue(
+    writer: _ModuleWriter, block: Block, wire: str, handshake: str, name: str
+) -> tuple[str, str]:
     """The queue in front of the first operand of `block`: its wires, and their handshake."""
     feature, words, queued = block.input, writer.plan.delays[block], f"{name}_queued"
     writer.wires(queued, feature)
@@ -361,12 +363,12 @@ def _described(block: Block) -> str:
     return f"{block.name}: {f.rows} rows, {f.channels} channels, {f.columns} columns"
 
 
-def in_order(pipeline: Pipeline, plan: Plan) -> bool:
+def in_order(pipeline: Pipeline, plan: PipelinePlan) -> bool:
     """Whether the result's rows come one after the other."""
     return largest(pipeline.result, plan.convolutions) == 1
 
 
-def _output(writer: _Writer, wire: str) -> None:
+def _output(writer: _ModuleWriter, wire: str) -> None:
     feature = writer.pipeline.result.feature
     if not in_order(writer.pipeline, writer.plan):
         capacity = order_capacity(writer.pipeline, writer.plan)
@@ -391,12 +393,12 @@ def _output(writer: _Writer, wire: str) -> None:
     )
 
 
-def order_capacity(pipeline: Pipeline, plan: Plan) -> int:
+def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
     """Rows that the output keeps to put them into order: a batch, twice."""
     return 1 << (2 * largest(pipeline.result, plan.convolutions) - 1).bit_length()
 
 
-def _module(writer: _Writer, source: Feature, result: Feature) -> str:
+def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
     width = 8 * writer.port_bytes - 1
     body = "\n".join(writer.lines)
     return (

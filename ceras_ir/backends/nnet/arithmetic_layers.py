@@ -16,7 +16,7 @@ from ceras_ir.backends.nnet.encoding import (
     table_words,
     words_of,
 )
-from ceras_ir.backends.nnet.file import Case, Kind, Layer, Tensor, always
+from ceras_ir.backends.nnet.file import Case, FileLayer, FileTensor, Kind, always
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain
 from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION
@@ -100,7 +100,7 @@ def _record(
     return record.with_function(tabulated if isinstance(tabulated, graph.FunctionAttr) else None)
 
 
-def _is_average(layer: Layer) -> bool:
+def _is_average(layer: FileLayer) -> bool:
     return layer.attributes[0] == 1
 
 
@@ -229,7 +229,7 @@ def check_broadcast(case: Case) -> None:
     case.must(fits, "its shapes do not broadcast to its result's")
 
 
-def _broadcast(operands: list[Tensor]) -> tuple[int, ...] | None:
+def _broadcast(operands: list[FileTensor]) -> tuple[int, ...] | None:
     rank = max(len(t.shape) for t in operands)
     shapes = [(1,) * (rank - len(t.shape)) + t.shape for t in operands]
     columns = [set(column) - {1} for column in zip(*shapes, strict=True)]
@@ -278,7 +278,7 @@ def _check_select(case: Case) -> None:
 
 
 def _check_cast(case: Case) -> None:
-    def converts(tensor: Tensor) -> bool:
+    def converts(tensor: FileTensor) -> bool:
         return tensor.is_plain or not tensor.is_quantized
 
     plain = converts(case.operands[0]) and converts(case.result)

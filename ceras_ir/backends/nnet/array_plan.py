@@ -26,7 +26,7 @@ BOX_RANK = number("runtime/fpga.h", "FPGA_BOX")
 REASON_BYTES = 256
 
 
-class Circuit(IntEnum):
+class CircuitKind(IntEnum):
     """The kinds of requests that `planner/planner.cpp` accepts."""
 
     LINEAR = 0
@@ -37,7 +37,7 @@ class Circuit(IntEnum):
 
 
 @dataclass(frozen=True)
-class Window:
+class ArrayWindow:
     """Kernel, stride, padding before and dilation of an axis."""
 
     kernel: int = 1
@@ -61,8 +61,8 @@ class ArrayLayer:
     result_pitch: int
     residual_pitch: int = 0
     """0 without a residual."""
-    down: Window = Window()
-    across: Window = Window()
+    down: ArrayWindow = ArrayWindow()
+    across: ArrayWindow = ArrayWindow()
     by_channel: bool = False
     """Depthwise: each output is computed from the channel of the same number."""
     pixels: int = 0
@@ -74,7 +74,7 @@ class ArrayLayer:
     multiplier: int = 0
     """Of an average, which shifts to the right by `shift` after it; 0 for a maximum."""
     shift: int = 0
-    circuit: Circuit = Circuit.LINEAR
+    circuit: CircuitKind = CircuitKind.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
     """Offsets of input, result and residual modulo `ALIGNMENT`."""
 
@@ -104,11 +104,9 @@ class Box:
     def request(self) -> tuple[int, ...]:
         """The box as `planner.cpp` reads it: missing dimensions, which come first, are 1."""
         more = BOX_RANK - len(self.dims)
-        absent = (0,) * more
-        ones = (1,) * more
-        return (
-            Circuit.MOVE, self.unit, *ones, *self.dims, *absent, *self.steps, *absent, *self.ends
-        )  # fmt: skip
+        dims = (*(1,) * more, *self.dims)
+        steps, ends = ((*(0,) * more, *side) for side in (self.steps, self.ends))
+        return (CircuitKind.MOVE, self.unit, *dims, *steps, *ends)
 
 
 @dataclass(frozen=True)
@@ -177,6 +175,7 @@ def layer_of(op: Operation) -> ArrayLayer:
     starts = (start_of(source), start_of(result), 0 if residual is None else start_of(residual))
     tables = _table_count(op)
     is_pool = isinstance(op, graph.Pool2dOp)
+    kind = CircuitKind.POOL if is_pool else CircuitKind.LINEAR
     if is_pool or (
         isinstance(op, graph.Conv2dOp) and (graph.is_depthwise(op) or not is_product(op))
     ):
@@ -185,7 +184,7 @@ def layer_of(op: Operation) -> ArrayLayer:
         layer = ArrayLayer(
             images, height, width, channels, rows, columns, outputs, a, b, c,
             _window(op, 0), _window(op, 1), is_pool or graph.is_depthwise(op), tables=tables,
-            result_size=unit, circuit=Circuit.POOL if is_pool else Circuit.LINEAR, starts=starts,
+            result_size=unit, circuit=kind, starts=starts,
         )  # fmt: skip
         if not is_pool or op.function is graph.Pool.MAX or op.requant is None:
             return layer
@@ -193,12 +192,12 @@ def layer_of(op: Operation) -> ArrayLayer:
         return replace(layer, multiplier=factor, shift=shift)
     elements = prod(shape)
     channels = length = (1, *shape)[-1]
-    circuit = Circuit.LOOKUP
+    circuit = CircuitKind.LOOKUP
     if isinstance(op, graph.LinearOperation):
-        circuit, (length, *patch) = Circuit.LINEAR, shape_of(op.weights)
+        circuit, (length, *patch) = CircuitKind.LINEAR, shape_of(op.weights)
         channels = prod(patch)
     elif isinstance(op, graph.BinaryOp):
-        circuit = Circuit.ADD
+        circuit = CircuitKind.ADD
         if {a, b, c} == {length}:
             # Without gaps, all elements are a row.
             channels = length = a = b = c = elements
@@ -216,11 +215,11 @@ def _table_count(op: Operation) -> int:
     return 0 if tables is None else len({tables[i].tobytes() for i in op.channel_rows or (0,)})
 
 
-def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> Window:
+def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> ArrayWindow:
     fields = (op.strides, op.padding, op.dilations)
     is_pool = isinstance(op, graph.Pool2dOp)
     kernel = op.kernel.get_values() if is_pool else shape_of(op.weights)[1:3]
-    return Window(kernel[axis], *(field.get_values()[axis] for field in fields))
+    return ArrayWindow(kernel[axis], *(field.get_values()[axis] for field in fields))
 
 
 def pitch_of(value: SSAValue) -> int:

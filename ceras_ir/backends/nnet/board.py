@@ -17,7 +17,7 @@ from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
 from ceras_ir.targets.boards import board_text
 
-Table = dict[str, object]
+TomlTable = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
 PRODUCTS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
 """Circuits that multiply, and of how many of the array's two dimensions each cycle."""
@@ -28,7 +28,7 @@ CIRCUITS = (*ON_ARRAY, "lookup", "concat", "slice", "transpose", "resize")
 
 
 @dataclass(frozen=True)
-class Circuit:
+class BoardCircuit:
     """One kind of operation on the FPGA."""
 
     bytes_per_cycle: float
@@ -51,7 +51,7 @@ class FpgaBoard:
     cpu_bytes_per_us: float
     bus_bytes_per_us: float
     bus_latency_us: float
-    circuits: dict[str, Circuit] = field(default_factory=dict[str, Circuit])
+    circuits: dict[str, BoardCircuit] = field(default_factory=dict[str, BoardCircuit])
     """By the name of the operation without `graph.`."""
     array: CircuitSize | None = None
     """What the circuits in Verilog are built for, if those are the board's."""
@@ -65,19 +65,19 @@ def load_board(name: str) -> FpgaBoard:
 def parse_board(text: str, file: str) -> FpgaBoard:
     """The board that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
-    reader = _Reader(file)
+    reader = _BoardFields(file)
     reader.only(content, "the board", {*FIELDS, "circuits", "memory", "array"})
     cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
     reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
     reader.only(bus, "bus", {"bytes_per_us", "latency_us"})
     array = reader.array(content) if "array" in content else None
-    circuits: dict[str, Circuit] = {}
+    circuits: dict[str, BoardCircuit] = {}
     entries = reader.table(content, "circuits")
     reader.only(entries, "circuits", {*CIRCUITS})
     for name in entries:
         entry = reader.table(entries, name)
         on_array = array if name in ON_ARRAY else None
-        fields = set(Circuit.__dataclass_fields__)
+        fields = set(BoardCircuit.__dataclass_fields__)
         if on_array is not None:
             # The array says these.
             fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
@@ -99,25 +99,25 @@ def parse_board(text: str, file: str) -> FpgaBoard:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _BoardFields:
     """Typed fields of a TOML table."""
 
     file: str
 
-    def only(self, table: Table, where: str, known: set[str]) -> None:
+    def only(self, table: TomlTable, where: str, known: set[str]) -> None:
         for name in table:
             if name not in known:
                 choices, hint = ", ".join(sorted(known)), did_you_mean(name, known)
                 message = f"{where} has no field '{name}'{hint} (fields: {choices})"
                 raise InputError(message, self.file)
 
-    def table(self, content: Table, name: str) -> Table:
+    def table(self, content: TomlTable, name: str) -> TomlTable:
         value = content.get(name)
         if not isa(value, dict[str, object]):
             raise InputError(f"expected a table [{name}]", self.file)
         return value
 
-    def number(self, content: Table, name: str, *, zero: bool = False) -> float:
+    def number(self, content: TomlTable, name: str, *, zero: bool = False) -> float:
         value = content.get(name)
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
         if 0 < number < 1e12 or (number == 0 and zero):
@@ -125,18 +125,18 @@ class _Reader:
         least = "of at least 0" if zero else "above 0"
         raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
 
-    def circuit(self, entry: Table, array: CircuitSize | None, dimensions: int) -> Circuit:
+    def circuit(self, entry: TomlTable, array: CircuitSize | None, dimensions: int) -> BoardCircuit:
         launch = self.number(entry, "launch_us", zero=True)
         kernel, channels = self.integer(entry, "max_kernel"), self.integer(entry, "max_channels")
         if array is not None:
             macs = float(array.lanes**dimensions) if dimensions else 0.0
-            return Circuit(float(array.bus_bytes), launch, macs, array.lanes, kernel, channels)
+            return BoardCircuit(float(array.bus_bytes), launch, macs, array.lanes, kernel, channels)
         moved = self.number(entry, "bytes_per_cycle")
         macs = self.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0
         lanes = self.integer(entry, "lanes") or 1
-        return Circuit(moved, launch, macs, lanes, kernel, channels)
+        return BoardCircuit(moved, launch, macs, lanes, kernel, channels)
 
-    def array(self, content: Table) -> CircuitSize:
+    def array(self, content: TomlTable) -> CircuitSize:
         entry = self.table(content, "array")
         known = ("lanes", "bus_bytes", "line_bytes", "result_bytes", "tables")
         self.only(entry, "array", set(known))
@@ -154,7 +154,7 @@ class _Reader:
             raise InputError("tables must be 0 or at least 2, got 1", self.file)
         return replace(DEFAULT, **given)
 
-    def integer(self, content: Table, name: str, least: int = 1) -> int | None:
+    def integer(self, content: TomlTable, name: str, least: int = 1) -> int | None:
         value = content.get(name)
         if value is None:
             return None

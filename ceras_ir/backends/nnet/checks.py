@@ -6,7 +6,7 @@ kind. The layers are replayed over the arena: a plan in which a value overwrites
 a later layer reads is refused. Written from `docs/nnet-format.md`, as the reader.
 """
 
-from ceras_ir.backends.nnet.file import BYTES, ONLY_PLAIN, Case, NnetFile, Place, Tensor, expect
+from ceras_ir.backends.nnet.file import BYTES, ONLY_PLAIN, Case, FileTensor, NnetFile, Place, expect
 
 
 def check(file: NnetFile) -> None:
@@ -102,7 +102,7 @@ def check_window(case: Case, words: tuple[int, ...], kernel: tuple[int, ...]) ->
 
 def check_memory(file: NnetFile) -> None:
     """Refuse a plan in which a value is read that is not, or no longer, there."""
-    alive: dict[int, Tensor] = {}
+    alive: dict[int, FileTensor] = {}
 
     def write(id: int, kept: list[Place]) -> None:
         """Whatever lies under `id` is gone, but for what lies in bytes that are `kept`."""
@@ -135,7 +135,7 @@ def check_memory(file: NnetFile) -> None:
         expect(here, f"output '{name}' is not there at the end")
 
 
-def _replaces(result: Tensor, operand: Tensor) -> bool:
+def _replaces(result: FileTensor, operand: FileTensor) -> bool:
     """Whether the result begins where the operand does, and reaches no further."""
     if operand.pitch or result.pitch:
         return operand.place == result.place

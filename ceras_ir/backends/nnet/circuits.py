@@ -95,7 +95,7 @@ _COUNTED = re.compile(r"(signed )?(\d+) bits(?:; )?")
 
 
 @dataclass(frozen=True)
-class Constant:
+class RegisterConstant:
     """A number of the package, and what its comment says."""
 
     name: str
@@ -136,10 +136,10 @@ class Field:
 class RegisterMap:
     """All of them, in the order of their addresses."""
 
-    control: Sequence[Constant]
+    control: Sequence[RegisterConstant]
     """Numbers of words, and what else the package counts."""
     fields: Sequence[Field]
-    modes: Sequence[Constant]
+    modes: Sequence[RegisterConstant]
     """Bits of the register `mode`."""
 
     def address(self, field: Field) -> int:
@@ -156,7 +156,10 @@ def register_map() -> RegisterMap:
     text = package_source().read_text("ascii")
     start, end = text.index("typedef struct"), text.index("} layer_t;")
     constants = [
-        [Constant(name, int(value), meaning) for name, value, meaning in _CONSTANT.findall(part)]
+        [
+            RegisterConstant(name, int(value), meaning)
+            for name, value, meaning in _CONSTANT.findall(part)
+        ]
         for part in (text[:start], text[end:])
     ]
     fields: list[Field] = []

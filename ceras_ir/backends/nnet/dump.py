@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
-from ceras_ir.backends.nnet.file import Layer, NnetFile, Tensor
+from ceras_ir.backends.nnet.file import FileLayer, FileTensor, NnetFile
 from ceras_ir.backends.nnet.reader import SECTIONS, read
 from ceras_ir.backends.nnet.writer import emit
 
@@ -44,7 +44,7 @@ def dump(data: bytes) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tensor(file: NnetFile, tensor: Tensor) -> str:
+def _tensor(file: NnetFile, tensor: FileTensor) -> str:
     shape = "x".join(map(str, tensor.shape)) or "scalar"
     text = f"'{tensor.name}' {shape} {tensor.storage}"
     if tensor.storage != "f32":
@@ -58,7 +58,7 @@ def _tensor(file: NnetFile, tensor: Tensor) -> str:
     )
 
 
-def _layer(layer: Layer) -> str:
+def _layer(layer: FileLayer) -> str:
     operands = ", ".join(map(str, layer.operands))
     text = f"{layer.opcode} on {layer.device} '{layer.name}' ({operands}) -> {layer.result}"
     if layer.attributes:

@@ -24,7 +24,7 @@ ONLY_PLAIN = ("i64", "bool")
 
 
 @dataclass(frozen=True)
-class Tensor:
+class FileTensor:
     name: str
     storage: str
     shape: tuple[int, ...]
@@ -87,7 +87,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Block:
+class FileBlock:
     id: int
     offset: int
     size: int
@@ -104,7 +104,7 @@ class Requant:
 
 
 @dataclass(frozen=True)
-class Layer:
+class FileLayer:
     kind: Kind
     device: str
     name: str
@@ -133,16 +133,16 @@ class NnetFile:
 
     arena_size: int
     alignment: int
-    tensors: tuple[Tensor, ...]
-    blocks: tuple[Block, ...]
+    tensors: tuple[FileTensor, ...]
+    blocks: tuple[FileBlock, ...]
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[tuple[int, str], ...]
     states: int
     """How many of the inputs, the last of them, are what as many last outputs were before."""
-    layers: tuple[Layer, ...]
+    layers: tuple[FileLayer, ...]
     sections: dict[str, bytes]
 
-    def data(self, tensor: Tensor) -> bytes:
+    def data(self, tensor: FileTensor) -> bytes:
         """The bytes of a constant."""
         return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
 
@@ -159,14 +159,14 @@ class Case:
 
     file: NnetFile
     number: int
-    layer: Layer
+    layer: FileLayer
 
     @cached_property
-    def operands(self) -> list[Tensor]:
+    def operands(self) -> list[FileTensor]:
         return [self.file.tensors[i] for i in self.layer.operands]
 
     @cached_property
-    def result(self) -> Tensor:
+    def result(self) -> FileTensor:
         return self.file.tensors[self.layer.result]
 
     @property
@@ -211,7 +211,7 @@ class Kind:
     """Whether bias, multipliers and residual may follow the operands."""
     function: bool = False
     table: bool = False
-    requant: Callable[[Layer], bool] = lambda layer: False
+    requant: Callable[[FileLayer], bool] = lambda layer: False
     """Whether a quantized result is requantized; its operands are quantized like it then."""
     same_shape: bool = False
     same_type: bool = False
@@ -219,10 +219,10 @@ class Kind:
     """Whether it takes integers of 64 bits and booleans too."""
     in_place: bool = False
     """Whether the result may replace an operand."""
-    kept: Callable[[NnetFile, Layer], list[Place]] = lambda file, layer: []
+    kept: Callable[[NnetFile, FileLayer], list[Place]] = lambda file, layer: []
     """Bytes of operands that are already where the result has them."""
 
 
-def always(layer: Layer) -> bool:
+def always(layer: FileLayer) -> bool:
     """`requant` of what is requantized whenever it is quantized."""
     return True

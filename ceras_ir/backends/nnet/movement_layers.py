@@ -16,7 +16,7 @@ from ceras_ir.backends.nnet.encoding import (
     record_as,
     words_of,
 )
-from ceras_ir.backends.nnet.file import BYTES, Case, Kind, Layer, NnetFile, Place, Tensor
+from ceras_ir.backends.nnet.file import BYTES, Case, FileLayer, FileTensor, Kind, NnetFile, Place
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.resampling import border_indices, linear_weights, nearest_indices
 
@@ -28,7 +28,7 @@ def _check_reshape(case: Case) -> None:
     case.must(same_rows or not (x.pitch or y.pitch), "it changes rows that have gaps")
 
 
-def _kept_by_reshape(file: NnetFile, layer: Layer) -> list[Place]:
+def _kept_by_reshape(file: NnetFile, layer: FileLayer) -> list[Place]:
     x, y = file.tensors[layer.operands[0]], file.tensors[layer.result]
     return [x.place] if x.location == "arena" and x.place == y.place else []
 
@@ -47,7 +47,7 @@ def _check_concat(case: Case) -> None:
     must(sum(t.shape[axis] for t in case.operands) == y.shape[axis], "it is not filled")
 
 
-def _kept_by_concat(file: NnetFile, layer: Layer) -> list[Place]:
+def _kept_by_concat(file: NnetFile, layer: FileLayer) -> list[Place]:
     result = file.tensors[layer.result]
     axis, rank = layer.attributes[0], len(result.shape)
     is_run, unit = prod(result.shape[:axis]) == 1, BYTES[result.storage]
@@ -127,7 +127,7 @@ def _check_put(case: Case) -> None:
     _check_rows(case, x, indices, rows)
 
 
-def _check_rows(case: Case, matrix: Tensor, indices: Tensor, rows: Tensor) -> None:
+def _check_rows(case: Case, matrix: FileTensor, indices: FileTensor, rows: FileTensor) -> None:
     """A matrix, and rows for indices of its own."""
     must, both = case.must, len(matrix.shape) == 2 and len(indices.shape) == 1
     must(both, "a matrix and a list of indices expected")

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of
 from ceras_ir.backends.nnet.array_plan import why_not_in_verilog
-from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
+from ceras_ir.backends.nnet.board import BoardCircuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
@@ -101,7 +101,7 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
     return None
 
 
-def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
+def circuit_of(op: Operation, board: FpgaBoard) -> BoardCircuit | None:
     name = "depthwise" if graph.is_depthwise(op) else op.name.removeprefix("graph.")
     return board.circuits.get(name)
 

@@ -14,11 +14,11 @@ from ceras_ir.backends.nnet.checks import check
 from ceras_ir.backends.nnet.file import (
     BYTES,
     ONLY_PLAIN,
-    Block,
-    Layer,
+    FileBlock,
+    FileLayer,
+    FileTensor,
     NnetFile,
     Requant,
-    Tensor,
     expect,
 )
 from ceras_ir.backends.nnet.layers import KINDS
@@ -65,7 +65,7 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     return sections
 
 
-class _Reader:
+class _FileReader:
     def __init__(self, sections: dict[str, bytes]):
         self.sections = sections
         self.next_operand = self.next_attribute = 0
@@ -117,7 +117,7 @@ class _Reader:
         )
 
     def borders(
-        self, section: str, count: int, tensors: list[Tensor]
+        self, section: str, count: int, tensors: list[FileTensor]
     ) -> tuple[tuple[int, str], ...]:
         entries = self.records(section, "<II", count)
         expect(all(t < len(tensors) for t, _ in entries), f"'{section}' names no tensor")
@@ -125,13 +125,13 @@ class _Reader:
         expect(dense, f"'{section}' names a tensor with gaps between rows")
         return tuple((t, self.string(name)) for t, name in entries)
 
-    def block(self, number: int, record: tuple[int, ...], arena: int) -> Block:
+    def block(self, number: int, record: tuple[int, ...], arena: int) -> FileBlock:
         id, reserved, offset, size = record
         expect(reserved == 0, f"block {number}: reserved bytes are not zero")
         expect(offset + size <= arena, f"block {number} does not lie inside the arena")
-        return Block(id, offset, size)
+        return FileBlock(id, offset, size)
 
-    def tensor(self, number: int, record: tuple[int, ...], blocks: list[Block]) -> Tensor:
+    def tensor(self, number: int, record: tuple[int, ...], blocks: list[FileBlock]) -> FileTensor:
         name, storage, rank, location, zero, scale, point, block, pitch, offset = record[:10]
         extents = record[10:]
 
@@ -143,7 +143,7 @@ class _Reader:
         must(rank <= 8 and not any(extents[rank:]), "its rank and extents disagree")
         must(zero == 0, "reserved bytes are not zero")
         must(all(extents[:rank]), "an extent is zero")
-        tensor = Tensor(
+        tensor = FileTensor(
             self.string(name), STORAGES[storage], extents[:rank], scale, point,
             LOCATIONS[location], None if block == NONE else block, offset, pitch,
         )  # fmt: skip
@@ -177,7 +177,7 @@ class _Reader:
         expect(4 * (first + count) <= len(data), f"a list lies outside section '{section}'")
         return struct.unpack_from(f"<{count}I", data, 4 * first)
 
-    def layer(self, number: int, record: tuple[int, ...], tensors: int) -> Layer:
+    def layer(self, number: int, record: tuple[int, ...], tensors: int) -> FileLayer:
         opcode, device, flags, name, operand, operands, result, word, words = record[:9]
         function, rounding, shift, residual_shift, p0, p1 = record[9:15]
         multiplier, point, low, high, table, zero = record[15:]
@@ -201,7 +201,7 @@ class _Reader:
         must(all(i < tensors for i in (*ids, result)), "it names no tensor")
         must(table == NONE or table < len(self.sections["tables"]) // 256, "no such lookup table")
         requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
-        return Layer(
+        return FileLayer(
             KINDS[opcode], DEVICES[device], self.string(name), ids, bool(flags & 2),
             bool(flags & 4), bool(flags & 8), result, self.words("attributes", word, words),
             FUNCTIONS[function], (p0, p1), requant if flags & 1 else None, residual_shift,
@@ -211,6 +211,6 @@ class _Reader:
 
 def read(data: bytes) -> NnetFile:
     """The content of a file, or an `InputError` that says what is wrong with it."""
-    file = _Reader(read_sections(data)).read()
+    file = _FileReader(read_sections(data)).read()
     check(file)
     return file

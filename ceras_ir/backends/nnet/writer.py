@@ -42,12 +42,12 @@ MODEL = "model.nnet"
 
 def emit(module: ModuleOp) -> list[Artefact]:
     """The file of a network whose values have places in memory."""
-    sections = _Writer(main_function(module)).sections_of_network()
+    sections = _FileWriter(main_function(module)).sections_of_network()
     return [Artefact(MODEL, "network for the nnet engine", sections.write)]
 
 
 @dataclass
-class _Writer:
+class _FileWriter:
     """Numbers tensors, blocks, strings and tables in the order they are met."""
 
     main: FuncOp

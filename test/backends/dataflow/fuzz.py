@@ -26,21 +26,21 @@ from dataflow_circuits import (
 )
 
 from ceras_ir.backends.dataflow.blocks import (
+    Addend,
     Block,
     Convolution,
     Feature,
     Source,
-    Term,
 )
-from ceras_ir.backends.dataflow.plan import Lanes
-from ceras_ir.backends.dataflow.storage import Encoding, delta_bits
+from ceras_ir.backends.dataflow.plan import BlockLanes
+from ceras_ir.backends.dataflow.storage import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
 SLACK_CYCLES = 12
 """By how much the model may miss on frames of a few hundred cycles."""
 
 
-def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lanes]]:
+def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, BlockLanes]]:
     """One to four blocks, some with a way around them, and lanes for them."""
 
     def pick(low: int, high: int) -> int:
@@ -51,7 +51,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lan
 
     source = Source("input", Feature(pick(1, 7), pick(1, 5), pick(1, 6)))
     blocks: list[Block] = []
-    lanes: dict[Block, Lanes] = {}
+    lanes: dict[Block, BlockLanes] = {}
     last: Block = source
     for _ in range(pick(1, 4)):
         f = last.feature
@@ -110,19 +110,21 @@ def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
     # A way over a function, and one straight to the sum.
     way = table(last, rng)
     blocks.append(way)
-    return addition(way, last, (Term(int(rng.integers(0, 3))), Term(1, int(rng.choice([-1, 1])))))
+    return addition(
+        way, last, (Addend(int(rng.integers(0, 3))), Addend(1, int(rng.choice([-1, 1]))))
+    )
 
 
-def _lanes(block: Convolution, rng: np.random.Generator) -> Lanes:
+def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     rows = int(rng.integers(1, block.feature.rows + 1))
     per_group = len(block.weights) // block.groups
     # Verilator compiles every lane: few keep it fast.
     most = min(4, per_group)
     counts = [n for n in range(1, most + 1) if block.groups == 1 or per_group % n == 0]
-    known = [e for e in Encoding if e is not Encoding.DELTA or delta_bits(block)]
-    encoding = Encoding.DENSE if block.uniform else Encoding(str(rng.choice(known)))
+    known = [e for e in WeightEncoding if e is not WeightEncoding.DELTA or delta_bits(block)]
+    encoding = WeightEncoding.DENSE if block.uniform else WeightEncoding(str(rng.choice(known)))
     parts = int(rng.integers(1, block.feature.columns + 1)) if rng.integers(2) else 1
-    return Lanes(min(rows, 3), int(rng.choice(counts)), encoding, parts=parts)
+    return BlockLanes(min(rows, 3), int(rng.choice(counts)), encoding, parts=parts)
 
 
 def run_seed(seed: int) -> Outcome:

@@ -21,9 +21,9 @@ from dataflow_circuits import (
     table,
 )
 
-from ceras_ir.backends.dataflow.blocks import Block, Feature, Source, Term
-from ceras_ir.backends.dataflow.plan import Lanes
-from ceras_ir.backends.dataflow.storage import Encoding
+from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Source
+from ceras_ir.backends.dataflow.plan import BlockLanes
+from ceras_ir.backends.dataflow.storage import WeightEncoding
 
 pytestmark = [needs_verilator, pytest.mark.slow]
 
@@ -52,17 +52,17 @@ def test_chain(tmp_path: Path):
     right = convolution(left, 6, (3, 3), rng, padding=(1, 1, 1, 1), residual=narrow)
     function = table(right, rng)
     last = convolution(function, 6, (3, 3), rng, padding=(1, 1, 1, 1))
-    total = addition(last, function, (Term(2), Term(1, -1)))
+    total = addition(last, function, (Addend(2), Addend(1, -1)))
     mean = average(total, 1000, 15)
     scores = convolution(mean, 10, (1, 1), rng)
     blocks = [first, pool, depthwise, narrow, left, right, function, last, total, mean, scores]
-    lanes: dict[Block, Lanes] = {
-        first: Lanes(3, 1, Encoding.COO),
-        depthwise: Lanes(2, 1),
-        narrow: Lanes(2, 3),
-        right: Lanes(2, 2),
-        last: Lanes(3, 1),
-        scores: Lanes(1, 4),
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(3, 1, WeightEncoding.COO),
+        depthwise: BlockLanes(2, 1),
+        narrow: BlockLanes(2, 3),
+        right: BlockLanes(2, 2),
+        last: BlockLanes(3, 1),
+        scores: BlockLanes(1, 4),
     }
     agree(run_circuit(blocks, lanes, tmp_path))
 
@@ -74,10 +74,10 @@ def test_sparse_in_batches(tmp_path: Path):
     first = convolution(source, 7, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.8)
     second = convolution(first, 5, (3, 2), rng, dilations=(2, 3), zeros=0.7)
     third = convolution(second, 4, (2, 2), rng, padding=(0, 1, 1, 0), zeros=0.5, pad=9)
-    lanes: dict[Block, Lanes] = {
-        first: Lanes(4, 2, Encoding.COO),
-        second: Lanes(2, 5, Encoding.COO),
-        third: Lanes(5, 3, Encoding.COO),
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(4, 2, WeightEncoding.COO),
+        second: BlockLanes(2, 5, WeightEncoding.COO),
+        third: BlockLanes(5, 3, WeightEncoding.COO),
     }
     agree(run_circuit([first, second, third], lanes, tmp_path, port_bytes=3))
 
@@ -92,10 +92,10 @@ def test_deltas(tmp_path: Path):
     first.weights[3] = 0
     second = convolution(first, 6, (2, 3), rng, dilations=(1, 2), padding=(0, 2, 1, 2), zeros=0.97)
     third = convolution(second, 5, (1, 1), rng, zeros=0.5)
-    lanes: dict[Block, Lanes] = {
-        first: Lanes(2, 3, Encoding.DELTA),
-        second: Lanes(3, 6, Encoding.DELTA),
-        third: Lanes(1, 2, Encoding.DELTA),
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(2, 3, WeightEncoding.DELTA),
+        second: BlockLanes(3, 6, WeightEncoding.DELTA),
+        third: BlockLanes(1, 2, WeightEncoding.DELTA),
     }
     agree(run_circuit([first, second, third], lanes, tmp_path))
 
@@ -108,7 +108,7 @@ def test_groups_and_overlapping_pools(tmp_path: Path):
     grouped = convolution(wide, 8, (3, 1), rng, strides=(1, 2), groups=2, zeros=0.3)
     skipping = max_pool(grouped, 2, 3)
     flat = convolution(skipping, 12, (skipping.feature.rows, skipping.feature.columns), rng)
-    lanes: dict[Block, Lanes] = {grouped: Lanes(3, 2), flat: Lanes(1, 5)}
+    lanes: dict[Block, BlockLanes] = {grouped: BlockLanes(3, 2), flat: BlockLanes(1, 5)}
     agree(run_circuit([wide, grouped, skipping, flat], lanes, tmp_path, port_bytes=1, paired=False))
 
 
@@ -120,11 +120,11 @@ def test_long_way_round(tmp_path: Path):
     one = convolution(start, 4, (5, 5), rng, padding=(2, 2, 2, 2))
     two = convolution(one, 4, (3, 3), rng, padding=(1, 1, 1, 1))
     three = convolution(two, 4, (3, 3), rng, padding=(1, 1, 1, 1), residual=start)
-    lanes: dict[Block, Lanes] = {
-        start: Lanes(5, 2),
-        one: Lanes(4, 1),
-        two: Lanes(6, 2),
-        three: Lanes(3, 4),
+    lanes: dict[Block, BlockLanes] = {
+        start: BlockLanes(5, 2),
+        one: BlockLanes(4, 1),
+        two: BlockLanes(6, 2),
+        three: BlockLanes(3, 4),
     }
     agree(run_circuit([start, one, two, three], lanes, tmp_path))
 
@@ -143,8 +143,8 @@ def test_function_and_its_argument(tmp_path: Path):
     source = Source("input", Feature(5, 3, 4))
     first = convolution(source, 4, (1, 1), rng, padding=(1, 0, 0, 0))
     function = table(first, rng)
-    total = addition(function, first, (Term(1), Term(0)))
-    agree(run_circuit([first, function, total], {first: Lanes(5, 4)}, tmp_path, port_bytes=4))
+    total = addition(function, first, (Addend(1), Addend(0)))
+    agree(run_circuit([first, function, total], {first: BlockLanes(5, 4)}, tmp_path, port_bytes=4))
 
 
 def test_channels_with_shifts_of_their_own(tmp_path: Path):
@@ -154,10 +154,10 @@ def test_channels_with_shifts_of_their_own(tmp_path: Path):
     first = convolution(source, 5, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.6, spread=10)
     second = convolution(first, 5, (3, 3), rng, padding=(1, 1, 1, 1), residual=source, spread=4)
     depthwise = convolution(second, 5, (3, 3), rng, groups=5, spread=1)
-    lanes: dict[Block, Lanes] = {
-        first: Lanes(2, 3, Encoding.COO),
-        second: Lanes(3, 2),
-        depthwise: Lanes(2, 1),
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(2, 3, WeightEncoding.COO),
+        second: BlockLanes(3, 2),
+        depthwise: BlockLanes(2, 1),
     }
     agree(run_circuit([first, second, depthwise], lanes, tmp_path))
 
@@ -174,10 +174,10 @@ def test_columns_in_parts(tmp_path: Path):
     )
     third = convolution(second, 6, (3, 3), rng, padding=(1, 1, 1, 1), residual=first)
     depthwise = convolution(third, 6, (1, 3), rng, strides=(1, 2), groups=6)
-    lanes: dict[Block, Lanes] = {
-        first: Lanes(2, 2, Encoding.COO, parts=4),
-        second: Lanes(1, 3, Encoding.DELTA, parts=2),
-        third: Lanes(3, 2, parts=5),
-        depthwise: Lanes(1, 1, parts=5),
+    lanes: dict[Block, BlockLanes] = {
+        first: BlockLanes(2, 2, WeightEncoding.COO, parts=4),
+        second: BlockLanes(1, 3, WeightEncoding.DELTA, parts=2),
+        third: BlockLanes(3, 2, parts=5),
+        depthwise: BlockLanes(1, 1, parts=5),
     }
     agree(run_circuit([first, second, third, depthwise], lanes, tmp_path))

@@ -7,20 +7,20 @@ import pytest
 from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 
 from ceras_ir.backends.dataflow.blocks import (
+    Addend,
     Addition,
     Block,
     Convolution,
     Feature,
     Pipeline,
     Source,
-    Term,
 )
-from ceras_ir.backends.dataflow.board import FAMILIES, Board, load_board, parse_board
+from ceras_ir.backends.dataflow.board import FAMILIES, DataflowBoard, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.plan import (
-    Lanes,
-    Plan,
+    BlockLanes,
+    PipelinePlan,
     PlannedConvolution,
     batches,
     complete_with,
@@ -28,8 +28,8 @@ from ceras_ir.backends.dataflow.plan import (
 )
 from ceras_ir.backends.dataflow.resources import Usage, estimate, total
 from ceras_ir.backends.dataflow.storage import (
-    Encoding,
-    StoredWeights,
+    WeightEncoding,
+    WeightMemory,
     WindowBuffer,
     delta_bits,
     encodings_of,
@@ -93,7 +93,7 @@ def test_coo_has_every_weight_once(seed: int):
                 assert where.setdefault(key, (j, i, c)) == (j, i, c)
     found = np.zeros_like(layer.weights)
     filters = 3
-    stored = StoredWeights(layer, filters, Encoding.COO)
+    stored = WeightMemory(layer, filters, WeightEncoding.COO)
     words, block = [*stored.words(buffer)], 0
     assert len(words) == stored.entries == sum(stored.lengths())
     width = (stored.width(buffer) - 1) // filters
@@ -122,7 +122,7 @@ def test_deltas_have_every_weight_once(zeros: float):
     layer = convolution(source, 5, (3, 2), np.random.default_rng(9), zeros=zeros)
     layer.weights[2] = 0
     buffer, filters = WindowBuffer(layer, 2, 8), 2
-    stored = StoredWeights(layer, filters, Encoding.DELTA)
+    stored = WeightMemory(layer, filters, WeightEncoding.DELTA)
     words, size = [*stored.words(buffer)], delta_bits(layer) + 8
     assert 1 << delta_bits(layer) <= 17
     assert len(words) == stored.entries == sum(stored.lengths())
@@ -145,21 +145,21 @@ def test_deltas_are_offered_where_they_pay():
     rng = np.random.default_rng(10)
     source = Source("input", Feature(5, 64, 5))
     ninety = convolution(source, 64, (3, 3), rng, zeros=0.9)
-    assert encodings_of(ninety) == [Encoding.DENSE, Encoding.COO, Encoding.DELTA]
+    assert encodings_of(ninety) == [WeightEncoding.DENSE, WeightEncoding.COO, WeightEncoding.DELTA]
     assert delta_bits(ninety) == 6
     board = load_board("zcu102")
     by_encoding = {
-        e: StoredWeights(ninety, 1, e).width(PlannedConvolution(ninety, Lanes(), True).buffer)
-        for e in (Encoding.COO, Encoding.DELTA)
+        e: WeightMemory(ninety, 1, e).width(PlannedConvolution(ninety, BlockLanes(), True).buffer)
+        for e in (WeightEncoding.COO, WeightEncoding.DELTA)
     }
-    assert by_encoding[Encoding.DELTA] == 15 < by_encoding[Encoding.COO]
+    assert by_encoding[WeightEncoding.DELTA] == 15 < by_encoding[WeightEncoding.COO]
     few = Budget.of(board, 0, 20)
     planned = choose(Pipeline(source, [ninety]), board, few).convolutions[ninety]
-    assert planned.lanes.encoding is Encoding.DELTA
+    assert planned.lanes.encoding is WeightEncoding.DELTA
     sparse = convolution(source, 64, (3, 3), rng, zeros=0.99)
-    assert Encoding.DELTA not in encodings_of(sparse)
+    assert WeightEncoding.DELTA not in encodings_of(sparse)
     grouped = convolution(source, 64, (3, 3), rng, zeros=0.9, groups=2)
-    assert Encoding.DELTA not in encodings_of(grouped) and not delta_bits(grouped)
+    assert WeightEncoding.DELTA not in encodings_of(grouped) and not delta_bits(grouped)
 
 
 def chain() -> Pipeline:
@@ -196,7 +196,7 @@ def test_wide_rows_fit_few_multipliers():
     # Two words of each row of the input for every part, one for each residue of columns.
     writing = planned.buffer.padded_rows * 3 * 2 * planned.lanes.parts
     assert lane_cycles(planned) >= writing
-    thinner = PlannedConvolution(wide, Lanes(parts=32, filters=4), board.pairs)
+    thinner = PlannedConvolution(wide, BlockLanes(parts=32, filters=4), board.pairs)
     assert thinner.multipliers == 4 * 20
 
 
@@ -221,9 +221,9 @@ def test_zeros_cost_nothing():
     pipeline, board = chain(), load_board("zcu102")
     plan = choose(pipeline, board, Budget.of(board, 16, 0))
     for planned in plan.convolutions.values():
-        assert planned.lanes.encoding is Encoding.COO
+        assert planned.lanes.encoding is WeightEncoding.COO
         dense = PlannedConvolution(
-            planned.layer, Lanes(planned.lanes.rows, planned.lanes.filters), planned.paired
+            planned.layer, BlockLanes(planned.lanes.rows, planned.lanes.filters), planned.paired
         )
         assert lane_cycles(planned) < lane_cycles(dense) / 2
 
@@ -231,7 +231,7 @@ def test_zeros_cost_nothing():
 def test_batches_go_through_pools():
     pipeline = chain()
     first, pool, last = pipeline.blocks
-    plan = plan_of(pipeline, {first: Lanes(3, 1), last: Lanes(2, 1)})
+    plan = plan_of(pipeline, {first: BlockLanes(3, 1), last: BlockLanes(2, 1)})
     assert [len(b) for b in batches(first, plan.convolutions)] == [3] * 5 + [1]
     assert [len(b) for b in batches(pool, plan.convolutions)] == [1, 2, 1, 2, 1, 1]
     assert complete_with(batches(pool, plan.convolutions), 2) == 3
@@ -247,17 +247,17 @@ def test_with_fewer_slots_it_would_stop(rows: int):
     pipeline = Pipeline(source, [first, second])
     for at_once in (1, 2, 4):
         planned: dict[Block, PlannedConvolution] = {
-            first: PlannedConvolution(first, Lanes(rows, 1), True)
+            first: PlannedConvolution(first, BlockLanes(rows, 1), True)
         }
         buffer = WindowBuffer(second, at_once, 1)
         least = least_slots(buffer, batches(first, planned))
-        planned[second] = PlannedConvolution(second, Lanes(at_once, 1, slots=least), True)
-        assert model(pipeline, Plan(planned, {}, {}), 8).per_frame > 0
+        planned[second] = PlannedConvolution(second, BlockLanes(at_once, 1, slots=least), True)
+        assert model(pipeline, PipelinePlan(planned, {}, {}), 8).per_frame > 0
         if least > 1:
-            fewer = Lanes(at_once, 1, slots=least - 1)
+            fewer = BlockLanes(at_once, 1, slots=least - 1)
             planned[second] = PlannedConvolution(second, fewer, True)
             with pytest.raises(AssertionError, match="has stopped"):
-                model(pipeline, Plan(planned, {}, {}), 8)
+                model(pipeline, PipelinePlan(planned, {}, {}), 8)
 
 
 def test_rings_hold_what_runs_ahead():
@@ -268,7 +268,7 @@ def test_rings_hold_what_runs_ahead():
     way: Block = start
     for _ in range(3):
         way = convolution(way, 2, (5, 5), rng, padding=(2, 2, 2, 2))
-    total_ = Addition("sum", start.feature, (way, start), (Term(0), Term(0)))
+    total_ = Addition("sum", start.feature, (way, start), (Addend(0), Addend(0)))
     blocks: list[Block] = [start]
     while way is not start:
         blocks.insert(1, way)
@@ -279,7 +279,7 @@ def test_rings_hold_what_runs_ahead():
     assert model(pipeline, plan, 8).per_frame > 0
     with pytest.raises(AssertionError, match="has stopped"):
         few: dict[Block, int] = {total_: plan.capacities[total_] // 4}
-        model(pipeline, Plan(plan.convolutions, few, {}), 8)
+        model(pipeline, PipelinePlan(plan.convolutions, few, {}), 8)
 
 
 def test_a_short_way_waits_for_the_ring():
@@ -287,13 +287,13 @@ def test_a_short_way_waits_for_the_ring():
     source = Source("input", Feature(4, 3, 2))
     rng = np.random.default_rng(8)
     function = table(source, rng)
-    total_ = addition(function, source, (Term(0), Term(0)))
+    total_ = addition(function, source, (Addend(0), Addend(0)))
     pipeline = Pipeline(source, [function, total_])
     plan = plan_of(pipeline, {})
     assert plan.delays == {total_: 6}
     assert model(pipeline, plan, 8).per_frame > 0
     with pytest.raises(AssertionError, match="has stopped"):
-        model(pipeline, Plan(plan.convolutions, plan.capacities, {}), 8)
+        model(pipeline, PipelinePlan(plan.convolutions, plan.capacities, {}), 8)
 
 
 @pytest.mark.parametrize(
@@ -308,12 +308,12 @@ def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
     two = convolution(one, 8, (3, 3), rng, padding=(1, 1, 1, 1))
     last = convolution(two, 8, (3, 3), rng, padding=(1, 1, 1, 1), residual=start)
     blocks: list[Block] = [start, one, two, last]
-    lanes = {block: Lanes(r) for block, r in zip(blocks, at_once, strict=True)}
+    lanes = {block: BlockLanes(r) for block, r in zip(blocks, at_once, strict=True)}
     pipeline, plan = Pipeline(source, blocks), plan_of(Pipeline(source, blocks), lanes)
     bound = max(lane_cycles(planned) for planned in plan.convolutions.values())
     assert bound <= model(pipeline, plan, 8, frames=9).per_frame <= 1.01 * bound
     tight: dict[Block, int] = {last: plan.capacities[last] // 2}
-    halved = Plan(plan.convolutions, tight, plan.delays)
+    halved = PipelinePlan(plan.convolutions, tight, plan.delays)
     assert model(pipeline, halved, 8, frames=9).per_frame > 1.05 * bound
 
 
@@ -337,7 +337,7 @@ def test_no_chip_is_large_enough():
     pipeline, board = chain(), load_board("zcu102")
     with pytest.raises(UnsupportedError, match=r"2 multipliers, 1 of them.*may use 1.*with 2"):
         choose(pipeline, board, Budget.of(board, 1, 0))
-    small = Board("toy", "xcup", 100, 1, 100000, 100, 8)
+    small = DataflowBoard("toy", "xcup", 100, 1, 100000, 100, 8)
     with pytest.raises(UnsupportedError, match=r"memories of 18 kbit.*more zero weights"):
         choose(pipeline, small, Budget.of(small))
 

@@ -14,7 +14,7 @@ from dataflow_samples import counted, sample
 from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
 from ceras_ir.backends.dataflow.board import FAMILIES, load_board
 from ceras_ir.backends.dataflow.lanes import Circuit
-from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.resources import (
     NETLIST,
     NEXTPNR,
@@ -28,7 +28,7 @@ from ceras_ir.backends.dataflow.resources import (
     synthesize,
     total,
 )
-from ceras_ir.backends.dataflow.storage import Encoding
+from ceras_ir.backends.dataflow.storage import WeightEncoding
 
 WITHIN = 0.15
 FEW = 3
@@ -91,7 +91,7 @@ def test_the_estimate_is_near(tmp_path: Path):
     source = Source("input", Feature(21, 64, 29))
     layer = convolution(source, 64, (5, 5), rng, padding=(2, 2, 2, 2), zeros=0.941)
     pipeline = Pipeline(source, [layer, max_pool(layer, 3, 2)])
-    plan = plan_of(pipeline, {layer: Lanes(2, 1, Encoding.COO)})
+    plan = plan_of(pipeline, {layer: BlockLanes(2, 1, WeightEncoding.COO)})
     write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
     found = synthesize(tmp_path, board.family)
     guess = total(estimate(pipeline, plan, board.fabric))
@@ -114,7 +114,7 @@ def test_a_circuit_is_routed(tmp_path: Path):
     source = Source("input", Feature(6, 3, 8))
     layer = convolution(source, 4, (3, 3), rng, padding=(1, 1, 1, 1), spread=3)
     pipeline = Pipeline(source, [layer])
-    plan = plan_of(pipeline, {layer: Lanes(1, 1, parts=4)}, paired=board.pairs)
+    plan = plan_of(pipeline, {layer: BlockLanes(1, 1, parts=4)}, paired=board.pairs)
     write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
     found = synthesize(tmp_path, board.family)
     guess = total(estimate(pipeline, plan, board.fabric))

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of, cycles_of
-from ceras_ir.backends.nnet.array_plan import ArrayLayer, Window, plan
+from ceras_ir.backends.nnet.array_plan import ArrayLayer, ArrayWindow, plan
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.engine import NnetModel, Rtl
 from ceras_ir.backends.nnet.placement import moved_bytes
@@ -208,7 +208,9 @@ def test_the_model_is_within_two_percent_of_the_simulation(tmp_path: Path):
 
 def test_a_layer_without_waiting_takes_its_products():
     """13x13 of 512 channels: 3x3 products, one pixel a cycle, and little else."""
-    layer = ArrayLayer(1, 13, 13, 512, 13, 13, 512, 512, 512, 0, Window(3, 1, 1), Window(3, 1, 1))
+    layer = ArrayLayer(
+        1, 13, 13, 512, 13, 13, 512, 512, 512, 0, ArrayWindow(3, 1, 1), ArrayWindow(3, 1, 1)
+    )
     ideal = 13 * 13 * 512 * 512 * 9 // 256
     cycles = cycles_of(layer, DEFAULT)
     assert cycles is not None and ideal < cycles < 1.05 * ideal
@@ -216,7 +218,7 @@ def test_a_layer_without_waiting_takes_its_products():
 
 def test_by_channel_a_lane_multiplies_a_row_of_the_window_a_cycle():
     """28x28 of 192 channels, 3x3: 30 reads for the 28 pixels of each of 3 rows, and little else."""
-    window = Window(3, 1, 1)
+    window = ArrayWindow(3, 1, 1)
     layer = ArrayLayer(1, 28, 28, 192, 28, 28, 192, 192, 192, 0, window, window, by_channel=True)
     ideal = 3 * 30 * 28 * 192 // 16
     cycles = cycles_of(layer, DEFAULT)
@@ -224,5 +226,7 @@ def test_by_channel_a_lane_multiplies_a_row_of_the_window_a_cycle():
 
 
 def test_rows_that_do_not_fit_are_not_taken():
-    layer = ArrayLayer(1, 8, 4096, 64, 8, 4096, 16, 64, 16, 0, Window(3, 1, 1), Window(3, 1, 1))
+    layer = ArrayLayer(
+        1, 8, 4096, 64, 8, 4096, 16, 64, 16, 0, ArrayWindow(3, 1, 1), ArrayWindow(3, 1, 1)
+    )
     assert isinstance(plan(layer, DEFAULT), str) and cycles_of(layer, DEFAULT) is None
