@@ -49,22 +49,10 @@ class Section(IntEnum):
     WEIGHTS = 13
 
 
-STORAGES = {
-    "float32": 0,
-    "int8": 1,
-    "uint8": 2,
-    "int16": 3,
-    "uint16": 4,
-    "int32": 5,
-    "int64": 6,
-    "bool": 7,
-}
-ROUNDINGS = {
-    Rounding.HALF_UP: 0,
-    Rounding.HALF_AWAY: 1,
-    Rounding.HALF_EVEN: 2,
-    Rounding.FLOOR: 3,
-}
+_STORAGES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
+STORAGES = {name: n for n, name in enumerate(_STORAGES)}
+_ROUNDINGS = (Rounding.HALF_UP, Rounding.HALF_AWAY, Rounding.HALF_EVEN, Rounding.FLOOR)
+ROUNDINGS = {mode: n for n, mode in enumerate(_ROUNDINGS)}
 DEVICES = {CPU: 0, FPGA: 1}
 FUNCTIONS = {function: number for number, function in enumerate(Function, 1)}
 
@@ -90,18 +78,9 @@ class TensorRecord:
     def pack(self) -> bytes:
         location = self.LOCATIONS.index(self.section)
         head = struct.pack(
-            "<IBBBBfiIIQ",
-            self.name,
-            self.storage,
-            len(self.shape),
-            location,
-            0,
-            self.scale,
-            self.zero_point,
-            self.block,
-            self.pitch,
-            self.offset,
-        )
+            "<IBBBBfiIIQ", self.name, self.storage, len(self.shape), location, 0, self.scale,
+            self.zero_point, self.block, self.pitch, self.offset,
+        )  # fmt: skip
         return head + struct.pack("<8I", *self.shape, *[0] * (MAX_RANK - len(self.shape)))
 
 
@@ -128,38 +107,20 @@ class LayerRecord:
 
     def pack(self, first_operand: int, first_attribute: int) -> bytes:
         requant = self.requant
-        per_channel = requant is not None and requant.is_per_channel
-        flags = (requant is not None) | self.bias << 1 | self.residual << 2 | per_channel << 3
-        flags |= self.fused << 4
-        p0, p1 = (*self.parameters, 0.0, 0.0)[:2]
+        flags = self.bias << 1 | self.residual << 2 | self.fused << 4
+        mode = shift = 0
+        fields = (0, 0, 0, 0)
+        if requant is not None:
+            flags |= 1 | requant.is_per_channel << 3
+            mode, shift = ROUNDINGS[requant.mode], requant.shift.data
+            limits = (requant.low.data, requant.high.data)
+            fields = (requant.multiplier.data, requant.zero_point.data, *limits)
+        parameters = (*self.parameters, 0.0, 0.0)[:2]
         head = struct.pack(
-            "<HBBIIIIIIBBBBff",
-            self.kind.number,
-            self.device,
-            flags,
-            self.name,
-            first_operand,
-            len(self.operands),
-            self.result,
-            first_attribute,
-            len(self.attributes),
-            self.function,
-            0 if requant is None else ROUNDINGS[requant.mode],
-            0 if requant is None else requant.shift.data,
-            self.residual_shift,
-            p0,
-            p1,
-        )
-        fields = (
-            (0, 0, 0, 0)
-            if requant is None
-            else (
-                requant.multiplier.data,
-                requant.zero_point.data,
-                requant.low.data,
-                requant.high.data,
-            )
-        )
+            "<HBBIIIIIIBBBBff", self.kind.number, self.device, flags, self.name, first_operand,
+            len(self.operands), self.result, first_attribute, len(self.attributes), self.function,
+            mode, shift, self.residual_shift, *parameters,
+        )  # fmt: skip
         return head + struct.pack("<IiiiII", *fields, self.table, 0)
 
     def with_function(self, function: FunctionAttr | None) -> "LayerRecord":

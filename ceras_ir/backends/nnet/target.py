@@ -1,4 +1,4 @@
-"""Target nnet: one file for the Ceras engine, whose CPU and FPGA share memory."""
+"""Target nnet: a file for the Ceras engine; CPU and FPGA share memory."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class NnetTarget(Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
-        from ceras_ir.backends.nnet.placement import annotate_skipped
+        from ceras_ir.backends.nnet.placement import annotate_skipped, annotate_times, prediction
         from ceras_ir.network.function import main_function
         from ceras_ir.network.states import states_of
         from ceras_ir.transforms.memory.analysis.liveness import byte_size
@@ -107,22 +107,14 @@ class NnetTarget(Target):
         files, board = emit(module), self.board
         states = [byte_size(state.argument) for state in states_of(main_function(module))]
         totals: dict[str, object] = {"state_bytes": sum(states)} if states else {}
-        if board is None:
-            return Emission(
-                files, totals=totals, annotate=lambda layers: annotate_skipped(layers, module)
-            )
-        from ceras_ir.backends.nnet.placement import annotate_times, prediction
 
         def annotate(layers: list[dict[str, object]]) -> None:
-            annotate_times(layers, module, board)
+            if board is not None:
+                annotate_times(layers, module, board)
             annotate_skipped(layers, module)
 
-        return Emission(
-            files,
-            totals=totals,
-            annotate=annotate,
-            prediction=prediction(board),
-        )
+        times = None if board is None else prediction(board)
+        return Emission(files, totals=totals, annotate=annotate, prediction=times)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledNnet:
         from ceras_ir.backends.nnet.engine import CompiledNnet, Rtl

@@ -66,39 +66,23 @@ class _FileWriter:
         order = steps(self.main)
         self.refuse(order)
         states = states_of(self.main)
-        for section, names, values, kept in (
-            (
-                Section.INPUTS,
-                input_names(self.main),
-                self.main.body.block.args,
-                [(state.name, state.argument) for state in states],
-            ),
-            (
-                Section.OUTPUTS,
-                output_names(self.main),
-                result_values(self.main),
-                [(state.result_name, state.result) for state in states],
-            ),
+        inputs = zip(input_names(self.main), self.main.body.block.args, strict=True)
+        outputs = zip(output_names(self.main), result_values(self.main), strict=True)
+        for section, ends, kept in (
+            (Section.INPUTS, inputs, [(state.name, state.argument) for state in states]),
+            (Section.OUTPUTS, outputs, [(state.result_name, state.result) for state in states]),
         ):
             own = {name for name, _ in kept}
-            seen = [end for end in zip(names, values, strict=True) if end[0] not in own]
-            for name, value in (*seen, *kept):
+            for name, value in (*(end for end in ends if end[0] not in own), *kept):
                 entry = struct.pack("<II", self.tensor(value), self.string(name))
                 self.sections.tables[section] += entry
         for op in order:
             self.layer(op)
         self.sections.tables[Section.NETWORK] += struct.pack(
-            "<QI5III",
-            arena.size.data,
-            arena.alignment.data,
-            len(self.tensors),
-            len(self.blocks),
-            len(self.main.body.block.args),
-            len(result_values(self.main)),
-            len(order),
-            len(states),
+            "<QI5III", arena.size.data, arena.alignment.data, len(self.tensors), len(self.blocks),
+            len(self.main.body.block.args), len(result_values(self.main)), len(order), len(states),
             0,
-        )
+        )  # fmt: skip
         return self.sections
 
     def refuse(self, order: list[Operation]) -> None:
