@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import core_cycles_of, cycles_of
-from ceras_ir.backends.nnet.array_plan import ArrayLayer, ArrayWindow, plan
+from ceras_ir.backends.nnet.array_plan import ArrayLayer, ArrayWindow, plan, why_not_in_verilog
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.engine import NnetModel, Rtl
 from ceras_ir.backends.nnet.placement import moved_bytes
@@ -230,3 +230,11 @@ def test_rows_that_do_not_fit_are_not_taken():
         1, 8, 4096, 64, 8, 4096, 16, 64, 16, 0, ArrayWindow(3, 1, 1), ArrayWindow(3, 1, 1)
     )
     assert isinstance(plan(layer, DEFAULT), str) and cycles_of(layer, DEFAULT) is None
+
+
+def test_a_register_that_cannot_hold_a_size_refuses_the_layer():
+    """All 256x256 pixels of a channel are a row of the result, as in the transpose of ESPCN."""
+    net = Network([((1, 256, 256, 3), INT8)])
+    op = graph.TransposeOp(net.inputs[0], (0, 3, 1, 2))
+    assert why_not_in_verilog(op, DEFAULT) == "its columns is 65536, the register holds 0 to 65535"
+    assert core_cycles_of(op, DEFAULT) is None
