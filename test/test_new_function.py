@@ -100,18 +100,17 @@ OPERATOR: dict[str, tuple[str, ...]] = {
         """'''Functions of hyperbolas.'''
 
 from ceras_ir.dialects.graph import Function
-from ceras_ir.frontends.onnx.emission.compose import Composer
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.emission.registry import operator
-from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.values import Value
+from ceras_ir.frontends.onnx.model.node import Node
 
 
 @operator("com.microsoft::Asinh")
 def asinh(node: Node, emitter: Emitter) -> Value:
-    c, x = Composer(emitter), emitter.value(0)
-    root = c.unary(Function.SQRT, c.add(c.mul(x, x), c.number(1.0)))
-    return c.unary(Function.LOG, c.add(x, root))
+    x = emitter.value(0)
+    root = emitter.unary(Function.SQRT, emitter.add(emitter.mul(x, x), emitter.number(1.0)))
+    return emitter.unary(Function.LOG, emitter.add(x, root))
 """,
     )
 }

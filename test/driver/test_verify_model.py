@@ -19,10 +19,9 @@ from ceras_ir.driver.verify.model_check import model_verdict
 from ceras_ir.driver.verify.tool import main
 from ceras_ir.frontends.onnx import NamedImport, import_file, importer
 from ceras_ir.frontends.onnx.emission import folding
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import OPERATORS
+from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 
@@ -288,9 +287,8 @@ def test_ties_that_are_rounded_away_from_zero_are_found(
     load_operators()
 
     def half_up(given: Node, emitter: Emitter) -> Value:
-        compose = Composer(emitter)
-        moved = compose.add(emitter.value(0), compose.number(0.5))
-        return compose.unary(Function.FLOOR, moved)
+        moved = emitter.add(emitter.value(0), emitter.number(0.5))
+        return emitter.unary(Function.FLOOR, moved)
 
     monkeypatch.setitem(OPERATORS, "Round", half_up)
     found = verdict(proto, tmp_path, TIES)
@@ -314,12 +312,11 @@ def test_integer_quotients_that_are_rounded_down_are_found(
     load_operators()
 
     def floor(given: Node, emitter: Emitter) -> Value:
-        compose = Composer(emitter)
         a, b = emitter.value(0), emitter.value(1)
-        less = emitter.binary(Binary.MIN, a, compose.number(0, a))
-        moved = emitter.binary(Binary.MAX, less, compose.number(-1, a))
-        three = compose.mul(moved, compose.number(3, a))
-        return compose.div(compose.add(a, three), b)
+        less = emitter.binary(Binary.MIN, a, emitter.number(0, a))
+        moved = emitter.binary(Binary.MAX, less, emitter.number(-1, a))
+        three = emitter.mul(moved, emitter.number(3, a))
+        return emitter.div(emitter.add(a, three), b)
 
     monkeypatch.setitem(OPERATORS, "Div", floor)
     found = verdict(proto, tmp_path, NUMBERS)
@@ -372,7 +369,7 @@ def test_subnormal_numbers_of_float16(
     def scaled(given: Node, emitter: Emitter) -> Value | Sequence[Value]:
         result = compute(given, emitter)
         assert not isinstance(result, Sequence)
-        return Composer(emitter).mul(
+        return emitter.mul(
             result, emitter.constant(np.array(factor, np.float32), "factor")
         )
 

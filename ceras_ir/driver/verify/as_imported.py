@@ -30,7 +30,7 @@ from ceras_ir.driver.verify.model_reference import ModelReference
 from ceras_ir.driver.verify.rounding.operators import term_of
 from ceras_ir.driver.verify.rounding.real import Array, Doubles
 from ceras_ir.driver.verify.rounding.rules import equal, within
-from ceras_ir.frontends.onnx.emission.constants import Value
+from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.states import initial_state, states_of
 

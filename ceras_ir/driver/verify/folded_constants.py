@@ -18,7 +18,7 @@ from ceras_ir.driver.verify.model_reference import ModelReference
 from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles
 from ceras_ir.driver.verify.rounding.rules import equal
 from ceras_ir.frontends.onnx import import_with_names
-from ceras_ir.frontends.onnx.emission.constants import NO_VALUE, Constant, TensorList, Value
+from ceras_ir.frontends.onnx.emission.values import NO_VALUE, Constant, TensorList, Value
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 

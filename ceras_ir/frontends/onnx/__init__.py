@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.frontends.onnx.emission.constants import Value
+    from ceras_ir.frontends.onnx.emission.values import Value
     from ceras_ir.frontends.onnx.model.model_file import DataFolder
 
 

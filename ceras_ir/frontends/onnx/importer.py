@@ -14,7 +14,10 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.frontends.onnx.emission.constants import (
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
+from ceras_ir.frontends.onnx.emission.registry import OPERATORS, refusals
+from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
     Constant,
     TensorList,
@@ -23,10 +26,9 @@ from ceras_ir.frontends.onnx.emission.constants import (
     empty_inputs,
     fix_inputs,
     initializers,
+    name_loc,
+    shape_of_value,
 )
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, name_loc, shape_of_value
-from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
-from ceras_ir.frontends.onnx.emission.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.model.functions import check_attributes, inlined
 from ceras_ir.frontends.onnx.model.model_file import DataFolder, text
 from ceras_ir.frontends.onnx.model.node import MalformedError, Node, imported_versions

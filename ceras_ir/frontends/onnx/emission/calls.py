@@ -26,8 +26,8 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.calls import packed_offsets, tensors_of
 from ceras_ir.dialects.graph.operation import Tensor
-from ceras_ir.frontends.onnx.emission.constants import Value
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.network.function import result_values
 from ceras_ir.network.precision import FLOAT_REASON
 from ceras_ir.transforms.rebuilding import erase_unused

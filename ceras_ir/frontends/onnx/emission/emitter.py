@@ -1,98 +1,63 @@
 """
-Makes `graph` operations for the nodes of a model, each verified and located at its node.
+Operands of the current node, and short compositions that several operators are made of.
 
 Values keep the model's own layout (NCHW) between nodes; importers of operators that are NHWC in
 `graph` go through `feature_map` and `from_feature_map`, which put explicit transposes around
 them. `eliminate-transposes` takes these out again.
 """
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, SSAValue
-from xdsl.utils.exceptions import VerifyException
+from xdsl.dialects.builtin import IntAttr, f32
+from xdsl.ir import Attribute, Block, SSAValue
 
 from ceras_ir.dialects.graph import (
     Binary,
-    BinaryOp,
-    ConstantOp,
-    Conv2dOp,
+    CastOp,
+    Compare,
+    CompareOp,
+    ConcatOp,
     DequantizeOp,
+    Function,
     FunctionAttr,
-    GraphOperation,
-    LinearOperation,
-    Pool2dOp,
-    ReshapeOp,
-    TransposeOp,
+    GatherOp,
+    Reduce,
+    ReduceOp,
+    SelectOp,
+    SliceOp,
+    TakeOp,
     UnaryOp,
-    constant_array,
     element_of,
-    numpy_dtype,
-    plain_element,
     shape_of,
 )
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
-from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
-from ceras_ir.network.precision import FLOAT, PRECISION
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.frontends.onnx.emission.builder import Builder
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.model.model_file import Array
+from ceras_ir.frontends.onnx.model.node import fix_with_set
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
 
-
-def name_loc(name: str) -> NameLoc:
-    """The location of what came from the part of the model called `name`."""
-    return NameLoc(StringAttr(name), NoneAttr())
-
-
-def shape_of_value(value: Value) -> tuple[int, ...]:
-    """The shape of an IR value or constant."""
-    return value.shape if isinstance(value, Constant) else shape_of(value)
-
-
-def dtype_of_value(value: Value) -> np.dtype[np.generic]:
-    """The numpy type of the elements of an IR value or constant."""
-    return value.dtype if isinstance(value, Constant) else numpy_dtype(element_of(value))
-
+MAX_INDICES = 1 << 16
+"""Entries of an index list in the IR; longer ones would be data, not structure."""
 
 Subgraph: TypeAlias = "Callable[[str, Emitter, Mapping[str, Value]], Sequence[Value]]"
 """What emits a subgraph of the current node: its outputs, for values of its inputs."""
 
 
-class Emitter:
-    """Appends operations to `block` on behalf of the current `node`."""
+class Emitter(Builder):
+    """What importers of operators use: operands are values of the model."""
 
-    def __init__(self, block: Block, subgraph: "Subgraph | None" = None):
-        self.block = block
+    def __init__(self, block: Block, subgraph: "Subgraph"):
+        super().__init__(block)
         self._subgraph = subgraph
-        self.scope: tuple[str, ...] = ()
-        """The functions and subgraphs around the node, outermost first."""
-        self.values: dict[str, Value] = {}
-        """What the model's tensor names stand for so far."""
-        self.labels: dict[SSAValue, tuple[str, ...]] = {}
-        """Values that are numbers where the model has text: numbers of these names."""
-        self.rounded: set[SSAValue] = set()
-        """Inputs that callers have in 64 bits."""
-        self.declared: dict[str, tuple[int, ...]] = {}
-        """The shapes that the model declares of outputs, where nothing is open."""
-        self.functions: list[FuncOp] = []
-        """Bodies of loops and branches, which the module has beside `main`."""
-        self.is_called = False
-        """Whether what is emitted is in the body of a loop, which stays float."""
-        self.node = Node(onnx.NodeProto(), 0)
-        """The node being imported, to which errors and locations refer."""
-        self._precision: StringAttr | None = None
-        self._materialized: dict[tuple[Hashable, ...], SSAValue] = {}
 
     # Operands of the node.
 
@@ -150,179 +115,208 @@ class Emitter:
             raise self.node.wrong(f"operand {index} has {array.size} entries, expected a few")
         return tuple(int(i) for i in array.reshape(-1))
 
-    @staticmethod
-    def is_float(value: Value) -> bool:
-        """Whether a value has float32 elements."""
-        return dtype_of_value(value) == np.float32
-
     def subgraph(self, name: str, bound: Mapping[str, Value]) -> Sequence[Value]:
         """The outputs of a subgraph of the node, whose inputs are `bound`, emitted here."""
-        assert self._subgraph is not None
         return self._subgraph(name, self, bound)
-
-    @contextmanager
-    def aside(self) -> Generator[Block]:
-        """Emit into a separate block, constants included."""
-        block, materialized = self.block, self._materialized
-        self.block, self._materialized = Block(), {}
-        try:
-            yield self.block
-        finally:
-            self.block, self._materialized = block, materialized
-
-    @contextmanager
-    def called(self) -> Generator[None]:
-        """Emit into the body of a loop."""
-        before, self.is_called = self.is_called, True
-        try:
-            yield
-        finally:
-            self.is_called = before
-
-    @contextmanager
-    def trial(self) -> Generator[Block]:
-        """
-        As `aside`, for what is erased again with its functions, unless the operations are moved
-        elsewhere or the block becomes a part of something.
-        """
-        known = len(self.functions)
-        with self.aside() as block:
-            try:
-                yield block
-            finally:
-                if block.parent is None and block.first_op is not None:
-                    del self.functions[known:]
-                    for op in reversed(list(block.ops)):
-                        op.detach()
-                        op.erase(safe_erase=False)
 
     # Operations.
 
-    @contextmanager
-    def in_float(self) -> Generator[None]:
-        """What is emitted here stays float when the network is quantized."""
-        before, self._precision = self._precision, StringAttr(FLOAT)
-        try:
-            yield
-        finally:
-            self._precision = before
+    def number(self, value: float, like: Value | None = None) -> Value:
+        """A scalar constant, of the type of `like` or float32."""
+        dtype = np.dtype(np.float32) if like is None else dtype_of_value(like)
+        return self.constant(np.array(value, dtype), "number")
 
-    def emit(self, op: GraphOperation) -> SSAValue:
-        """Append `op`; what its verifier refuses is an error of the node."""
-        op.location = name_loc(self.node.name)
-        if self._precision is not None:
-            op.attributes[PRECISION] = self._precision
-        if not op.ADMITS_INTEGERS:
-            for value in op.operands:
-                if isinstance(element := element_of(value), IntegerType):
-                    raise self.node.unsupported(
-                        f"operand of {element} elements; it is taken on float32: "
-                        "put a Cast to float before it"
-                    )
-        if isinstance(op, LinearOperation):
-            for array in map(constant_array, op.operands):
-                if array is not None and not np.isfinite(array).all():
-                    raise self.node.wrong("weights and biases must be finite")
-        try:
-            op.verify()
-        except VerifyException as e:
-            raise self._unlike(op.operands, str(e)) from None
-        shapes = [shape_of(op.output)]
-        if isinstance(op, Conv2dOp | Pool2dOp):
-            # With its padding, which somebody may have to write out.
-            n, h, w, c = shape_of(op.input)
-            top, left, bottom, right = op.padding.get_values()
-            shapes.append((n, top + h + bottom, left + w + right, c))
-        for shape in shapes:
-            if prod(shape) > MAX_ELEMENTS:
-                raise self.node.wrong(f"a result of shape {list(shape)} is too large")
-        self.block.add_op(op)
-        return op.output
+    def add(self, a: Value, b: Value) -> SSAValue:
+        return self.binary(Binary.ADD, a, b)
 
-    def materialize(self, value: Value) -> SSAValue:
-        """`value` in the IR: a constant becomes a `graph.constant`, once."""
-        if isinstance(value, SSAValue):
-            return value
-        value = value.in_float32()
-        if value.key is not None and (known := self._materialized.get(value.key)):
-            return known
-        if (element := plain_element(value.dtype)) is None:
+    def sub(self, a: Value, b: Value) -> SSAValue:
+        return self.binary(Binary.SUB, a, b)
+
+    def mul(self, a: Value, b: Value) -> SSAValue:
+        return self.binary(Binary.MUL, a, b)
+
+    def div(self, a: Value, b: Value) -> SSAValue:
+        return self.binary(Binary.DIV, a, b)
+
+    def unary(self, function: Function, x: Value, *parameters: float) -> SSAValue:
+        """An elementwise function."""
+        return self.emit(UnaryOp(self.materialize(x), FunctionAttr(function, parameters)))
+
+    def compare(self, kind: Compare, a: Value, b: Value) -> SSAValue:
+        """A comparison with broadcasting."""
+        self._check_broadcast(a, b)
+        operands = self._lifted(a, b)
+        return self.emit(CompareOp(kind, *map(self.materialize, operands)))
+
+    def select(self, condition: Value, a: Value, b: Value) -> SSAValue:
+        """`condition ? a : b` with broadcasting."""
+        self._check_broadcast(condition, a, b)
+        operands = self._lifted(condition, a, b)
+        return self.emit(SelectOp(*map(self.materialize, operands)))
+
+    def bounded(self, x: Value, low: int, high: int) -> SSAValue:
+        """Integers, of which each that is outside becomes the nearer bound."""
+        above = self.binary(Binary.MAX, x, self.number(low, x))
+        return self.binary(Binary.MIN, above, self.number(high, x))
+
+    def cast(self, x: Value, element: Attribute = f32) -> Value:
+        """`x` with elements of another type: of quantized numbers, the integers that store them."""
+        value = self.materialize(x)
+        if isinstance(known := element_of(value), UniformType):
+            value = self.materialize(self._stored(value, known, element))
+        return value if element_of(value) == element else self.emit(CastOp(value, element))
+
+    def _stored(self, value: SSAValue, known: UniformType, element: Attribute) -> Value:
+        """
+        The integers that store quantized numbers, as float32 for that `element`. A number less its
+        zero point, times the scale and divided by it, is wrong in its last bit only: rounded, it is
+        what it was if it has less than 22 bits.
+        """
+        is_plain = not known.is_per_axis and not known.zero_point
+        if is_plain and known.scale == 1 and element != f32:
+            return self.emit(CastOp(value, known.storage))
+        if not (is_plain and element == f32) and known.storage.width.data > 16:
             raise self.node.unsupported(
-                f"'{value.name}' has elements of type {value.dtype}; "
-                "feature maps and weights are floats, integers or booleans"
+                f"the integers of {known} as numbers of another type; quantize to 8 or 16 bits"
             )
-        if not prod(value.shape):
+        real: Value = self.emit(DequantizeOp(value))
+        if is_plain and element == f32:
+            return real if known.scale == 1 else self.div(real, self.number(known.scale))
+        shape = tuple[int, ...]()
+        if isinstance(known.axis, IntAttr):
+            shape = (-1, *(1,) * (len(shape_of_value(value)) - 1 - known.axis.data))
+        scales, points = (
+            self.constant(np.array([n.data for n in of], np.float32).reshape(shape), name)
+            for of, name in ((known.scales, "scale"), (known.zero_points, "zero_point"))
+        )
+        whole = self.add(self.unary(Function.ROUND, self.div(real, scales)), points)
+        return whole if element == f32 else self.emit(CastOp(whole, known.storage))
+
+    def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
+        """A reduction that keeps its dimensions; `x` itself along none."""
+        if not axes:
+            return x
+        return self.emit(ReduceOp(kind, self.materialize(x), axes))
+
+    def mean(self, x: Value, axes: Sequence[int]) -> Value:
+        """The average along `axes`, dimensions kept."""
+        if not axes:
+            return x
+        count = prod(shape_of_value(x)[a] for a in axes)
+        total = self.reduce(Reduce.SUM, x, axes)
+        return self.div(total, self.number(count, x))
+
+    def running_sum(self, x: Value, axis: int) -> Value:
+        """
+        The sums of whole numbers up to each along `axis`, in as many steps as its extent has binary
+        digits.
+        """
+        shape, distance = list(shape_of_value(x)), 1
+        while distance < shape[axis]:
+            before = [distance if i == axis else n for i, n in enumerate(shape)]
+            zeros = self.constant(np.zeros(before, dtype_of_value(x)), "before")
+            rest = self.part(x, axis, 0, shape[axis] - distance)
+            x = self.add(x, self.joined([zeros, rest], axis))
+            distance *= 2
+        return x
+
+    def sliced(
+        self,
+        x: Value,
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> Value:
+        """Part of `x`; nothing is emitted for all of it."""
+        if tuple(sizes) == shape_of_value(x) and not any(starts):
+            return x
+        if any(size < 1 for size in sizes):
+            # Exporters write parts without elements, which they join with others.
+            return self.constant(np.zeros(sizes, dtype_of_value(x)), "nothing")
+        return self.emit(SliceOp(self.materialize(x), starts, sizes, strides))
+
+    def part(self, x: Value, axis: int, start: int, size: int) -> Value:
+        """`size` elements along `axis` from `start` on."""
+        shape = shape_of_value(x)
+        starts = [start if i == axis else 0 for i in range(len(shape))]
+        sizes = [size if i == axis else n for i, n in enumerate(shape)]
+        return self.sliced(x, starts, sizes)
+
+    def reversed(self, x: Value, axis: int) -> Value:
+        """`x` from its other end along `axis`."""
+        return self.gathered(x, axis, range(shape_of_value(x)[axis])[::-1])
+
+    def gathered(self, x: Value, axis: int, indices: Sequence[int]) -> Value:
+        """The elements at `indices` along `axis`; a slice where they are evenly spaced."""
+        shape = list(shape_of_value(x))
+        if not indices:
+            raise self.node.unsupported("no indices: the result has no elements")
+        steps = {b - a for a, b in pairwise(indices)} or {1}
+        if len(steps) == 1 and (step := steps.pop()) != 0:
+            starts = [indices[0] if i == axis else 0 for i in range(len(shape))]
+            strides = [step if i == axis else 1 for i in range(len(shape))]
+            shape[axis] = len(indices)
+            if step != 1 or len(indices) != shape_of_value(x)[axis]:
+                return self.sliced(x, starts, shape, strides)
+            return x
+        self.check_indices(len(indices))
+        return self.emit(GatherOp(self.materialize(x), axis, indices))
+
+    def taken(self, rows: Value, indices: Value) -> Value:
+        """The `rows` at computed indices, one after the other in their order."""
+        flat = self.reshaped(indices, (prod(shape_of_value(indices)),))
+        return self.emit(TakeOp(self.materialize(rows), self.materialize(flat)))
+
+    def rows_of_steps(self, step: Value) -> Value:
+        """The rows of computed steps [n, batch], i64, in a table of all [steps * batch]."""
+        _, batch = shape_of_value(step)
+        along = self.mul(step, self.constant(np.array([batch], np.int64), "stride"))
+        sequences = np.arange(batch, dtype=np.int64).reshape(1, batch)
+        return self.add(along, self.constant(sequences, "sequences"))
+
+    def at_steps(self, x: Value, step: Value) -> Value:
+        """Of `x` [steps, batch, ...] the elements at computed steps [n, batch] of each sequence."""
+        steps, batch, *rest = shape_of_value(x)
+        rows = self.reshaped(x, (steps * batch, prod(rest)))
+        found = self.taken(rows, self.rows_of_steps(step))
+        return self.reshaped(found, (*shape_of_value(step), *rest))
+
+    def check_indices(self, count: int) -> None:
+        """Refuse a list of indices that is too long, before it is made."""
+        if count > MAX_INDICES:
             raise self.node.unsupported(
-                f"'{value.name}' has no elements: shape {list(value.shape)}; remove what reads it"
+                f"{count} indices; at most {MAX_INDICES} are taken: split the node"
             )
-        location = name_loc(value.name)
-        if isinstance(value, QuantizedConstant):
-            stored = ConstantOp.from_array(value.stored(), value.element, location=location)
-            self.block.add_op(stored)
-            op = DequantizeOp(stored.result)
-            op.location = location
-        else:
-            op = ConstantOp.from_array(value.load(), element, location=location)
-        self.block.add_op(op)
-        if value.key is not None:
-            self._materialized[value.key] = op.result
-        return op.result
 
-    def constant(self, array: Array, suffix: str) -> Constant:
-        """A constant that the node's operands were folded into."""
-        return Constant.of(f"{self.node.name}/{suffix}", array)
+    def joined(self, values: Sequence[Value], axis: int) -> Value:
+        """Values one after the other along `axis`, without those that have no elements."""
+        values = [v for v in values if prod(shape_of_value(v))] or values[:1]
+        if len(values) == 1:
+            return values[0]
+        return self.emit(ConcatOp([self.materialize(v) for v in values], axis))
 
-    def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
-        """`value` with dimension `i` being its dimension `permutation[i]`."""
-        if tuple(permutation) == tuple(range(len(permutation))):
-            return value
-        if isinstance(value, Constant):
-            return value.transposed(permutation)
-        # Two in a row are one or none: most transposes around NHWC operations end here.
-        if isinstance(inner := value.owner, TransposeOp):
-            order = inner.permutation.get_values()
-            return self.transposed(inner.input, [order[p] for p in permutation])
-        return self.emit(TransposeOp(value, permutation))
-
-    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape."""
-        old = shape_of_value(value)
-        if old == tuple(shape):
-            return value
-        if prod(old) != prod(shape):
-            raise self.node.wrong(
-                f"{list(old)} has {prod(old)} elements, expected {prod(shape)} for {list(shape)}"
-            )
-        if isinstance(value, Constant):
-            return value.reshaped(shape)
-        return self.emit(ReshapeOp(value, shape))
-
-    def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
-        """`value` as numbers of `labels`, apart from the same numbers that are not."""
-        # Two names for one value, of which an operation makes two values.
-        result = self.emit(ReshapeOp(value, shape_of(value)))
-        self.labels[result] = tuple(labels)
+    def expanded(self, x: Value, shape: Sequence[int]) -> Value:
+        """`x` with extents of 1 repeated to those of `shape`, which has its rank."""
+        result = x
+        for axis, (have, want) in enumerate(zip(shape_of_value(x), shape, strict=True)):
+            if have != want:
+                self.check_indices(want)
+                result = self.gathered(result, axis, [0] * want)
         return result
 
-    def unary(self, value: Value, function: FunctionAttr) -> SSAValue:
-        """An elementwise function of one argument."""
-        return self.emit(UnaryOp(self.materialize(value), function))
+    def _check_broadcast(self, *values: Value) -> None:
+        shape: tuple[int, ...] | None = ()
+        for value in values:
+            shape = None if shape is None else broadcast_shape(shape, shape_of_value(value))
+        if shape is None:
+            shapes = ", ".join(str(list(shape_of_value(v))) for v in values)
+            raise self.node.wrong(f"shapes {shapes} do not broadcast")
 
-    def binary(self, kind: Binary, lhs: Value, rhs: Value) -> SSAValue:
-        """An elementwise function of two arguments, which are broadcast."""
-        a, b = shape_of_value(lhs), shape_of_value(rhs)
-        if broadcast_shape(a, b) is None:
-            raise self.node.wrong(f"shapes {list(a)} and {list(b)} do not broadcast")
-        # One number is a vector of one, which broadcasts the same way.
-        if isinstance(lhs, Constant) and not a and b:
-            lhs = lhs.reshaped((1,))
-        if isinstance(rhs, Constant) and not b and a:
-            rhs = rhs.reshaped((1,))
-        left, right = self.materialize(lhs), self.materialize(rhs)
-        if element_of(left) != element_of(right):
-            types = f"{element_of(left)} and {element_of(right)}"
-            raise self._unlike((left, right), f"operands of types {types}, expected equal ones")
-        return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
+    def _lifted(self, *values: Value) -> list[Value]:
+        """One number is a vector of one, which broadcasts the same way."""
+        if not any(shape_of_value(v) for v in values):
+            return list(values)
+        return [v if shape_of_value(v) else self.reshaped(v, (1,)) for v in values]
 
     def feature_map(self, value: Value) -> SSAValue:
         """`value`, [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C]."""
@@ -338,15 +332,3 @@ class Emitter:
             n, _, w, c = shape_of(value)
             return self.reshaped(result, (n, c, w))
         return result
-
-    def _unlike(self, operands: Sequence[SSAValue], what: str) -> InputError:
-        """What is wrong with operands that do not go together."""
-        elements = [element_of(value) for value in operands]
-        plain = {e.bitwidth for e in elements if isinstance(e, IntegerType)}
-        stored = {e.storage.bitwidth for e in elements if isinstance(e, UniformType)}
-        if plain.isdisjoint(stored):
-            return self.node.wrong(what)
-        return self.node.unsupported(
-            "integers that QuantizeLinear made meet plain ones, which have no scale; quantize the "
-            "model as it was in float with --calibrate, where states are floats as well"
-        )

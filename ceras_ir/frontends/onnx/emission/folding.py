@@ -20,8 +20,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Region, SSAValue
 from xdsl.utils.hints import isa
 
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.functions import bind_attributes
 from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node

@@ -27,9 +27,13 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
@@ -123,12 +127,11 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
             f"{element}; use one type of integers, and one scale for all channels"
         )
     # The same integers stand for other numbers.
-    compose = Composer(emitter)
     real: Value = emitter.emit(DequantizeOp(value))
     if (factor := element.scale / known.scale) != 1:
-        real = compose.mul(real, compose.number(factor))
+        real = emitter.mul(real, emitter.number(factor))
     if moved := (known.zero_point - element.zero_point) * element.scale:
-        real = compose.add(real, compose.number(moved))
+        real = emitter.add(real, emitter.number(moved))
     return real
 
 
@@ -191,11 +194,10 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     most = np.inf if high == element.high else float(np.float32(high - point) * scale)
     owner = value.owner
     real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
-    compose = Composer(emitter)
     if (least, most) == (0.0, np.inf):
-        bounded = compose.unary(Function.RELU, real)
+        bounded = emitter.unary(Function.RELU, real)
     else:
-        bounded = compose.unary(Function.CLIP, real, least, most)
+        bounded = emitter.unary(Function.CLIP, real, least, most)
     return emitter.emit(QuantizeOp(bounded, element))
 
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import onnx
 
-from ceras_ir.frontends.onnx.emission.constants import Value
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import NEVER_FOLDED
+from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
 from ceras_ir.support.diagnostics import Finding
 from ceras_ir.support.docstrings import docstring

@@ -5,12 +5,11 @@ from math import inf, isnan
 
 import numpy as np
 
-from ceras_ir.dialects.graph import Binary, Compare, Function, FunctionAttr
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.dialects.graph import Binary, Compare, Function
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.emission.registry import OperatorImporter, operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -33,7 +32,8 @@ def _importer(functions: Sequence[Function]) -> OperatorImporter:
     """The importer of one operator, which an attribute may make one of several functions."""
 
     def function(node: Node, emitter: Emitter) -> Value:
-        return emitter.unary(emitter.value(0), _function(node, functions))
+        chosen, parameters = _function(node, functions)
+        return emitter.unary(chosen, emitter.value(0), *parameters)
 
     names = " or ".join(f"`{f}`" for f in functions)
     if (onnx := functions[0].facts.onnx) is not None and onnx.mode is not None:
@@ -49,7 +49,8 @@ def _defaults(function: Function) -> Sequence[tuple[str, float]]:
     return [] if onnx is None else list(zip(function.facts.parameters, onnx.defaults, strict=True))
 
 
-def _function(node: Node, functions: Sequence[Function]) -> FunctionAttr:
+def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequence[float]]:
+    """The function that a node is, and its parameters."""
     chosen, onnx = functions[0], functions[0].facts.onnx
     if onnx is not None and onnx.mode is not None:
         attribute, default = onnx.mode
@@ -58,16 +59,16 @@ def _function(node: Node, functions: Sequence[Function]) -> FunctionAttr:
             known = " or ".join(modes)
             raise node.wrong(f"attribute '{attribute}' must be {known}, got '{mode}'")
         chosen = modes[mode]
-    return FunctionAttr(chosen, [node.number(name, n) for name, n in _defaults(functions[0])])
+    return chosen, [node.number(name, n) for name, n in _defaults(functions[0])]
 
 
 @operator("Celu")
 def celu(node: Node, emitter: Emitter) -> Value:
     """The function `celu` with `alpha` (by default 1), which is not 0."""
-    function = _function(node, [Function.CELU])
-    if function.values == (0.0,):
+    function, (alpha,) = _function(node, [Function.CELU])
+    if alpha == 0.0:
         raise node.wrong("attribute 'alpha' must not be 0")
-    return emitter.unary(emitter.value(0), function)
+    return emitter.unary(function, emitter.value(0), alpha)
 
 
 @operator("Relu")
@@ -76,15 +77,14 @@ def relu(node: Node, emitter: Emitter) -> Value:
     value = emitter.value(0)
     if is_quantized(value):
         return clipped(emitter, value, 0, inf)
-    return emitter.unary(value, FunctionAttr(Function.RELU))
+    return emitter.unary(Function.RELU, value)
 
 
 @operator("Erfc")
 def erfc(node: Node, emitter: Emitter) -> Value:
     """`1 + erf(-x)`. No operator of ONNX: tf2onnx leaves it so in the GELU of Keras."""
-    compose = Composer(emitter)
-    opposite = compose.mul(emitter.value(0), compose.number(-1.0))
-    return compose.add(compose.unary(Function.ERF, opposite), compose.number(1.0))
+    opposite = emitter.mul(emitter.value(0), emitter.number(-1.0))
+    return emitter.add(emitter.unary(Function.ERF, opposite), emitter.number(1.0))
 
 
 @operator("Swish")
@@ -92,10 +92,9 @@ def swish(node: Node, emitter: Emitter) -> Value:
     """Opset 24's `x * sigmoid(alpha * x)`."""
     alpha, value = node.number("alpha", 1.0), emitter.value(0)
     if alpha == 1.0:
-        return emitter.unary(value, FunctionAttr(Function.SWISH))
-    compose = Composer(emitter)
-    inner = compose.mul(value, compose.number(alpha))
-    return compose.mul(value, compose.unary(Function.SIGMOID, inner))
+        return emitter.unary(Function.SWISH, value)
+    inner = emitter.mul(value, emitter.number(alpha))
+    return emitter.mul(value, emitter.unary(Function.SIGMOID, inner))
 
 
 @operator("Selu")
@@ -103,15 +102,14 @@ def selu(node: Node, emitter: Emitter) -> Value:
     """`gamma` times an `Elu`."""
     alpha = node.number("alpha", 1.6732632)
     gamma = node.number("gamma", 1.0507010)
-    compose = Composer(emitter)
-    elu = compose.unary(Function.ELU, emitter.value(0), alpha)
-    return compose.mul(elu, compose.number(gamma))
+    elu = emitter.unary(Function.ELU, emitter.value(0), alpha)
+    return emitter.mul(elu, emitter.number(gamma))
 
 
 @operator("PRelu")
 def prelu(node: Node, emitter: Emitter) -> Value:
     """`max(x, 0) + slope * min(x, 0)`, of which one summand is 0."""
-    compose, value, slope = Composer(emitter), emitter.value(0), emitter.value(1)
+    value, slope = emitter.value(0), emitter.value(1)
     shape, extents = emitter.shape(0), emitter.shape(1)
     if node.opset < 7 and len(extents) == 1 and len(shape) > 1:
         slope = emitter.reshaped(slope, (*extents, *(1,) * (len(shape) - 2)))
@@ -120,9 +118,9 @@ def prelu(node: Node, emitter: Emitter) -> Value:
         if numbers.size and bool((numbers == numbers.reshape(-1)[0]).all()):
             number = float(numbers.reshape(-1)[0])
             if -inf < number < inf and len(shape_of_value(slope)) <= len(shape):
-                return compose.unary(Function.LEAKY_RELU, value, number)
-    below = compose.mul(compose.unary(Function.CLIP, value, -inf, 0.0), slope)
-    return compose.add(compose.unary(Function.RELU, value), below)
+                return emitter.unary(Function.LEAKY_RELU, value, number)
+    below = emitter.mul(emitter.unary(Function.CLIP, value, -inf, 0.0), slope)
+    return emitter.add(emitter.unary(Function.RELU, value), below)
 
 
 @operator("Clip")
@@ -149,8 +147,8 @@ def clip(node: Node, emitter: Emitter) -> Value:
     if (low, high) == (-inf, inf):
         return value
     if (low, high) == (0.0, inf):
-        return emitter.unary(value, FunctionAttr(Function.RELU))
-    return emitter.unary(value, FunctionAttr(Function.CLIP, [low, high]))
+        return emitter.unary(Function.RELU, value)
+    return emitter.unary(Function.CLIP, value, low, high)
 
 
 def _are_constant(node: Node, indices: tuple[int, ...]) -> bool:
@@ -178,30 +176,30 @@ def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:
 _register_functions()
 
 
-Composed = Callable[[Composer, Value], Value]
+Composed = Callable[[Emitter, Value], Value]
 
 NEAR = 0.25
 """Below this magnitude a series is better than logarithms, which cancel."""
 
 
-def tan(c: Composer, x: Value) -> Value:
+def tan(c: Emitter, x: Value) -> Value:
     return c.div(c.unary(Function.SIN, x), c.unary(Function.COS, x))
 
 
-def asin(c: Composer, x: Value) -> Value:
+def asin(c: Emitter, x: Value) -> Value:
     one = c.number(1)
     root = c.unary(Function.SQRT, c.mul(c.sub(one, x), c.add(one, x)))
     return c.unary(Function.ATAN, c.div(x, root))
 
 
-def acos(c: Composer, x: Value) -> Value:
+def acos(c: Emitter, x: Value) -> Value:
     """Twice the arc of `sqrt((1 - x) / (1 + x))`, which is exact near 1."""
     one = c.number(1)
     root = c.unary(Function.SQRT, c.div(c.sub(one, x), c.add(one, x)))
     return c.mul(c.number(2), c.unary(Function.ATAN, root))
 
 
-def sinh(c: Composer, x: Value) -> Value:
+def sinh(c: Emitter, x: Value) -> Value:
     """With `t = exp(-abs(x)) - 1`, which does not cancel: `-t * (t + 2) / (2 * (t + 1))`."""
     a = c.unary(Function.ABS, x)
     t = c.unary(Function.ELU, c.sub(c.number(0), a), 1.0)
@@ -210,12 +208,12 @@ def sinh(c: Composer, x: Value) -> Value:
     return c.mul(y, c.unary(Function.SIGN, x))
 
 
-def cosh(c: Composer, x: Value) -> Value:
+def cosh(c: Emitter, x: Value) -> Value:
     e = c.unary(Function.EXP, c.unary(Function.ABS, x))
     return c.add(c.mul(c.number(0.5), e), c.div(c.number(0.5), e))
 
 
-def asinh(c: Composer, x: Value) -> Value:
+def asinh(c: Emitter, x: Value) -> Value:
     """`log(a + sqrt(a * a + 1))`, near 0 the first terms of the series."""
     a = c.unary(Function.ABS, x)
     root = c.unary(Function.SQRT, c.add(c.mul(a, a), c.number(1)))
@@ -223,13 +221,13 @@ def asinh(c: Composer, x: Value) -> Value:
     return _unless_near(c, x, far, (-1 / 6, 3 / 40, -15 / 336, 105 / 3456))
 
 
-def acosh(c: Composer, x: Value) -> Value:
+def acosh(c: Emitter, x: Value) -> Value:
     one = c.number(1)
     root = c.unary(Function.SQRT, c.mul(c.sub(x, one), c.add(x, one)))
     return c.unary(Function.LOG, c.add(x, root))
 
 
-def atanh(c: Composer, x: Value) -> Value:
+def atanh(c: Emitter, x: Value) -> Value:
     """`log((1 + x) / (1 - x)) / 2`, near 0 the first terms of the series."""
     one = c.number(1)
     ratio = c.div(c.add(one, x), c.sub(one, x))
@@ -237,7 +235,7 @@ def atanh(c: Composer, x: Value) -> Value:
     return _unless_near(c, x, far, (1 / 3, 1 / 5, 1 / 7, 1 / 9))
 
 
-def _unless_near(c: Composer, x: Value, far: Value, series: tuple[float, ...]) -> Value:
+def _unless_near(c: Emitter, x: Value, far: Value, series: tuple[float, ...]) -> Value:
     """`x + x^3 * (series in x^2)` below NEAR in magnitude, else `far`."""
     s = c.mul(x, x)
     p: Value = c.number(series[-1])
@@ -262,25 +260,25 @@ COMPOSED: dict[str, Composed] = {
 @operator(*COMPOSED)
 def composed(node: Node, emitter: Emitter) -> Value:
     """A composition of sine, cosine, arc tangent, exponential and logarithm."""
-    return COMPOSED[node.operator](Composer(emitter), emitter.value(0))
+    return COMPOSED[node.operator](emitter, emitter.value(0))
 
 
 @operator("IsNaN")
 def is_nan(node: Node, emitter: Emitter) -> Value:
     """What does not equal itself."""
-    compose, x = Composer(emitter), emitter.value(0)
-    same = compose.compare(Compare.EQUAL, x, x)
-    return emitter.binary(Binary.XOR, same, compose.number(1, same))
+    x = emitter.value(0)
+    same = emitter.compare(Compare.EQUAL, x, x)
+    return emitter.binary(Binary.XOR, same, emitter.number(1, same))
 
 
 @operator("IsInf")
 def is_infinite(node: Node, emitter: Emitter) -> Value:
     """A comparison with infinity, of either sign or one."""
-    compose, x = Composer(emitter), emitter.value(0)
+    x = emitter.value(0)
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    infinity = compose.number(np.inf)
+    infinity = emitter.number(np.inf)
     if positive and negative:
-        return compose.compare(Compare.EQUAL, compose.unary(Function.ABS, x), infinity)
+        return emitter.compare(Compare.EQUAL, emitter.unary(Function.ABS, x), infinity)
     if not positive and not negative:
-        return compose.compare(Compare.LESS, infinity, x)
-    return compose.compare(Compare.EQUAL, x, infinity if positive else compose.number(-np.inf))
+        return emitter.compare(Compare.LESS, infinity, x)
+    return emitter.compare(Compare.EQUAL, x, infinity if positive else emitter.number(-np.inf))

@@ -20,11 +20,10 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
 from ceras_ir.dialects.graph.elementwise import BinaryAttr
 from ceras_ir.dialects.graph.traits import MovesElements
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.emission.registry import operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
 KINDS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
@@ -61,8 +60,7 @@ def add_all(node: Node, emitter: Emitter) -> Value:
     total = reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
     if node.operator == "Sum":
         return total
-    compose = Composer(emitter)
-    return compose.div(total, compose.number(len(operands)))
+    return emitter.div(total, emitter.number(len(operands)))
 
 
 EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
@@ -88,31 +86,29 @@ def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
             and 0 < len(shape_of_value(value)) >= len(shape_of_value(bound))
             and not np.isnan(number := float(bound.load().reshape(-1)[0]))
         ):
-            compose = Composer(emitter)
             ends = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
             if is_quantized(value):
                 return clipped(emitter, value, *ends)
             if kind is Binary.MAX and number == 0.0:
-                return compose.unary(Function.RELU, value)
-            return compose.unary(Function.CLIP, value, *ends)
+                return emitter.unary(Function.RELU, value)
+            return emitter.unary(Function.CLIP, value, *ends)
     return emitter.binary(kind, a, b)
 
 
 @operator("Neg")
 def negate(node: Node, emitter: Emitter) -> Value:
     """A product with -1, which is exact; of integers, 0 less them."""
-    compose, value = Composer(emitter), emitter.value(0)
+    value = emitter.value(0)
     if emitter.is_float(value):
         minus_one = emitter.constant(np.array(-1, np.float32), "minus_one")
         return emitter.binary(Binary.MUL, value, minus_one)
-    return compose.sub(compose.number(0, value), value)
+    return emitter.sub(emitter.number(0, value), value)
 
 
 @operator("Reciprocal")
 def reciprocal(node: Node, emitter: Emitter) -> Value:
     """1 divided by the operand."""
-    compose = Composer(emitter)
-    return compose.div(compose.number(1), emitter.value(0))
+    return emitter.div(emitter.number(1), emitter.value(0))
 
 
 @operator("Div")
@@ -141,45 +137,44 @@ def power(node: Node, emitter: Emitter) -> Value:
     Constant exponents 1/2, 1, 2 and 3 are a root and products. A float base takes an integer
     exponent as float; an integer base has its exact power for whole exponents.
     """
-    compose = Composer(emitter)
     base, exponent = emitter.value(0), _aligned(node, emitter)
     if emitter.is_float(base):
         if isinstance(exponent, Constant) and shape_of_value(exponent) in ((), (1,)):
             number = float(exponent.load().reshape(-1)[0])
             if number == 0.5:
-                return compose.unary(Function.SQRT, base)
+                return emitter.unary(Function.SQRT, base)
             if number in (1.0, 2.0, 3.0) and shape_of_value(base):
-                return reduce(compose.mul, [base] * int(number))
-        return emitter.binary(Binary.POW, base, compose.cast(exponent))
+                return reduce(emitter.mul, [base] * int(number))
+        return emitter.binary(Binary.POW, base, emitter.cast(exponent))
     integer = element_of(emitter.materialize(base))
-    whole = emitter.binary(Binary.POW, base, compose.cast(exponent, integer))
+    whole = emitter.binary(Binary.POW, base, emitter.cast(exponent, integer))
     if not emitter.is_float(exponent):
         return whole
-    real = emitter.binary(Binary.POW, compose.cast(base), exponent)
-    is_whole = compose.compare(Compare.EQUAL, exponent, compose.unary(Function.FLOOR, exponent))
-    return compose.select(is_whole, whole, compose.cast(real, integer))
+    real = emitter.binary(Binary.POW, emitter.cast(base), exponent)
+    is_whole = emitter.compare(Compare.EQUAL, exponent, emitter.unary(Function.FLOOR, exponent))
+    return emitter.select(is_whole, whole, emitter.cast(real, integer))
 
 
 @operator("Abs")
 def absolute(node: Node, emitter: Emitter) -> Value:
     """Without its sign; of integers, the greater of them and 0 less them."""
-    value, compose = emitter.value(0), Composer(emitter)
+    value = emitter.value(0)
     if emitter.is_float(value):
-        return compose.unary(Function.ABS, value)
+        return emitter.unary(Function.ABS, value)
     if dtype_of_value(value).kind == "u":
         return value
-    return emitter.binary(Binary.MAX, value, compose.sub(compose.number(0, value), value))
+    return emitter.binary(Binary.MAX, value, emitter.sub(emitter.number(0, value), value))
 
 
 @operator("Sign")
 def sign(node: Node, emitter: Emitter) -> Value:
     """1, 0 or -1; of integers, them clamped to that."""
-    value, compose = emitter.value(0), Composer(emitter)
+    value = emitter.value(0)
     if emitter.is_float(value):
-        return compose.unary(Function.SIGN, value)
+        return emitter.unary(Function.SIGN, value)
     low = 0 if dtype_of_value(value).kind == "u" else -1
-    bounded = emitter.binary(Binary.MIN, value, compose.number(1, value))
-    return emitter.binary(Binary.MAX, bounded, compose.number(low, value))
+    bounded = emitter.binary(Binary.MIN, value, emitter.number(1, value))
+    return emitter.binary(Binary.MAX, bounded, emitter.number(low, value))
 
 
 LOGIC = {"And": Binary.AND, "Or": Binary.OR, "Xor": Binary.XOR}
@@ -195,7 +190,7 @@ def logic(node: Node, emitter: Emitter) -> Value:
 def negation(node: Node, emitter: Emitter) -> Value:
     """Exclusive or with true."""
     value = emitter.value(0)
-    return emitter.binary(Binary.XOR, value, Composer(emitter).number(1, value))
+    return emitter.binary(Binary.XOR, value, emitter.number(1, value))
 
 
 RELATIONS = {
@@ -215,7 +210,7 @@ def compare(node: Node, emitter: Emitter) -> Value:
     a, b = emitter.value(0), _aligned(node, emitter)
     if dtype_of_value(a) != dtype_of_value(b):
         raise node.wrong(f"operands of types {dtype_of_value(a)} and {dtype_of_value(b)}")
-    return Composer(emitter).compare(kind, *((b, a) if swapped else (a, b)))
+    return emitter.compare(kind, *((b, a) if swapped else (a, b)))
 
 
 @operator("Where")
@@ -224,7 +219,7 @@ def where(node: Node, emitter: Emitter) -> Value:
     condition, a, b = (emitter.value(i) for i in range(3))
     if dtype_of_value(condition) != np.bool_ or dtype_of_value(a) != dtype_of_value(b):
         raise node.wrong("a condition of booleans and two operands of one type expected")
-    return Composer(emitter).select(condition, a, b)
+    return emitter.select(condition, a, b)
 
 
 DIVISOR = "graph.divisor"

@@ -11,17 +11,11 @@ from typing import TypeVar
 import numpy as np
 from xdsl.ir import Block, Operation
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    CallingOperation,
-    LinearOperation,
-    RecurrenceOp,
-)
+from ceras_ir.dialects.graph import Binary, CallingOperation, LinearOperation, RecurrenceOp
 from ceras_ir.frontends.onnx.emission.calls import Branches, emit_branch
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import (
     MalformedError,
     Node,
@@ -125,7 +119,7 @@ def selected(node: Node, emitter: Emitter, condition: Value, a: Value, b: Value)
     if a is b:
         return a
     check_alike(node, a, b)
-    return Composer(emitter).select(condition, a, b)
+    return emitter.select(condition, a, b)
 
 
 def check_alike(node: Node, a: Value, b: Value) -> None:

@@ -18,10 +18,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, window_extent, window_output
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 
@@ -251,21 +250,21 @@ def sum_of_planes(
     `steps` in depth, where nothing is padded, and with `flat` over height and width.
     """
     (n, d, h, w, c), (depth, o, kh, kw, taken) = shape_of_value(x), shape_of_value(weights)
-    compose, (stride, dilation) = Composer(emitter), steps
+    stride, dilation = steps
     outputs = window_output(d, 0, 0, depth, stride, dilation)
     total: Value | None = None
     for k in range(depth):
-        plane = compose.sliced(
+        plane = emitter.sliced(
             x, (0, k * dilation, 0, 0, 0), (n, outputs, h, w, c), (1, stride, 1, 1, 1)
         )
         tap = (
             Constant.of(f"{weights.name}/{k}", np.ascontiguousarray(weights.load()[k]))
             if isinstance(weights, Constant)
-            else emitter.reshaped(compose.part(weights, 0, k, 1), (o, kh, kw, taken))
+            else emitter.reshaped(emitter.part(weights, 0, k, 1), (o, kh, kw, taken))
         )
         rows = emitter.reshaped(plane, (n * outputs, h, w, c))
         part = convolved(emitter, rows, tap, bias if k == 0 else None, flat, groups)
-        total = part if total is None else compose.add(total, part)
+        total = part if total is None else emitter.add(total, part)
     assert total is not None
     _, oh, ow, _ = shape_of_value(total)
     return emitter.reshaped(total, (n, outputs, oh, ow, o))
@@ -275,7 +274,6 @@ def computed_convolution(
     emitter: Emitter, x: Value, weights: Value, bias: Value | None, window: Window, groups: int
 ) -> Value:
     """Of [N, H, W, C] with [O, KH, KW, C/g]: [N, OH, OW, O]."""
-    compose = Composer(emitter)
     outputs, _, _, channels = shape_of_value(weights)
     taps = _taps(emitter, x, window)
     if channels == 1 and groups > 1:
@@ -285,14 +283,14 @@ def computed_convolution(
         parts = [
             _product(
                 emitter,
-                [compose.part(tap, 3, g * channels, channels) for tap in taps],
-                compose.part(weights, 0, g * each, each),
+                [emitter.part(tap, 3, g * channels, channels) for tap in taps],
+                emitter.part(weights, 0, g * each, each),
                 bias if groups == 1 else None,
             )
             for g in range(groups)
         ]
-        result = compose.joined(parts, 3)
-    return result if bias is None or groups == 1 else compose.add(result, bias)
+        result = emitter.joined(parts, 3)
+    return result if bias is None or groups == 1 else emitter.add(result, bias)
 
 
 def _taps(emitter: Emitter, x: Value, window: Window) -> list[Value]:
@@ -305,7 +303,7 @@ def _taps(emitter: Emitter, x: Value, window: Window) -> list[Value]:
         border = (0, top, left, 0), (0, bottom, right, 0)
         x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
     return [
-        Composer(emitter).sliced(x, (0, i * dh, j * dw, 0), (n, oh, ow, c), (1, sh, sw, 1))
+        emitter.sliced(x, (0, i * dh, j * dw, 0), (n, oh, ow, c), (1, sh, sw, 1))
         for i in range(kh)
         for j in range(kw)
     ]
@@ -316,22 +314,21 @@ def _product(emitter: Emitter, taps: list[Value], weights: Value, bias: Value | 
     n, oh, ow, c = shape_of_value(taps[0])
     outputs = shape_of_value(weights)[0]
     size = len(taps) * c
-    rows = emitter.reshaped(Composer(emitter).joined(taps, 3), (n * oh * ow, size))
+    rows = emitter.reshaped(emitter.joined(taps, 3), (n * oh * ow, size))
     product = product_of(emitter, rows, emitter.reshaped(weights, (outputs, size)), bias)
     return emitter.reshaped(product, (n, oh, ow, outputs))
 
 
 def _sum_over_taps(emitter: Emitter, taps: list[Value], weights: Value, groups: int) -> Value:
     """Every channel by itself, into one or several."""
-    compose = Composer(emitter)
     outputs, size = shape_of_value(weights)[0], prod(shape_of_value(weights)[1:])
     each = outputs // groups
     by_tap = emitter.transposed(emitter.reshaped(weights, (outputs, size)), (1, 0))
     n, oh, ow, _ = shape_of_value(taps[0])
     total: Value | None = None
     for k, tap in enumerate(taps):
-        row = emitter.reshaped(compose.part(by_tap, 0, k, 1), (groups, each))
-        part = compose.mul(emitter.reshaped(tap, (n, oh, ow, groups, 1)), row)
-        total = part if total is None else compose.add(total, part)
+        row = emitter.reshaped(emitter.part(by_tap, 0, k, 1), (groups, each))
+        part = emitter.mul(emitter.reshaped(tap, (n, oh, ow, groups, 1)), row)
+        total = part if total is None else emitter.add(total, part)
     assert total is not None
     return emitter.reshaped(total, (n, oh, ow, outputs))

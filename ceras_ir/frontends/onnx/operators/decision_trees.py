@@ -8,10 +8,9 @@ import onnx
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import TreeEnsembleOp
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import tensor_array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.linear_models import (
@@ -230,12 +229,11 @@ def _with_base(node: Node, emitter: Emitter, sums: Value, *, is_mirrored: bool =
     if len(base) != targets:
         raise node.unsupported(f"{len(base)} base values for {targets} results; give each its own")
     array = np.array(base, np.float32).reshape(1, targets)
-    return Composer(emitter).add(sums, emitter.constant(array, "base"))
+    return emitter.add(sums, emitter.constant(array, "base"))
 
 
 def _averaged(emitter: Emitter, sums: Value, trees: int) -> Value:
-    compose = Composer(emitter)
-    return compose.div(sums, compose.number(trees))
+    return emitter.div(sums, emitter.number(trees))
 
 
 def _floats(node: Node, name: str) -> Sequence[float]:

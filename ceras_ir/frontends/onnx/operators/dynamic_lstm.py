@@ -13,11 +13,15 @@ import numpy as np
 
 from ceras_ir.dialects.graph import Cell, Reduce
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import storage_of
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.integer_operators import matrix_product_to_float
@@ -109,12 +113,12 @@ class IntegerWeights:
 
     def prepared(self, x: Value, lengths: Value | None) -> Value:
         """`x` in uint8. Steps after the longest sequence have no part in the range."""
-        emitter, compose = self.emitter, Composer(self.emitter)
+        emitter = self.emitter
         with emitter.in_float():
             if lengths is not None:
-                longest = compose.reduce(Reduce.MAX, lengths, [0])
+                longest = emitter.reduce(Reduce.MAX, lengths, [0])
                 inside = steps_within(emitter, shape_of_value(x)[0], longest)
-                x = compose.select(inside, x, compose.number(0.0))
+                x = emitter.select(inside, x, emitter.number(0.0))
             stored, self.scale, self.point = dynamically_quantized(emitter, x)
         self.lengths = lengths
         return stored
@@ -140,11 +144,7 @@ class IntegerWeights:
         `gates` that make the state of a sequence 0 after its end, by an output gate of 0. The range
         of the batch then does not depend on it.
         """
-        emitter, compose, (steps, _, width) = (
-            self.emitter,
-            Composer(self.emitter),
-            shape_of_value(gates),
-        )
+        emitter, (steps, _, width) = self.emitter, shape_of_value(gates)
         function = functions_of(self.node, Cell.LSTM, len(self.input.integers))[
             d * Cell.LSTM.functions
         ]
@@ -159,7 +159,7 @@ class IntegerWeights:
             )
         with emitter.in_float():
             inside = steps_within(emitter, steps, lengths)
-            return compose.select(inside, gates, emitter.constant(closed, "closed"))
+            return emitter.select(inside, gates, emitter.constant(closed, "closed"))
 
     def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
         weights = self.state

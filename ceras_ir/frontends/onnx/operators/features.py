@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i64
 
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, TakeOp
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.linear_models import labelled
 
@@ -21,7 +20,6 @@ NORMS = ("MAX", "L1", "L2")
 @operator("ai.onnx.ml::Scaler")
 def scaler(node: Node, emitter: Emitter) -> Value:
     """`(x - offset) * scale`, column by column or with one number for all."""
-    compose = Composer(emitter)
     x = _floats(emitter, emitter.value(0))
     for name, kind in (("offset", Binary.SUB), ("scale", Binary.MUL)):
         if (numbers := node.numbers(name)) is not None:
@@ -31,13 +29,12 @@ def scaler(node: Node, emitter: Emitter) -> Value:
                     f"{list(shape_of_value(x))}"
                 )
             x = emitter.binary(kind, x, emitter.constant(np.array(numbers, np.float32), name))
-    return compose.cast(x)
+    return emitter.cast(x)
 
 
 @operator("ai.onnx.ml::Normalizer")
 def normalizer(node: Node, emitter: Emitter) -> Value:
     """Rows divided by greatest element, sum of magnitudes, or length; by 1 where that is 0."""
-    compose = Composer(emitter)
     x = _floats(emitter, emitter.value(0))
     shape = shape_of_value(x)
     norm = node.string("norm", "MAX")
@@ -46,29 +43,27 @@ def normalizer(node: Node, emitter: Emitter) -> Value:
     axes = [len(shape) - 1]
     match norm:
         case "MAX":
-            size = compose.reduce(Reduce.MAX, x, axes)
+            size = emitter.reduce(Reduce.MAX, x, axes)
         case "L1":
-            size = compose.reduce(Reduce.SUM, compose.unary(Function.ABS, x), axes)
+            size = emitter.reduce(Reduce.SUM, emitter.unary(Function.ABS, x), axes)
         case _:
-            squares = compose.reduce(Reduce.SUM, compose.mul(x, x), axes)
-            size = compose.unary(Function.SQRT, squares)
-    is_zero = compose.compare(Compare.EQUAL, size, compose.number(0.0))
-    return compose.div(x, compose.select(is_zero, compose.number(1.0), size))
+            squares = emitter.reduce(Reduce.SUM, emitter.mul(x, x), axes)
+            size = emitter.unary(Function.SQRT, squares)
+    is_zero = emitter.compare(Compare.EQUAL, size, emitter.number(0.0))
+    return emitter.div(x, emitter.select(is_zero, emitter.number(1.0), size))
 
 
 @operator("ai.onnx.ml::Binarizer")
 def binarizer(node: Node, emitter: Emitter) -> Value:
     """1 above a threshold, else 0."""
-    compose = Composer(emitter)
     x = _floats(emitter, emitter.value(0))
-    threshold = compose.number(node.number("threshold", 0.0))
-    return compose.cast(compose.compare(Compare.LESS, threshold, x))
+    threshold = emitter.number(node.number("threshold", 0.0))
+    return emitter.cast(emitter.compare(Compare.LESS, threshold, x))
 
 
 @operator("ai.onnx.ml::Imputer")
 def imputer(node: Node, emitter: Emitter) -> Value:
     """A number, or NaN, replaced by the column's number or by one for all."""
-    compose = Composer(emitter)
     whole = node.has_attribute("imputed_value_int64s")
     x = emitter.value(0) if whole else _floats(emitter, emitter.value(0))
     lists = node.integers("imputed_value_int64s"), node.numbers("imputed_value_floats")
@@ -81,9 +76,9 @@ def imputer(node: Node, emitter: Emitter) -> Value:
         replaced = node.integer("replaced_value_int64", 0)
     filler = emitter.constant(np.array(values, dtype_of_value(x)), "imputed")
     if isinstance(replaced, float) and isnan(replaced):
-        return compose.select(compose.compare(Compare.EQUAL, x, x), x, filler)
-    missing = compose.compare(Compare.EQUAL, x, compose.number(replaced, x))
-    return compose.select(missing, filler, x)
+        return emitter.select(emitter.compare(Compare.EQUAL, x, x), x, filler)
+    missing = emitter.compare(Compare.EQUAL, x, emitter.number(replaced, x))
+    return emitter.select(missing, filler, x)
 
 
 @operator("ai.onnx.ml::FeatureVectorizer")
@@ -97,13 +92,12 @@ def feature_vectorizer(node: Node, emitter: Emitter) -> Value:
     widths = tuple(shape_of_value(x)[1] for x in columns)
     if expected is not None and expected != widths:
         raise node.wrong(f"columns {list(widths)}, inputdimensions says {list(expected)}")
-    return Composer(emitter).joined(columns, 1)
+    return emitter.joined(columns, 1)
 
 
 @operator("ai.onnx.ml::ArrayFeatureExtractor")
 def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
     """Elements along the last axis at given indices; of strings, labels."""
-    compose = Composer(emitter)
     x, at = emitter.value(0), emitter.value(1)
     shape = shape_of_value(x) if len(shape_of_value(x)) > 1 else (1, *shape_of_value(x))
     outer, inner = shape[:-1], shape[-1]
@@ -112,7 +106,7 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
         indices = [int(i) for i in np.asarray(at.load()).reshape(-1).tolist()]
         if any(not 0 <= i < inner for i in indices):
             raise node.wrong(f"indices {indices[:8]} of {inner} elements")
-        return compose.gathered(emitter.reshaped(x, shape), len(shape) - 1, indices)
+        return emitter.gathered(emitter.reshaped(x, shape), len(shape) - 1, indices)
     flat = emitter.materialize(emitter.reshaped(at, (count,)))
     if isinstance(x, Constant) and x.dtype.kind == "U":
         if shape[:-1] != (1,) * len(outer):
@@ -128,15 +122,14 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
 def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
     """1 in the column of an element's category, 0 elsewhere; categories are integers."""
     node.flag("zeros", True)
-    compose = Composer(emitter)
     categories = node.integers("cats_int64s")
     if not categories:
         raise node.unsupported("categories of text; encode them as integers in the application")
     x = emitter.value(0)
     wanted = np.array(categories, dtype_of_value(x))
     each = emitter.reshaped(x, (*shape_of_value(x), 1))
-    return compose.cast(
-        compose.compare(Compare.EQUAL, each, emitter.constant(wanted, "categories"))
+    return emitter.cast(
+        emitter.compare(Compare.EQUAL, each, emitter.constant(wanted, "categories"))
     )
 
 
@@ -186,15 +179,15 @@ def label_encoder(node: Node, emitter: Emitter) -> Value:
 
 def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
     """Where each element is among keys that rise, or how many there are if it is none of them."""
-    compose, shape = Composer(emitter), shape_of_value(value)
+    shape = shape_of_value(value)
     each = emitter.reshaped(value, (prod(shape), 1))
-    below = compose.compare(Compare.LESS, emitter.constant(keys, "keys"), each)
-    number = compose.cast(compose.reduce(Reduce.SUM, compose.cast(below), [1]), i64)
+    below = emitter.compare(Compare.LESS, emitter.constant(keys, "keys"), each)
+    number = emitter.cast(emitter.reduce(Reduce.SUM, emitter.cast(below), [1]), i64)
     column = emitter.materialize(emitter.constant(keys.reshape(-1, 1), "keys"))
     flat = emitter.materialize(emitter.reshaped(number, (prod(shape),)))
-    same = compose.compare(Compare.EQUAL, emitter.emit(TakeOp(column, flat)), each)
+    same = emitter.compare(Compare.EQUAL, emitter.emit(TakeOp(column, flat)), each)
     none = emitter.constant(np.array([keys.size], np.int64), "unknown")
-    return emitter.reshaped(compose.select(same, number, none), shape)
+    return emitter.reshaped(emitter.select(same, number, none), shape)
 
 
 def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Value:
@@ -217,4 +210,4 @@ def zip_map(node: Node, emitter: Emitter) -> Value:
 
 
 def _floats(emitter: Emitter, value: Value) -> Value:
-    return value if emitter.is_float(value) else Composer(emitter).cast(value, f32)
+    return value if emitter.is_float(value) else emitter.cast(value, f32)

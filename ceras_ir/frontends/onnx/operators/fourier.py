@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 
 from ceras_ir.dialects.graph import Conv2dOp
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 
@@ -26,7 +25,7 @@ constant_operands(
 @operator("DFT")
 def dft(node: Node, emitter: Emitter) -> Value:
     """A product with a matrix of sines and cosines along an axis."""
-    shape, compose = emitter.shape(0), Composer(emitter)
+    shape = emitter.shape(0)
     rank, parts = len(shape), shape[-1]
     if rank < 2 or parts not in (1, 2):
         raise node.wrong(f"a last dimension of 1 or 2, real and imaginary, got {list(shape)}")
@@ -44,7 +43,7 @@ def dft(node: Node, emitter: Emitter) -> Value:
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     last = emitter.transposed(emitter.value(0), order)
     used = min(length // 2 + 1 if inverse and half else length, shape[axis])
-    taken = compose.part(last, rank - 2, 0, used)
+    taken = emitter.part(last, rank - 2, 0, used)
     count = length // 2 + 1 if half and not inverse else length
     matrix = _matrix(node, (count, used, parts), length, inverse=inverse)
     if inverse and half:

@@ -6,10 +6,9 @@ behind it: the same as those operators.
 from collections.abc import Sequence
 
 from ceras_ir.dialects.graph import Function
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import convolution
 from ceras_ir.frontends.onnx.operators.matrix import general_product, matrix_product, scaled
@@ -33,9 +32,9 @@ ACTIVATIONS = {
 @operator(f"{MICROSOFT}FusedConv")
 def fused_conv(node: Node, emitter: Emitter) -> Value:
     """`Conv`, plus a fourth operand, then a function."""
-    result, compose = convolution(node, emitter), Composer(emitter)
+    result = convolution(node, emitter)
     if node.has_input(3):
-        result = compose.add(result, emitter.value(3))
+        result = emitter.add(result, emitter.value(3))
     return _activated(node, emitter, result, node.numbers("activation_params") or ())
 
 
@@ -58,7 +57,7 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
         raise node.wrong(
             f"{len(parameters)} parameters of {name}, expected {len(function.facts.parameters)}"
         )
-    return Composer(emitter).unary(function, x, *parameters)
+    return emitter.unary(function, x, *parameters)
 
 
 @operator(f"{MICROSOFT}FusedMatMul")
@@ -84,39 +83,39 @@ def fused_matmul(node: Node, emitter: Emitter) -> Value:
 @operator(f"{MICROSOFT}Gelu", f"{MICROSOFT}BiasGelu")
 def gelu(node: Node, emitter: Emitter) -> Value:
     """The function `gelu`, of a sum where there are two operands."""
-    return Composer(emitter).unary(Function.GELU, _biased(node, emitter))
+    return emitter.unary(Function.GELU, _biased(node, emitter))
 
 
 @operator(f"{MICROSOFT}FastGelu")
 def fast_gelu(node: Node, emitter: Emitter) -> Value:
     """The function `gelu_tanh`, of a sum where there are two operands."""
-    return Composer(emitter).unary(Function.GELU_TANH, _biased(node, emitter))
+    return emitter.unary(Function.GELU_TANH, _biased(node, emitter))
 
 
 def _biased(node: Node, emitter: Emitter) -> Value:
     x = emitter.value(0)
-    return Composer(emitter).add(x, emitter.value(1)) if node.has_input(1) else x
+    return emitter.add(x, emitter.value(1)) if node.has_input(1) else x
 
 
 @operator(f"{MICROSOFT}QuickGelu")
 def quick_gelu(node: Node, emitter: Emitter) -> Value:
     """`x * sigmoid(alpha * x)`"""
-    compose, x = Composer(emitter), emitter.value(0)
+    x = emitter.value(0)
     alpha = node.number("alpha", 1.702)
-    inner = x if alpha == 1.0 else compose.mul(x, compose.number(alpha))
-    return compose.mul(x, compose.unary(Function.SIGMOID, inner))
+    inner = x if alpha == 1.0 else emitter.mul(x, emitter.number(alpha))
+    return emitter.mul(x, emitter.unary(Function.SIGMOID, inner))
 
 
 @operator(f"{MICROSOFT}SkipLayerNormalization")
 def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     """`LayerNormalization` of a sum, which is the fourth result."""
-    compose, total = Composer(emitter), _skipped(node, emitter, 4)
+    total = _skipped(node, emitter, 4)
     last, epsilon = [len(shape_of_value(total)) - 1], node.number("epsilon", 1e-12)
-    result, mean, deviation = standardized(compose, total, last, epsilon)
-    result = compose.mul(result, emitter.value(2))
+    result, mean, deviation = standardized(emitter, total, last, epsilon)
+    result = emitter.mul(result, emitter.value(2))
     if node.has_input(3):
-        result = compose.add(result, emitter.value(3))
-    inverse = compose.div(compose.number(1), deviation) if node.has_output(2) else deviation
+        result = emitter.add(result, emitter.value(3))
+    inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
     return result, mean, inverse, total
 
 
@@ -141,16 +140,15 @@ def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequenc
 
 def _skipped(node: Node, emitter: Emitter, bias: int) -> Value:
     """The sum of the first two operands, and of a bias."""
-    compose = Composer(emitter)
-    total = compose.add(emitter.value(0), emitter.value(1))
-    return compose.add(total, emitter.value(bias)) if node.has_input(bias) else total
+    total = emitter.add(emitter.value(0), emitter.value(1))
+    return emitter.add(total, emitter.value(bias)) if node.has_input(bias) else total
 
 
 def _divided_by_root(
     node: Node, emitter: Emitter, x: Value, scale: Value, axes: Sequence[int]
 ) -> tuple[Value, Value]:
-    compose, epsilon = Composer(emitter), node.number("epsilon", 1e-5)
-    square = compose.mean(compose.mul(x, x), axes)
-    root = compose.unary(Function.SQRT, compose.add(square, compose.number(epsilon)))
-    inverse = compose.div(compose.number(1), root) if node.has_output(1) else root
-    return compose.mul(compose.div(x, root), scale), inverse
+    epsilon = node.number("epsilon", 1e-5)
+    square = emitter.mean(emitter.mul(x, x), axes)
+    root = emitter.unary(Function.SQRT, emitter.add(square, emitter.number(epsilon)))
+    inverse = emitter.div(emitter.number(1), root) if node.has_output(1) else root
+    return emitter.mul(emitter.div(x, root), scale), inverse

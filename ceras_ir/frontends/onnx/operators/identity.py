@@ -12,15 +12,14 @@ from math import prod
 import numpy as np
 import onnx
 
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, TensorList, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     WHERE_COMPUTED,
     constant_operands,
     operator,
     rule,
 )
+from ceras_ir.frontends.onnx.emission.values import Constant, TensorList, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
 
@@ -187,10 +186,10 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
         sizes = [min(size, extent - start) for start in range(0, extent, size)]
     if sum(sizes) != extent or any(size < 0 for size in sizes):
         raise node.wrong(f"sizes {sizes} of an extent of {extent}")
-    compose, start = Composer(emitter), 0
+    start = 0
     parts: list[Value] = []
     for size in sizes:
-        parts.append(compose.part(emitter.value(0), axis, start, size))
+        parts.append(emitter.part(emitter.value(0), axis, start, size))
         start += size
     if not keep:
         rest = [n for i, n in enumerate(shape) if i != axis]
@@ -213,4 +212,4 @@ def concat_from_sequence(node: Node, emitter: Emitter) -> Value:
     if all(isinstance(tensor, Constant) for tensor in tensors):
         arrays = [tensor.load() for tensor in tensors if isinstance(tensor, Constant)]
         return emitter.constant(np.concatenate(arrays, axis), node.outputs[0])
-    return Composer(emitter).joined(tensors, axis)
+    return emitter.joined(tensors, axis)

@@ -9,10 +9,9 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Pad, PadOp, PutOp, Reduce
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
 
@@ -39,7 +38,7 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
         flat = [int(i) for i in given.load().reshape(-1)]
         if outside := [i for i in flat if not -extent <= i < extent]:
             raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
-        taken = Composer(emitter).gathered(table, axis, [i % extent for i in flat])
+        taken = emitter.gathered(table, axis, [i % extent for i in flat])
         return emitter.reshaped(taken, target)
     return emitter.reshaped(taken_along(emitter, table, axis, given), target)
 
@@ -47,7 +46,6 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
 @operator("GatherElements")
 def gather_elements(node: Node, emitter: Emitter) -> Value:
     """One element for each index, from the same place along all axes but one."""
-    compose = Composer(emitter)
     shape, given = emitter.shape(0), emitter.value(1)
     axis = node.axis(node.integer("axis", 0), len(shape))
     check_indices(node, given)
@@ -56,15 +54,14 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
         t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis
     ):
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
-    at = elements_at(compose, given, shape, axis)
+    at = elements_at(emitter, given, shape, axis)
     column = emitter.reshaped(emitter.value(0), (prod(shape), 1))
-    return emitter.reshaped(compose.taken(column, at), target)
+    return emitter.reshaped(emitter.taken(column, at), target)
 
 
 @operator("GatherND")
 def gather_nd(node: Node, emitter: Emitter) -> Value:
     """Slices at tuples of indices, for every element of the batch."""
-    compose = Composer(emitter)
     shape, given = emitter.shape(0), emitter.value(1)
     target, batch = shape_of_value(given), node.integer("batch_dims", 0)
     check_indices(node, given)
@@ -76,20 +73,20 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
     end = batch + depth
     strides = [prod(shape[i + 1 : end]) for i in range(end)]
     # A take counts from the end and stays inside by itself.
-    at = given if end == 1 else rows_at(compose, given, shape[batch:end])
+    at = given if end == 1 else rows_at(emitter, given, shape[batch:end])
     if batch:
         places = np.indices(shape[:batch])
         base = sum((p * s for p, s in zip(places, strides, strict=False)), np.zeros((), int))
         base = np.asarray(base).reshape((*shape[:batch], *(1,) * (len(target) - batch)))
-        at = compose.add(at, emitter.constant(base.astype(np.int64), "places"))
+        at = emitter.add(at, emitter.constant(base.astype(np.int64), "places"))
     rows = emitter.reshaped(emitter.value(0), (prod(shape[:end]), prod(shape[end:])))
-    return emitter.reshaped(compose.taken(rows, at), (*target[:-1], *shape[end:]))
+    return emitter.reshaped(emitter.taken(rows, at), (*target[:-1], *shape[end:]))
 
 
 @operator("ReverseSequence")
 def reverse_sequence(node: Node, emitter: Emitter) -> Value:
     """The first elements of every sequence in the other order, as many as it is long."""
-    compose, shape = Composer(emitter), emitter.shape(0)
+    shape = emitter.shape(0)
     time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
     if {time, batch} != {0, 1} or len(shape) < 2:
         raise node.wrong(f"time and batch are the first two dimensions, got {time} and {batch}")
@@ -98,19 +95,19 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
     if node.is_constant(1) and len(every := np.unique(emitter.array(1))) == 1:
         length = min(max(int(every[0]), 0), steps)
         turned = [*range(length)[::-1], *range(length, steps)]
-        return compose.gathered(emitter.value(0), time, turned)
+        return emitter.gathered(emitter.value(0), time, turned)
     x = emitter.transposed(emitter.value(0), order)
     return emitter.transposed(beginnings_reversed(emitter, x, emitter.value(1)), order)
 
 
 def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value) -> Value:
     """`x` [steps, batch, ...] with the first `lengths` [batch] elements of each in other order."""
-    compose, (steps, count) = Composer(emitter), shape_of_value(x)[:2]
-    lengths = compose.cast(emitter.reshaped(lengths, (1, count)), i64)
+    steps, count = shape_of_value(x)[:2]
+    lengths = emitter.cast(emitter.reshaped(lengths, (1, count)), i64)
     now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
-    there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)
-    outside = compose.compare(Compare.LESS, there, whole(emitter, 0))
-    return compose.at_steps(x, compose.select(outside, now, there))
+    there = emitter.sub(emitter.sub(lengths, whole(emitter, 1)), now)
+    outside = emitter.compare(Compare.LESS, there, whole(emitter, 0))
+    return emitter.at_steps(x, emitter.select(outside, now, there))
 
 
 constant_operands(
@@ -129,10 +126,10 @@ def compress(node: Node, emitter: Emitter) -> Value:
     shape = shape_of_value(value)
     axis = node.axis(node.integer("axis", 0), len(shape))
     indices = [int(i) for i in np.flatnonzero(emitter.array(1)) if i < shape[axis]]
-    return Composer(emitter).gathered(value, axis, indices)
+    return emitter.gathered(value, axis, indices)
 
 
-def elements_at(compose: Composer, indices: Value, shape: Sequence[int], axis: int) -> Value:
+def elements_at(emitter: Emitter, indices: Value, shape: Sequence[int], axis: int) -> Value:
     """For each index along `axis` the number of its element among all, in row-major order."""
     target = shape_of_value(indices)
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
@@ -140,19 +137,19 @@ def elements_at(compose: Composer, indices: Value, shape: Sequence[int], axis: i
     base = sum(
         (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
     )
-    stride = whole(compose.emitter, strides[axis])
-    along = compose.mul(counted(compose, indices, shape[axis]), stride)
-    return compose.add(along, compose.emitter.constant(base.astype(np.int64), "places"))
+    stride = whole(emitter, strides[axis])
+    along = emitter.mul(counted(emitter, indices, shape[axis]), stride)
+    return emitter.add(along, emitter.constant(base.astype(np.int64), "places"))
 
 
-def rows_at(compose: Composer, indices: Value, extents: Sequence[int]) -> Value:
+def rows_at(emitter: Emitter, indices: Value, extents: Sequence[int]) -> Value:
     """For each tuple of indices along the last dimension the number of its slice among all."""
     at: Value | None = None
     last = len(shape_of_value(indices)) - 1
     for i, extent in enumerate(extents):
-        stride = whole(compose.emitter, prod(extents[i + 1 :]))
-        along = compose.mul(counted(compose, compose.part(indices, last, i, 1), extent), stride)
-        at = along if at is None else compose.add(at, along)
+        stride = whole(emitter, prod(extents[i + 1 :]))
+        along = emitter.mul(counted(emitter, emitter.part(indices, last, i, 1), extent), stride)
+        at = along if at is None else emitter.add(at, along)
     assert at is not None
     return at
 
@@ -163,9 +160,7 @@ def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
     rest = [i for i in range(len(shape)) if i != axis]
     first = emitter.transposed(x, (axis, *rest))
     flat = emitter.reshaped(first, (shape[axis], prod(shape[i] for i in rest)))
-    rows = emitter.reshaped(
-        Composer(emitter).taken(flat, indices), (count, *(shape[i] for i in rest))
-    )
+    rows = emitter.reshaped(emitter.taken(flat, indices), (count, *(shape[i] for i in rest)))
     # Back to where the axis was.
     order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
     return emitter.transposed(rows, order)
@@ -176,12 +171,12 @@ def whole(emitter: Emitter, number: int) -> Value:
     return emitter.constant(np.array([number], np.int64), "stride")
 
 
-def counted(compose: Composer, indices: Value, extent: int) -> Value:
+def counted(emitter: Emitter, indices: Value, extent: int) -> Value:
     """Indices as i64, negative ones counted from the end; none leaves its dimension."""
-    wide = compose.cast(indices, i64)
-    below = compose.compare(Compare.LESS, wide, whole(compose.emitter, 0))
-    from_end = compose.add(wide, whole(compose.emitter, extent))
-    return compose.bounded(compose.select(below, from_end, wide), 0, extent - 1)
+    wide = emitter.cast(indices, i64)
+    below = emitter.compare(Compare.LESS, wide, whole(emitter, 0))
+    from_end = emitter.add(wide, whole(emitter, extent))
+    return emitter.bounded(emitter.select(below, from_end, wide), 0, extent - 1)
 
 
 def check_indices(node: Node, indices: Value) -> None:
@@ -219,7 +214,7 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
     if not prod(target):
         return emitter.value(0)  # Nothing is put anywhere.
-    at = elements_at(Composer(emitter), given, shape, axis)
+    at = elements_at(emitter, given, shape, axis)
     return _put(node, emitter, at, 1)
 
 
@@ -237,14 +232,14 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
     if not prod(target):
         return emitter.value(0)  # Nothing is put anywhere.
     # A put counts from the end by itself.
-    at = given if depth == 1 else rows_at(Composer(emitter), given, shape[:depth])
+    at = given if depth == 1 else rows_at(emitter, given, shape[:depth])
     return _put(node, emitter, at, prod(shape[depth:]))
 
 
 @operator("TensorScatter")
 def tensor_scatter(node: Node, emitter: Emitter) -> Value:
     """An update of a cache, to each entry of the batch from an index of its own on."""
-    compose, shape, update = Composer(emitter), emitter.shape(0), emitter.shape(1)
+    shape, update = emitter.shape(0), emitter.shape(1)
     axis = node.axis(node.integer("axis", -2), len(shape))
     mode = node.string("mode", "linear")
     if axis == 0 or len(shape) != len(update) or mode not in ("linear", "circular"):
@@ -253,18 +248,18 @@ def tensor_scatter(node: Node, emitter: Emitter) -> Value:
     batch, extent, count = shape[0], shape[axis], update[axis]
     at: Value = emitter.constant(np.arange(count, dtype=np.int64).reshape(1, count), "steps")
     if node.has_input(2):
-        first = compose.cast(emitter.reshaped(emitter.value(2), (batch, 1)), i64)
-        at = compose.add(first, at)
+        first = emitter.cast(emitter.reshaped(emitter.value(2), (batch, 1)), i64)
+        at = emitter.add(first, at)
         if mode == "circular":
             size = whole(emitter, extent)
-            at = compose.sub(at, compose.mul(compose.div(at, size), size))
+            at = emitter.sub(at, emitter.mul(emitter.div(at, size), size))
     each = emitter.constant(extent * np.arange(batch, dtype=np.int64).reshape(batch, 1), "batch")
     width = prod(shape) // (batch * extent)
     data, rows = (
         emitter.reshaped(emitter.transposed(emitter.value(i), order), (batch * n, width))
         for i, n in ((0, extent), (1, count))
     )
-    flat = emitter.reshaped(compose.add(at, each), (batch * count,))
+    flat = emitter.reshaped(emitter.add(at, each), (batch * count,))
     result = emitter.reshaped(_placed(emitter, data, flat, rows), [shape[i] for i in order])
     return emitter.transposed(result, [order.index(i) for i in range(len(shape))])
 

@@ -19,9 +19,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects.graph import CastOp, DequantizeOp, Pad, PadOp, QuantizeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import (
     dequantized,
     quantized,
@@ -30,6 +28,12 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     uniform_type,
 )
 from ceras_ir.frontends.onnx.emission.registry import OPERATORS, constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import read_window
@@ -211,9 +215,7 @@ WEIGHTS: dict[str, tuple[int, int]] = {
 
 
 constant_operands(
-    WEIGHTS,
-    "the second operand and its zero point must be constants",
-    "keep this product in float",
+    WEIGHTS, "the second operand and its zero point must be constants", "keep this product in float"
 )
 
 
@@ -273,9 +275,8 @@ def matrix_product_to_float(
 def _scaled(
     emitter: Emitter, product: Value, scales: tuple[Value, Value], bias: Value | None
 ) -> Value:
-    compose = Composer(emitter)
-    result = compose.mul(compose.cast(product), compose.mul(*scales))
-    return result if bias is None else compose.add(result, bias)
+    result = emitter.mul(emitter.cast(product), emitter.mul(*scales))
+    return result if bias is None else emitter.add(result, bias)
 
 
 def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
@@ -334,7 +335,7 @@ def _with_computed_point(
     point: Value | None,
     weights: QuantizedConstant,
 ) -> Value:
-    node, compose = emitter.node, Composer(emitter)
+    node = emitter.node
     storage = stored_type(emitter, x)
     if storage not in ("int8", "uint8"):
         raise node.unsupported(f"the first operand is {storage}; int8 and uint8 are taken")
@@ -346,11 +347,11 @@ def _with_computed_point(
     point = emitter.reshaped(point, (1,))
     added: list[onnx.AttributeProto] = []
     with emitter.in_float():
-        moved: Value = compose.sub(compose.cast(x), compose.cast(point))
+        moved: Value = emitter.sub(emitter.cast(x), emitter.cast(point))
         if kind == "Conv":
             moved, added = _padded(emitter, moved)
         # Back by the zero point, where padding now is too.
-        moved = compose.add(moved, compose.sub(compose.cast(point), compose.number(middle)))
+        moved = emitter.add(moved, emitter.sub(emitter.cast(point), emitter.number(middle)))
     byte = QuantizeOp(emitter.materialize(moved), UniformType(1.0, storage=i8))
     real = emitter.emit(DequantizeOp(emitter.emit(byte)))
     totals = _totals(weights, axis, len(shape_of_value(x)))
@@ -360,10 +361,10 @@ def _with_computed_point(
         product = matrix_product(emitter, real, weights)
     sums = quantized(emitter, product, UniformType(1.0, storage=i32), node.outputs[0])
     total = emitter.emit(CastOp(emitter.materialize(sums), i32))
-    rest = compose.sub(
-        emitter.constant(np.array(middle, np.int32), "middle"), compose.cast(point, i32)
+    rest = emitter.sub(
+        emitter.constant(np.array(middle, np.int32), "middle"), emitter.cast(point, i32)
     )
-    return compose.add(total, compose.mul(emitter.constant(totals, "totals"), rest))
+    return emitter.add(total, emitter.mul(emitter.constant(totals, "totals"), rest))
 
 
 def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto]]:

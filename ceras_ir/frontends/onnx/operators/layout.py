@@ -8,15 +8,14 @@ from math import prod
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 
 from ceras_ir.dialects.graph import ConcatOp, Pad, PadOp
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     WHERE_COMPUTED,
     constant_operands,
     operator,
     rule,
 )
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
 
@@ -185,7 +184,7 @@ def slice_(node: Node, emitter: Emitter) -> Value:
         sizes[i] = len(taken)
         first[i], strides[i] = (taken[0], step) if taken else (0, 1)
     strides = [s if n > 1 else 1 for s, n in zip(strides, sizes, strict=True)]
-    return Composer(emitter).sliced(emitter.value(0), first, sizes, strides)
+    return emitter.sliced(emitter.value(0), first, sizes, strides)
 
 
 @operator("Split")
@@ -206,10 +205,9 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
         raise node.wrong(
             f"{count} parts of an extent of {extent} expected, got sizes {list(sizes)}"
         )
-    compose = Composer(emitter)
     starts = [sum(sizes[:i]) for i in range(count)]
     return [
-        compose.part(emitter.value(0), axis, start, size)
+        emitter.part(emitter.value(0), axis, start, size)
         for start, size in zip(starts, sizes, strict=True)
     ]
 
@@ -243,7 +241,7 @@ def pad(node: Node, emitter: Emitter) -> Value:
     padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
     if prod(padded) > MAX_ELEMENTS:
         raise node.wrong(f"a result of shape {padded} is too large")
-    inner = emitter.materialize(Composer(emitter).sliced(emitter.value(0), cut[0], sizes))
+    inner = emitter.materialize(emitter.sliced(emitter.value(0), cut[0], sizes))
     if not any(low) and not any(high):
         return inner
     filler = None
@@ -268,11 +266,11 @@ def tile(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"{len(shape)} repeats of at least 1 expected, got {list(repeats)}")
     if prod(shape) * prod(repeats) > MAX_ELEMENTS:
         raise node.wrong(f"a result of {prod(shape)} times {prod(repeats)} is too large")
-    result, compose = emitter.value(0), Composer(emitter)
+    result = emitter.value(0)
     for axis, (extent, count) in enumerate(zip(shape, repeats, strict=True)):
         if count > 1:
-            compose.check_indices(extent * count)
-            result = compose.gathered(result, axis, [*range(extent)] * count)
+            emitter.check_indices(extent * count)
+            result = emitter.gathered(result, axis, [*range(extent)] * count)
     return result
 
 
@@ -288,7 +286,7 @@ def expand(node: Node, emitter: Emitter) -> Value:
     full = [max(a, b) for a, b in zip(lifted, wanted, strict=True)]
     if prod(full) > MAX_ELEMENTS:
         raise node.wrong(f"a result of shape {full} is too large")
-    return Composer(emitter).expanded(emitter.reshaped(emitter.value(0), lifted), full)
+    return emitter.expanded(emitter.reshaped(emitter.value(0), lifted), full)
 
 
 @operator("DepthToSpace")

@@ -7,19 +7,10 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.dialects.builtin import f32, i64
 
-from ceras_ir.dialects.graph import (
-    ArgOp,
-    Compare,
-    Function,
-    FunctionAttr,
-    Reduce,
-    SoftmaxOp,
-    TakeOp,
-)
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce, SoftmaxOp, TakeOp
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.support.docstrings import docstring
@@ -54,7 +45,7 @@ def rows_of(emitter: Emitter) -> Value:
         raise emitter.node.wrong(f"operand of shape {list(shape)}, expected rows of features")
     if len(shape) == 1:
         value = emitter.reshaped(value, (1, *shape))
-    return value if emitter.is_float(value) else Composer(emitter).cast(value, f32)
+    return value if emitter.is_float(value) else emitter.cast(value, f32)
 
 
 def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
@@ -63,7 +54,7 @@ def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
         case "NONE":
             return scores
         case "LOGISTIC":
-            return emitter.unary(scores, FunctionAttr(Function.SIGMOID))
+            return emitter.unary(Function.SIGMOID, scores)
         case "SOFTMAX":
             return emitter.emit(SoftmaxOp(emitter.materialize(scores), 1))
         case _:
@@ -84,18 +75,17 @@ def classified(
     of two classes, which a row is of where it is above `threshold`; both scores add up to `whole`,
     as in ONNX Runtime, unless they are made probabilities.
     """
-    compose = Composer(emitter)
     rows, columns = shape_of_value(scores)
     if columns > 1:
         index: Value = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(scores), 1))
         found = transformed(emitter, scores, post)
     else:
-        index = compose.cast(compose.compare(Compare.LESS, compose.number(threshold), scores), i64)
+        index = emitter.cast(emitter.compare(Compare.LESS, emitter.number(threshold), scores), i64)
         is_logistic = post == "LOGISTIC"
-        other: Value = compose.sub(compose.number(0.0 if is_logistic else whole), scores)
+        other: Value = emitter.sub(emitter.number(0.0 if is_logistic else whole), scores)
         if is_logistic:
             other, scores = (transformed(emitter, v, post) for v in (other, scores))
-        found = compose.joined([other, scores], 1)
+        found = emitter.joined([other, scores], 1)
     return [labelled(emitter, emitter.reshaped(index, (rows,)), labels), found]
 
 

@@ -13,18 +13,18 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import (
-    constant_array,
-    element_of,
-    plain_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph import constant_array, element_of, plain_element, shape_of
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.frontends.onnx.emission.calls import Body, emit_loop, outlined
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import NO_VALUE, Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
+from ceras_ir.frontends.onnx.emission.values import (
+    NO_VALUE,
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.model_file import text
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.branches import (
@@ -352,12 +352,12 @@ def _kind_of_element(value: Value, axis: int) -> Tensor | None:
 def _rows(emitter: Emitter, value: Value, axis: int, back: bool) -> Value:
     """The elements along an axis as those of the first dimension, from its end if `back`."""
     rows = _axis_first(emitter, value, axis)
-    return Composer(emitter).reversed(rows, 0) if back else rows
+    return emitter.reversed(rows, 0) if back else rows
 
 
 def _along(node: Node, emitter: Emitter, value: Value, axis: int, back: int) -> Value:
     """`value` with its first dimension, from its end if `back`, as dimension `axis`."""
-    turned = Composer(emitter).reversed(value, 0) if back else value
+    turned = emitter.reversed(value, 0) if back else value
     return _axis_to(node, emitter, turned, axis)
 
 
@@ -423,7 +423,7 @@ def _element(emitter: Emitter, value: Value, axis: int, index: int) -> Value:
     if isinstance(value, Constant):
         array = np.asarray(value.load().take(index, axis))
         return Constant.of(f"{value.name}/{index}", array)
-    part = Composer(emitter).part(value, axis, index, 1)
+    part = emitter.part(value, axis, index, 1)
     return emitter.reshaped(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
@@ -440,4 +440,4 @@ def stacked(node: Node, emitter: Emitter, values: Sequence[Value], axis: int) ->
         arrays = [v.load() for v in values if isinstance(v, Constant)]
         return emitter.constant(np.stack(arrays, at), "steps")
     lifted = [emitter.reshaped(v, (*shape[:at], 1, *shape[at:])) for v in values]
-    return Composer(emitter).joined(lifted, at)
+    return emitter.joined(lifted, at)

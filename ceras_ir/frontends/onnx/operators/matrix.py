@@ -17,10 +17,14 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Binary, MatmulOp, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, QuantizedConstant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.node import Node
 
 
@@ -67,7 +71,7 @@ def _batched(emitter: Emitter, a: Value, b: Value) -> Value:
 
 def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     """One product for every matrix of the batch, over which both operands are broadcast."""
-    compose, node = Composer(emitter), emitter.node
+    node = emitter.node
     shape_a, shape_b = shape_of_value(a), shape_of_value(b)
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
     if batch is None:
@@ -87,29 +91,28 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     ]
     products: list[Value] = []
     for i, j in zip(*numbers, strict=True):
-        x = emitter.reshaped(compose.part(rows, 0, i, 1), (m, k))
+        x = emitter.reshaped(emitter.part(rows, 0, i, 1), (m, k))
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
         products.append(emitter.reshaped(product_of(emitter, x, w, None), (1, m, n)))
-    return emitter.reshaped(compose.joined(products, 0), (*batch, m, n))
+    return emitter.reshaped(emitter.joined(products, 0), (*batch, m, n))
 
 
 def _by_elements(emitter: Emitter, a: Value, b: Value) -> Value:
     """All products of numbers, then their sums: for many products of small matrices."""
-    compose = Composer(emitter)
     (*first, m, k), (*second, _, n) = shape_of_value(a), shape_of_value(b)
     rows = emitter.reshaped(a, (*first, m, 1, k))
     last = len(second)
     turned = emitter.transposed(b, (*range(last), last + 1, last))
     columns = emitter.reshaped(turned, (*second, 1, n, k))
-    products = compose.mul(rows, columns)
+    products = emitter.mul(rows, columns)
     *kept, _ = shape = shape_of_value(products)
-    return emitter.reshaped(compose.reduce(Reduce.SUM, products, [len(shape) - 1]), kept)
+    return emitter.reshaped(emitter.reduce(Reduce.SUM, products, [len(shape) - 1]), kept)
 
 
 def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
     """One matrix of a batch; of a constant one, a constant."""
     if not isinstance(batch, Constant):
-        return Composer(emitter).part(batch, 0, index, 1)
+        return emitter.part(batch, 0, index, 1)
     array = batch.load()[index]
     return Constant.of(f"{batch.name}/{index}", np.ascontiguousarray(array))
 
@@ -122,9 +125,9 @@ def determinant(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported(
             f"of {n} by {columns}; square matrices of at most {MAX_DETERMINANT} rows are taken"
         )
-    compose, count = Composer(emitter), prod(batch)
+    count = prod(batch)
     flat = emitter.reshaped(emitter.value(0), (count, n * n))
-    entry = [[compose.part(flat, 1, i * n + j, 1) for j in range(n)] for i in range(n)]
+    entry = [[emitter.part(flat, 1, i * n + j, 1) for j in range(n)] for i in range(n)]
 
     def minor(rows: Sequence[int], kept: Sequence[int]) -> Value:
         if len(rows) == 1:
@@ -132,11 +135,11 @@ def determinant(node: Node, emitter: Emitter) -> Value:
         total: Value | None = None
         for k, column in enumerate(kept):
             rest = minor(rows[1:], [c for c in kept if c != column])
-            term = compose.mul(entry[rows[0]][column], rest)
+            term = emitter.mul(entry[rows[0]][column], rest)
             if total is None:
                 total = term
             else:
-                total = compose.sub(total, term) if k % 2 else compose.add(total, term)
+                total = emitter.sub(total, term) if k % 2 else emitter.add(total, term)
         assert total is not None
         return total
 
@@ -311,7 +314,7 @@ def _summed(
     shape = dict(zip(term.labels, shape_of_value(term.value), strict=True))
     lost = [i for i, label in enumerate(term.labels) if label not in others]
     repeated = {k for k, n in shape.items() if n < extents[k] and k in others}
-    value = Composer(emitter).reduce(Reduce.SUM, term.value, lost) if lost else term.value
+    value = emitter.reduce(Reduce.SUM, term.value, lost) if lost else term.value
     return Term(value, term.labels).without(emitter, {*repeated, *(term.labels[i] for i in lost)})
 
 
@@ -331,14 +334,11 @@ def _product_of_terms(
     if not inner:
         ones = [extents[k] for k in (*batch, *rows)] + [1] * len(columns)
         wide = [extents[k] for k in batch] + [1] * len(rows) + [extents[k] for k in columns]
-        compose = Composer(emitter)
         return Term(
-            compose.mul(emitter.reshaped(left, ones), emitter.reshaped(right, wide)), labels
+            emitter.mul(emitter.reshaped(left, ones), emitter.reshaped(right, wide)), labels
         )
     sizes = [prod(extents[k] for k in part) for part in (batch, rows, inner, columns)]
     product = batched_product(
-        emitter,
-        emitter.reshaped(left, sizes[:3]),
-        emitter.reshaped(right, (sizes[0], *sizes[2:])),
+        emitter, emitter.reshaped(left, sizes[:3]), emitter.reshaped(right, (sizes[0], *sizes[2:]))
     )
     return Term(emitter.reshaped(product, [extents[k] for k in labels]), labels)

@@ -12,15 +12,14 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f32
 
 from ceras_ir.dialects.graph import Binary, Function, Pad, PadOp, Pool, Pool2dOp, Reduce
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     constant_operands,
     first_output_only,
     operator,
     rule,
 )
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
 first_output_only("BatchNormalization")
@@ -71,14 +70,14 @@ def batch_normalization(node: Node, emitter: Emitter) -> Value:
 
 
 def standardized(
-    compose: Composer, x: Value, axes: Sequence[int], epsilon: float
+    emitter: Emitter, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
     """`(x - mean) / sqrt(variance + epsilon)`, the mean, and the divisor."""
-    mean = compose.mean(x, axes)
-    centred = compose.sub(x, mean)
-    variance = compose.mean(compose.mul(centred, centred), axes)
-    deviation = compose.unary(Function.SQRT, compose.add(variance, compose.number(epsilon)))
-    return compose.div(centred, deviation), mean, deviation
+    mean = emitter.mean(x, axes)
+    centred = emitter.sub(x, mean)
+    variance = emitter.mean(emitter.mul(centred, centred), axes)
+    deviation = emitter.unary(Function.SQRT, emitter.add(variance, emitter.number(epsilon)))
+    return emitter.div(centred, deviation), mean, deviation
 
 
 def _per_channel(node: Node, emitter: Emitter, index: int, count: int, rank: int) -> Value:
@@ -99,25 +98,25 @@ def _spatial(node: Node, emitter: Emitter) -> tuple[int, ...]:
 @operator("InstanceNormalization")
 def instance_normalization(node: Node, emitter: Emitter) -> Value:
     """Over the spatial dimensions of each channel."""
-    shape, compose = _spatial(node, emitter), Composer(emitter)
+    shape = _spatial(node, emitter)
     rank = len(shape)
     scale, offset = (_per_channel(node, emitter, i, shape[1], rank) for i in (1, 2))
     epsilon = node.number("epsilon", 1e-5)
     node.ignore("consumed_inputs")
-    normal, _, _ = standardized(compose, emitter.value(0), range(2, rank), epsilon)
-    return compose.add(compose.mul(normal, scale), offset)
+    normal, _, _ = standardized(emitter, emitter.value(0), range(2, rank), epsilon)
+    return emitter.add(emitter.mul(normal, scale), offset)
 
 
 @operator("GroupNormalization")
 def group_normalization(node: Node, emitter: Emitter) -> Value:
     """Over the channels of a group and their spatial dimensions."""
-    shape, compose = _spatial(node, emitter), Composer(emitter)
+    shape = _spatial(node, emitter)
     node.ignore("stash_type")
     groups, channels = node.integer("num_groups", 0), shape[1]
     if groups < 1 or channels % groups:
         raise node.wrong(f"attribute 'num_groups' must divide {channels} channels, got {groups}")
     split = emitter.reshaped(emitter.value(0), (shape[0], groups, prod(shape[1:]) // groups))
-    normal, _, _ = standardized(compose, split, [2], node.number("epsilon", 1e-5))
+    normal, _, _ = standardized(emitter, split, [2], node.number("epsilon", 1e-5))
     normal = emitter.reshaped(normal, shape)
     # Before opset 21 there is one scale and offset for each group.
     repeat = channels // groups if emitter.shape(1) == (groups,) != (channels,) else 1
@@ -125,28 +124,28 @@ def group_normalization(node: Node, emitter: Emitter) -> Value:
     for i in (1, 2):
         value = emitter.value(i)
         if repeat > 1:
-            value = compose.expanded(emitter.reshaped(value, (groups, 1)), (groups, repeat))
+            value = emitter.expanded(emitter.reshaped(value, (groups, 1)), (groups, repeat))
         if prod(shape_of_value(value)) != channels:
             got = list(emitter.shape(i))
             raise node.wrong(f"operand {i} of shape {got}, expected [{channels}]")
         factors.append(emitter.reshaped(value, (channels, *(1,) * (len(shape) - 2))))
-    return compose.add(compose.mul(normal, factors[0]), factors[1])
+    return emitter.add(emitter.mul(normal, factors[0]), factors[1])
 
 
 @operator("LayerNormalization")
 def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
     """Over `axis` and all dimensions behind it; also the mean and the inverse deviation."""
-    shape, compose = emitter.shape(0), Composer(emitter)
+    shape = emitter.shape(0)
     node.ignore("stash_type")
     axis = node.axis(node.integer("axis", -1), len(shape))
     axes, epsilon = range(axis, len(shape)), node.number("epsilon", 1e-5)
-    result, mean, deviation = standardized(compose, emitter.value(0), axes, epsilon)
-    result = compose.mul(result, emitter.value(1))
+    result, mean, deviation = standardized(emitter, emitter.value(0), axes, epsilon)
+    result = emitter.mul(result, emitter.value(1))
     if node.has_input(2):
-        result = compose.add(result, emitter.value(2))
+        result = emitter.add(result, emitter.value(2))
     if shape_of_value(result) != shape:
         raise node.wrong(f"scale {list(emitter.shape(1))} does not fit {list(shape[axis:])}")
-    inverse = compose.div(compose.number(1), deviation) if node.has_output(2) else deviation
+    inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
     return result, mean, inverse
 
 
@@ -159,11 +158,11 @@ def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
         {node.axis(a, rank, "axes") for a in (0, 2, 3) if given is None}
         | {node.axis(a, rank, "axes") for a in given or ()}
     )
-    compose, value = Composer(emitter), emitter.value(0)
-    centred = compose.sub(value, compose.mean(value, axes))
-    variance = compose.mean(compose.mul(centred, centred), axes)
-    deviation = compose.add(compose.unary(Function.SQRT, variance), compose.number(1e-9))
-    return compose.div(centred, deviation)
+    value = emitter.value(0)
+    centred = emitter.sub(value, emitter.mean(value, axes))
+    variance = emitter.mean(emitter.mul(centred, centred), axes)
+    deviation = emitter.add(emitter.unary(Function.SQRT, variance), emitter.number(1e-9))
+    return emitter.div(centred, deviation)
 
 
 @operator("LpNormalization")
@@ -173,25 +172,25 @@ def lp_normalization(node: Node, emitter: Emitter) -> Value:
     that is 0.
     """
     axis = node.axis(node.integer("axis", -1), len(emitter.shape(0)))
-    order, compose, value = node.integer("p", 2), Composer(emitter), emitter.value(0)
+    order, value = node.integer("p", 2), emitter.value(0)
     if order not in (1, 2):
         raise node.wrong(f"attribute 'p' must be 1 or 2, got {order}")
-    raised = compose.unary(Function.ABS, value) if order == 1 else compose.mul(value, value)
-    total = compose.reduce(Reduce.SUM, raised, [axis])
-    norm = total if order == 1 else compose.unary(Function.SQRT, total)
-    is_zero = compose.sub(compose.number(1), compose.unary(Function.SIGN, norm))
-    return compose.div(value, compose.add(norm, is_zero))
+    raised = emitter.unary(Function.ABS, value) if order == 1 else emitter.mul(value, value)
+    total = emitter.reduce(Reduce.SUM, raised, [axis])
+    norm = total if order == 1 else emitter.unary(Function.SQRT, total)
+    is_zero = emitter.sub(emitter.number(1), emitter.unary(Function.SIGN, norm))
+    return emitter.div(value, emitter.add(norm, is_zero))
 
 
 @operator("LRN")
 def local_response_normalization(node: Node, emitter: Emitter) -> Value:
     """`x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta`"""
-    shape, compose, value = emitter.shape(0), Composer(emitter), emitter.value(0)
+    shape, value = emitter.shape(0), emitter.value(0)
     size = node.integer("size", 0)
     if size < 1 or size > 1 << 16 or len(shape) < 2:
         raise node.wrong(f"attribute 'size' must be at least 1, got {size}; shape {list(shape)}")
     n, channels, rest = shape[0], shape[1], prod(shape[2:])
-    squares = emitter.reshaped(compose.mul(value, value), (n, channels, 1, rest))
+    squares = emitter.reshaped(emitter.mul(value, value), (n, channels, 1, rest))
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     # A window that slides over channels, which stand where the height is.
     padded = emitter.emit(
@@ -206,11 +205,11 @@ def local_response_normalization(node: Node, emitter: Emitter) -> Value:
     means = emitter.emit(Pool2dOp(Pool.AVERAGE, padded, (size, 1), result_element=f32))
     average = emitter.reshaped(means, shape)
     alpha, beta = node.number("alpha", 1e-4), node.number("beta", 0.75)
-    base = compose.add(
-        compose.mul(average, compose.number(alpha)), compose.number(node.number("bias", 1.0))
+    base = emitter.add(
+        emitter.mul(average, emitter.number(alpha)), emitter.number(node.number("bias", 1.0))
     )
-    logarithm = compose.unary(Function.LOG, base)
-    factor = compose.unary(
-        Function.EXP, compose.mul(logarithm, compose.number(float(np.float32(-beta))))
+    logarithm = emitter.unary(Function.LOG, base)
+    factor = emitter.unary(
+        Function.EXP, emitter.mul(logarithm, emitter.number(float(np.float32(-beta))))
     )
-    return compose.mul(value, factor)
+    return emitter.mul(value, factor)

@@ -21,10 +21,9 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import Window, read_window
 
@@ -119,17 +118,16 @@ def _integer_pool(node: Node, emitter: Emitter, window: Window) -> Value:
     """The greatest of the taps of a window, of plain integers."""
     if node.operator != "MaxPool":
         raise node.unsupported("averages of integers; put a Cast to float before it")
-    compose = Composer(emitter)
     taps, _ = _taps(emitter, window)
     result = taps[0]
     for tap in taps[1:]:
         result = emitter.binary(Binary.MAX, result, tap)
-    return emitter.from_feature_map(compose.emitter.materialize(result), len(emitter.shape(0)))
+    return emitter.from_feature_map(emitter.materialize(result), len(emitter.shape(0)))
 
 
 def _taps(emitter: Emitter, window: Window) -> tuple[list[Value], tuple[int, int]]:
     """What all windows see at each of their positions, row-major, and how many there are."""
-    compose, features = Composer(emitter), emitter.feature_map(emitter.value(0))
+    features = emitter.feature_map(emitter.value(0))
     top, left, bottom, right = window.padding
     least: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
     if (element := element_of(features)) != f32:
@@ -144,7 +142,7 @@ def _taps(emitter: Emitter, window: Window) -> tuple[list[Value], tuple[int, int
     if kh * kw > 1 << 10:
         raise emitter.node.unsupported(f"a window of {kh * kw} elements here; at most 1024")
     taps = [
-        compose.sliced(padded, (0, i * dy, j * dx, 0), (n, rows, columns, c), (1, sy, sx, 1))
+        emitter.sliced(padded, (0, i * dy, j * dx, 0), (n, rows, columns, c), (1, sy, sx, 1))
         for i in range(kh)
         for j in range(kw)
     ]
@@ -155,31 +153,31 @@ def _with_indices(
     node: Node, emitter: Emitter, window: Window, column_major: bool
 ) -> Sequence[Value]:
     """The maxima, and where in the whole input they stand: the first tap that is greatest."""
-    compose, shape = Composer(emitter), emitter.shape(0)
+    shape = emitter.shape(0)
     rank = len(shape)
     taps, (rows, columns) = _taps(emitter, window)
     n, _, _, c = shape_of_value(taps[0])
     if n * rows * columns * c > MAX_PLACES:
         raise node.unsupported(f"indices of more than {MAX_PLACES} maxima; remove what reads them")
-    stacked = compose.joined([emitter.reshaped(t, (1, n, rows, columns, c)) for t in taps], 0)
+    stacked = emitter.joined([emitter.reshaped(t, (1, n, rows, columns, c)) for t in taps], 0)
     number = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(stacked), 0))
     number = emitter.reshaped(number, (n, rows, columns, c))
-    most = emitter.reshaped(compose.reduce(Reduce.MAX, stacked, [0]), (n, rows, columns, c))
+    most = emitter.reshaped(emitter.reduce(Reduce.MAX, stacked, [0]), (n, rows, columns, c))
     height, width = shape[-2] if rank == 4 else 1, shape[-1]
     (_, kw), (dy, dx) = window.kernel, window.dilations
     down, right = (1, height) if column_major else (width, 1)
     # Tap k stands at row k / kw and column k - (k / kw) * kw of its window.
-    row = emitter.binary(Binary.DIV, number, compose.number(kw, number))
-    offset = compose.add(
-        compose.mul(row, compose.number(dy * down - dx * right * kw, number)),
-        compose.mul(number, compose.number(dx * right, number)),
+    row = emitter.binary(Binary.DIV, number, emitter.number(kw, number))
+    offset = emitter.add(
+        emitter.mul(row, emitter.number(dy * down - dx * right * kw, number)),
+        emitter.mul(number, emitter.number(dx * right, number)),
     )
     y = np.arange(rows) * window.strides[0] - window.padding[0]
     x = np.arange(columns) * window.strides[1] - window.padding[1]
     plane = (y[:, None] * down + x[None, :] * right)[None, :, :, None]
     image = np.arange(n)[:, None] * c + np.arange(c)[None, :]
     starts = plane + image[:, None, None, :] * (height * width)
-    index = compose.add(offset, emitter.constant(starts.astype(np.int64), "starts"))
+    index = emitter.add(offset, emitter.constant(starts.astype(np.int64), "starts"))
     return [emitter.from_feature_map(emitter.materialize(v), rank) for v in (most, index)]
 
 
@@ -197,15 +195,15 @@ def global_pool(node: Node, emitter: Emitter) -> Value:
 @operator("LpPool", "GlobalLpPool")
 def lp_pool(node: Node, emitter: Emitter) -> Value:
     """Roots of sums of powers: an average of `abs(x) ** p`, padding included, times its size."""
-    shape, compose, value = _shape(node, emitter), Composer(emitter), emitter.value(0)
+    shape, value = _shape(node, emitter), emitter.value(0)
     power = node.integer("p", 2)
     if power < 1:
         raise node.wrong(f"attribute 'p' must be at least 1, got {power}")
     if len(shape) > 4:
         raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one or two are taken")
-    raised = compose.mul(value, value) if power == 2 else compose.unary(Function.ABS, value)
+    raised = emitter.mul(value, value) if power == 2 else emitter.unary(Function.ABS, value)
     if power > 2:
-        raised = emitter.binary(Binary.POW, raised, compose.number(power))
+        raised = emitter.binary(Binary.POW, raised, emitter.number(power))
     if node.operator == "GlobalLpPool":
         features = emitter.feature_map(raised)
         size = shape_of(features)[1:3]
@@ -218,10 +216,10 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         window = replace(read_window(node, kernel, shape[2:]), overhang=(0, 0))
         size = window.kernel
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
-    total = compose.mul(mean, compose.number(prod(size)))
-    root = total if power == 1 else compose.unary(Function.SQRT, total)
+    total = emitter.mul(mean, emitter.number(prod(size)))
+    root = total if power == 1 else emitter.unary(Function.SQRT, total)
     if power > 2:
-        root = emitter.binary(Binary.POW, total, compose.number(1 / power))
+        root = emitter.binary(Binary.POW, total, emitter.number(1 / power))
     return emitter.from_feature_map(emitter.materialize(root), len(shape))
 
 

@@ -25,9 +25,7 @@ from ceras_ir.dialects.graph import (
     numpy_dtype,
 )
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import (
     dequantized,
     is_computed_integer,
@@ -38,6 +36,7 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     uniform_type,
 )
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import PACKED, Array, type_name, unpacked
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import gathered_along
@@ -120,10 +119,7 @@ class _Blocks:
         if not np.isfinite(scale).all():
             raise node.wrong("scales must be finite")
         indices = np.arange(shape[axis]) // self.size
-        return (
-            np.take(scale, indices, axis),
-            np.take(point.astype(np.float32), indices, axis),
-        )
+        return (np.take(scale, indices, axis), np.take(point.astype(np.float32), indices, axis))
 
 
 def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
@@ -182,15 +178,14 @@ def dynamic_quantize_linear(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Value]:
     """`x` in uint8, its scale, and its zero point."""
-    compose = Composer(emitter)
-    flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), compose.number(0)
-    low = compose.unary(Function.CLIP, compose.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
-    high = compose.unary(Function.CLIP, compose.reduce(Reduce.MAX, flat, [0]), 0.0, inf)
-    span = compose.sub(high, low)
-    is_zero = compose.compare(Compare.EQUAL, span, zero)
-    scale = compose.select(is_zero, compose.number(1), compose.div(span, compose.number(255)))
-    steps = compose.div(compose.sub(zero, low), scale)
-    point = compose.cast(compose.unary(Function.ROUND, steps), UI8)
+    flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), emitter.number(0)
+    low = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
+    high = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MAX, flat, [0]), 0.0, inf)
+    span = emitter.sub(high, low)
+    is_zero = emitter.compare(Compare.EQUAL, span, zero)
+    scale = emitter.select(is_zero, emitter.number(1), emitter.div(span, emitter.number(255)))
+    steps = emitter.div(emitter.sub(zero, low), scale)
+    point = emitter.cast(emitter.unary(Function.ROUND, steps), UI8)
     stored = quantized_by(emitter, x, scale, point, UI8)
     return stored, emitter.reshaped(scale, ()), emitter.reshaped(point, ())
 
@@ -199,22 +194,20 @@ def quantized_by(
     emitter: Emitter, x: Value, scale: Value, point: Value | None, storage: IntegerType
 ) -> Value:
     """`round(x / scale) + zero point` with ties to even, saturated."""
-    compose = Composer(emitter)
-    steps = compose.unary(Function.ROUND, compose.div(x, scale))
+    steps = emitter.unary(Function.ROUND, emitter.div(x, scale))
     if point is not None:
-        steps = compose.add(steps, compose.cast(point))
+        steps = emitter.add(steps, emitter.cast(point))
     bounds = np.iinfo(numpy_dtype(storage).name)
-    clipped = compose.unary(Function.CLIP, steps, float(bounds.min), float(bounds.max))
-    return emitter.reshaped(compose.cast(clipped, storage), shape_of_value(x))
+    clipped = emitter.unary(Function.CLIP, steps, float(bounds.min), float(bounds.max))
+    return emitter.reshaped(emitter.cast(clipped, storage), shape_of_value(x))
 
 
 def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None) -> Value:
     """`(x - zero point) * scale`"""
-    compose = Composer(emitter)
-    centred = compose.cast(x)
+    centred = emitter.cast(x)
     if point is not None:
-        centred = compose.sub(centred, compose.cast(point))
-    return emitter.reshaped(compose.mul(centred, scale), shape_of_value(x))
+        centred = emitter.sub(centred, emitter.cast(point))
+    return emitter.reshaped(emitter.mul(centred, scale), shape_of_value(x))
 
 
 def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] | None:

@@ -11,10 +11,9 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Cell, Compare, Function, FunctionAttr, RecurrenceOp, Reduce
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
 from ceras_ir.frontends.onnx.operators.matrix import product_of
@@ -129,7 +128,6 @@ def recurrent_layer(
 ) -> Sequence[Value]:
     """The results of a node whose operands, other than its weights, are those of `LSTM`."""
     node.ignore("input_forget", "output_sequence")
-    compose = Composer(emitter)
     direction = node.string("direction", "forward")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
         direction
@@ -186,20 +184,20 @@ def recurrent_layer(
                 scales=scales,
             )
         )
-        states = compose.part(result, 0, 0, steps)
-        final = compose.part(result, 0, steps - 1, 1)
-        last = compose.part(result, 0, steps, 1) if kind is Cell.LSTM else None
+        states = emitter.part(result, 0, 0, steps)
+        final = emitter.part(result, 0, steps - 1, 1)
+        last = emitter.part(result, 0, steps, 1) if kind is Cell.LSTM else None
         if lengths is not None:
             states, final = _ended(emitter, states, lengths)
         outputs.append((_turned(emitter, states, lengths) if back else states, final, last))
     every = [emitter.reshaped(y, (steps, 1, batch, hidden)) for y, _, _ in outputs]
     order = ((2, 0, 1, 3), (1, 0, 2)) if by_batch else ((0, 1, 2, 3), (0, 1, 2))
-    found = [emitter.transposed(compose.joined(every, 1), order[0])] if node.has_output(0) else []
+    found = [emitter.transposed(emitter.joined(every, 1), order[0])] if node.has_output(0) else []
     found = found or [emitter.constant(np.zeros(0, np.float32), "none")]
     for i in (1, 2) if kind is Cell.LSTM else (1,):
         ends = [v for o in outputs if (v := o[i]) is not None]
         if node.has_output(i):
-            found.append(emitter.transposed(compose.joined(ends, 0), order[1]))
+            found.append(emitter.transposed(emitter.joined(ends, 0), order[1]))
         else:
             found.append(found[0])
     return found
@@ -217,7 +215,7 @@ def _lengths(node: Node, emitter: Emitter, steps: int, batch: int) -> Value | No
 def _turned(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
     """`x` [steps, batch, size] from the last step on; what is behind a sequence stays there."""
     if lengths is None:
-        return Composer(emitter).reversed(x, 0)
+        return emitter.reversed(x, 0)
     return beginnings_reversed(emitter, x, lengths)
 
 
@@ -225,13 +223,13 @@ def steps_within(emitter: Emitter, steps: int, lengths: Value) -> Value:
     """Whether a step comes before the end of a sequence, [steps, batch, 1]."""
     step = np.arange(steps, dtype=np.int64).reshape(steps, 1, 1)
     count = _counts(emitter, lengths)
-    return Composer(emitter).compare(Compare.LESS, emitter.constant(step, "steps"), count)
+    return emitter.compare(Compare.LESS, emitter.constant(step, "steps"), count)
 
 
 def _counts(emitter: Emitter, lengths: Value) -> Value:
     """The lengths of sequences, [1, batch, 1]."""
     shape = (1, *shape_of_value(lengths), 1)
-    return Composer(emitter).cast(emitter.reshaped(lengths, shape), i64)
+    return emitter.cast(emitter.reshaped(lengths, shape), i64)
 
 
 def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
@@ -239,14 +237,14 @@ def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Valu
     `states` [steps, batch, hidden], zeros after the end of a sequence, and the last [1, batch,
     hidden] of each. A state depends on no later step, so that all steps can be computed before.
     """
-    compose, (steps, batch, hidden) = Composer(emitter), shape_of_value(states)
+    steps, batch, hidden = shape_of_value(states)
     end = np.arange(1, steps + 1, dtype=np.int64).reshape(steps, 1, 1)
     count = _counts(emitter, lengths)
-    at_end = compose.compare(Compare.EQUAL, emitter.constant(end, "ends"), count)
-    zero = compose.number(0.0)
-    final = compose.reduce(Reduce.SUM, compose.select(at_end, states, zero), [0])
+    at_end = emitter.compare(Compare.EQUAL, emitter.constant(end, "ends"), count)
+    zero = emitter.number(0.0)
+    final = emitter.reduce(Reduce.SUM, emitter.select(at_end, states, zero), [0])
     inside = steps_within(emitter, steps, lengths)
-    return compose.select(inside, states, zero), emitter.reshaped(final, (1, batch, hidden))
+    return emitter.select(inside, states, zero), emitter.reshaped(final, (1, batch, hidden))
 
 
 def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
@@ -297,9 +295,8 @@ def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | N
         if is_gru and inner[2 * hidden :].any():
             return emitter.constant(own, "bias"), emitter.constant(inner, "state_bias")
         return emitter.constant(np.add(own, inner), "bias"), None
-    compose = Composer(emitter)
-    first, second = (compose.part(both, 0, at, size // 2) for at in (0, size // 2))
-    return (first, second) if is_gru else (compose.add(first, second), None)
+    first, second = (emitter.part(both, 0, at, size // 2) for at in (0, size // 2))
+    return (first, second) if is_gru else (emitter.add(first, second), None)
 
 
 def _direction(emitter: Emitter, value: Value, index: int) -> Value:
@@ -307,4 +304,4 @@ def _direction(emitter: Emitter, value: Value, index: int) -> Value:
     shape = shape_of_value(value)[1:]
     if isinstance(value, Constant):
         return Constant.of(f"{value.name}/{index}", np.ascontiguousarray(value.load()[index]))
-    return emitter.reshaped(Composer(emitter).part(value, 0, index, 1), shape)
+    return emitter.reshaped(emitter.part(value, 0, index, 1), shape)

@@ -19,18 +19,17 @@ from ceras_ir.dialects.graph import (
     TopKOp,
     shape_of,
 )
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     WHERE_COMPUTED,
     constant_operands,
     operator,
     rule,
 )
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
-Reduction = Callable[[Composer, Value, Sequence[int]], Value]
+Reduction = Callable[[Emitter, Value, Sequence[int]], Value]
 
 
 def _plain(kind: Reduce) -> Reduction:
@@ -43,14 +42,14 @@ GREATEST = float(np.finfo(np.float32).max)
 """The greatest finite float32."""
 
 
-def _log_sum_exp(c: Composer, x: Value, axes: Sequence[int]) -> Value:
+def _log_sum_exp(c: Emitter, x: Value, axes: Sequence[int]) -> Value:
     # Infinity minus infinity is NaN.
     most = c.unary(Function.CLIP, c.reduce(Reduce.MAX, x, axes), -GREATEST, GREATEST)
     total = _sum(c, c.unary(Function.EXP, c.sub(x, most)), axes)
     return c.add(c.unary(Function.LOG, total), most)
 
 
-def _absolute(c: Composer, x: Value) -> Value:
+def _absolute(c: Emitter, x: Value) -> Value:
     return c.unary(Function.ABS, x)
 
 
@@ -89,16 +88,16 @@ def reduce(node: Node, emitter: Emitter) -> Value:
     keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
     if not given and not all_without_axes:
         # What is not reduced is still squared, or its logarithm taken.
-        return REDUCTIONS[node.operator](Composer(emitter), value, ())
+        return REDUCTIONS[node.operator](emitter, value, ())
     axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
     pooled = _pooled(node, emitter, axes)
     if pooled is not None:
         result = pooled
     elif not shape:
-        result = REDUCTIONS[node.operator](Composer(emitter), emitter.reshaped(value, (1,)), (0,))
+        result = REDUCTIONS[node.operator](emitter, emitter.reshaped(value, (1,)), (0,))
         return emitter.reshaped(result, ())
     else:
-        result = REDUCTIONS[node.operator](Composer(emitter), value, sorted(axes))
+        result = REDUCTIONS[node.operator](emitter, value, sorted(axes))
     if keep:
         return result
     return emitter.reshaped(result, [n for i, n in enumerate(shape) if i not in axes])
@@ -143,13 +142,12 @@ def hardmax(node: Node, emitter: Emitter) -> Value:
     if flat:
         rows = int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))
         value, axis = emitter.reshaped(value, rows), 1
-    compose = Composer(emitter)
     current = shape_of_value(value)
     first = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(value), axis))
-    compose.check_indices(current[axis])
+    emitter.check_indices(current[axis])
     column = [-1 if i == axis else 1 for i in range(len(current))]
     places = emitter.constant(np.arange(current[axis]).reshape(column), "places")
-    chosen = compose.cast(compose.compare(Compare.EQUAL, places, first))
+    chosen = emitter.cast(emitter.compare(Compare.EQUAL, places, first))
     return emitter.reshaped(chosen, shape)
 
 
@@ -172,10 +170,9 @@ def _softmax(emitter: Emitter, value: Value, axis: int) -> Value:
 
 def _log_softmax(emitter: Emitter, value: Value, axis: int) -> Value:
     """`(x - max) - log(sum of exp(x - max))`"""
-    compose = Composer(emitter)
-    centred = compose.sub(value, compose.reduce(Reduce.MAX, value, [axis]))
-    total = compose.reduce(Reduce.SUM, compose.unary(Function.EXP, centred), [axis])
-    return compose.sub(centred, compose.unary(Function.LOG, total))
+    centred = emitter.sub(value, emitter.reduce(Reduce.MAX, value, [axis]))
+    total = emitter.reduce(Reduce.SUM, emitter.unary(Function.EXP, centred), [axis])
+    return emitter.sub(centred, emitter.unary(Function.LOG, total))
 
 
 constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
@@ -212,10 +209,9 @@ def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
     """The elements of rows [R, N] at indices [R, K]."""
     (count, n), (_, k) = shape_of_value(rows), shape_of_value(index)
     starts = n * np.arange(count, dtype=np.int64).reshape(count, 1)
-    compose = Composer(emitter)
-    at = compose.add(index, emitter.constant(starts, "starts"))
+    at = emitter.add(index, emitter.constant(starts, "starts"))
     column = emitter.reshaped(rows, (count * n, 1))
-    return emitter.reshaped(compose.taken(column, at), (count, k))
+    return emitter.reshaped(emitter.taken(column, at), (count, k))
 
 
 constant_operands(
@@ -231,7 +227,6 @@ def non_max_suppression(node: Node, emitter: Emitter) -> Value:
     As many rows as the model says that there are, or else as there can be; those behind the last
     chosen box are -1.
     """
-    compose = Composer(emitter)
     boxes, scores = emitter.shape(0), emitter.shape(1)
     if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4 or boxes[::2] != (scores[0], 4):
         raise node.wrong(f"boxes of {list(boxes)} and scores of {list(scores)}")
@@ -240,15 +235,15 @@ def non_max_suppression(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported("no boxes at all, which is a result without elements")
     overlap = float(emitter.floats(3).reshape(-1)[0]) if node.has_input(3) else 0.0
     least = float(emitter.floats(4).reshape(-1)[0]) if node.has_input(4) else -inf
-    parts: list[Value] = [compose.part(emitter.value(0), 2, i, 1) for i in range(4)]
+    parts: list[Value] = [emitter.part(emitter.value(0), 2, i, 1) for i in range(4)]
     if node.flag("center_point_box"):
         x, y, width, height = parts
-        half = compose.number(0.5)
-        ends = [(y, compose.mul(height, half)), (x, compose.mul(width, half))]
-        parts = [*(compose.sub(*end) for end in ends), *(compose.add(*end) for end in ends)]
+        half = emitter.number(0.5)
+        ends = [(y, emitter.mul(height, half)), (x, emitter.mul(width, half))]
+        parts = [*(emitter.sub(*end) for end in ends), *(emitter.add(*end) for end in ends)]
     lesser = [emitter.binary(Binary.MIN, parts[i], parts[i + 2]) for i in range(2)]
     greater = [emitter.binary(Binary.MAX, parts[i], parts[i + 2]) for i in range(2)]
-    corners = emitter.materialize(compose.joined([*lesser, *greater], 2))
+    corners = emitter.materialize(emitter.joined([*lesser, *greater], 2))
     declared = emitter.declared.get(node.outputs[0])
     most = min(most, boxes[1])
     rows = declared[0] if declared else scores[0] * scores[1] * most

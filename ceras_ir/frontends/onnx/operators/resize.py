@@ -28,10 +28,9 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.interpreters.resampling import coordinate, nearest_indices
@@ -161,18 +160,18 @@ def resize(node: Node, emitter: Emitter) -> Value:
     if node.string("mode", "nearest") == "nearest" or emitter.is_float(value):
         return _resize(node, emitter)
     element = element_of(emitter.materialize(value))
-    compose, name = Composer(emitter), node.inputs[0]
+    name = node.inputs[0]
     if not isinstance(element, UniformType):
-        emitter.values[name] = compose.cast(value)
-        result = compose.cast(_resize(node, emitter), element)
+        emitter.values[name] = emitter.cast(value)
+        result = emitter.cast(_resize(node, emitter), element)
     else:
         # The stored integers, which the float that they stand for has to be rounded to.
-        scale, point = compose.number(element.scale), compose.number(element.zero_point)
+        scale, point = emitter.number(element.scale), emitter.number(element.zero_point)
         real = emitter.emit(DequantizeOp(emitter.materialize(value)))
-        stored = compose.add(compose.unary(Function.ROUND, compose.div(real, scale)), point)
+        stored = emitter.add(emitter.unary(Function.ROUND, emitter.div(real, scale)), point)
         emitter.values[name] = stored
-        whole = compose.cast(compose.cast(_resize(node, emitter), i32))
-        real = compose.mul(compose.sub(whole, point), scale)
+        whole = emitter.cast(emitter.cast(_resize(node, emitter), i32))
+        real = emitter.mul(emitter.sub(whole, point), scale)
         result = emitter.emit(QuantizeOp(real, element))
     emitter.values[name] = value
     return result
@@ -249,7 +248,7 @@ def _by_matrices(
     filler: float,
 ) -> Value:
     """One matrix product for every dimension that changes."""
-    shape, compose = emitter.shape(0), Composer(emitter)
+    shape = emitter.shape(0)
     rank = len(shape)
     if sizes is None:
         sizes = [_extent(node, n, s) for n, s in zip(shape, scales, strict=True)]
@@ -279,7 +278,7 @@ def _by_matrices(
         value = _multiplied(emitter, value, axis, weights)
     if not inside.all():
         condition = emitter.constant(np.broadcast_to(inside, sizes), "inside")
-        value = compose.select(condition, value, compose.number(filler))
+        value = emitter.select(condition, value, emitter.number(filler))
     return value
 
 
@@ -337,9 +336,9 @@ def _resampled(
             return _by_matrices(node, emitter, scales, sizes, Resampling(False, where.value), 0.0)
         value = emitter.value(0)
         for axis in changed:
-            Composer(emitter).check_indices(sizes[axis])
+            emitter.check_indices(sizes[axis])
             indices = nearest_indices(shape[axis], sizes[axis], scales[axis], where, rounding)
-            value = Composer(emitter).gathered(value, axis, indices)
+            value = emitter.gathered(value, axis, indices)
         return value
     features = emitter.feature_map(emitter.value(0))
     height = (shape_of(features)[1], 1.0) if len(shape) == 3 else (sizes[2], scales[2])

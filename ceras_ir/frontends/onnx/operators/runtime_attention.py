@@ -13,10 +13,9 @@ import numpy as np
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator, rule
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import taken_along
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product, product_of, scaled
@@ -78,7 +77,6 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     node.ignore("rotary_embedding_dim", "no_rope", "kv_cache_bit_width")
     node.ignore("k_quant_type", "v_quant_type", "qk_output", "smooth_softmax")
-    compose = Composer(emitter)
     count, shared = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
     if count < 1 or shared < 1 or count % shared:
         raise node.wrong(f"{count} heads of queries and {shared} of keys")
@@ -90,7 +88,7 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
         whole = _heads(emitter, emitter.value(0), count + 2 * shared)
         starts, sizes = (0, count, count + shared), (count, shared, shared)
         query, key, value = (
-            compose.part(whole, 1, start, size) for start, size in zip(starts, sizes, strict=True)
+            emitter.part(whole, 1, start, size) for start, size in zip(starts, sizes, strict=True)
         )
     batch, _, steps, size = shape_of_value(query)
     past = emitter.shape(3)[2] if node.has_input(3) else 0
@@ -112,12 +110,12 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     seen = _seen(emitter, begin, steps, length, node.integer("local_window_size", -1))
     scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
     if cap := node.number("softcap", 0.0):
-        scores = compose.unary(Function.TANH, scaled(emitter, scores, 1 / cap, "cap"))
+        scores = emitter.unary(Function.TANH, scaled(emitter, scores, 1 / cap, "cap"))
         scores = scaled(emitter, scores, cap, "cap")
     if node.has_input(10):
-        scores = compose.add(scores, emitter.value(10))
+        scores = emitter.add(scores, emitter.value(10))
     if seen is not None:
-        scores = compose.select(seen, scores, compose.number(HIDDEN))
+        scores = emitter.select(seen, scores, emitter.number(HIDDEN))
     return _weighted(emitter, scores, value), key, value
 
 
@@ -125,7 +123,7 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """Products of heads of queries, keys and values, to which a bias may be added."""
     node.ignore("mask_filter_value")
-    compose, count = Composer(emitter), node.integer("num_heads", 0)
+    count = node.integer("num_heads", 0)
     if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
         raise node.unsupported(f"queries, keys and values as one; {NOT_OPTIMIZED}")
     given = map(emitter.value, range(3))
@@ -134,14 +132,14 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
         bias, start = emitter.value(3), 0
         for i, x in enumerate(parts):
             _, n, _, size = shape_of_value(x)
-            each = compose.part(bias, 0, start, n * size)
+            each = emitter.part(bias, 0, start, n * size)
             # Keys and values of an encoder have theirs already.
             if len(emitter.shape(i)) == 3:
-                parts[i] = compose.add(x, emitter.reshaped(each, (n, 1, size)))
+                parts[i] = emitter.add(x, emitter.reshaped(each, (n, 1, size)))
             start += n * size
     query, key, value = parts
     if node.has_input(6):
-        key, value = (compose.joined([emitter.value(i), x], 2) for i, x in ((6, key), (7, value)))
+        key, value = (emitter.joined([emitter.value(i), x], 2) for i, x in ((6, key), (7, value)))
     return _attended(node, emitter, query, key, value, mask=4, bias=5), key, value
 
 
@@ -151,7 +149,7 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore("mask_filter_value", "rotary_embedding_dim")
     if node.flag("do_rotary"):
         raise node.unsupported(f"positions that are turned; {NOT_OPTIMIZED}")
-    compose, count = Composer(emitter), node.integer("num_heads", 0)
+    count = node.integer("num_heads", 0)
     batch, steps, width = emitter.shape(0)
     rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
     weights = emitter.transposed(emitter.value(1), (1, 0))
@@ -160,55 +158,55 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     widths = node.integers("qkv_hidden_sizes") or [shape_of_value(weights)[0] // 3] * 3
     parts: list[Value] = []
     for i in range(3):
-        each = compose.part(every, 1, sum(widths[:i]), widths[i])
+        each = emitter.part(every, 1, sum(widths[:i]), widths[i])
         parts.append(_heads(emitter, emitter.reshaped(each, (batch, steps, widths[i])), count))
     query, key, value = parts
     if node.has_input(4):
         past = emitter.value(4)
         whole = shape_of_value(past)[1:]
         key, value = (
-            compose.joined([emitter.reshaped(compose.part(past, 0, i, 1), whole), x], 2)
+            emitter.joined([emitter.reshaped(emitter.part(past, 0, i, 1), whole), x], 2)
             for i, x in enumerate((key, value))
         )
     result = _attended(node, emitter, query, key, value, mask=3, bias=5)
     if not node.has_output(1):
         return [result]
     present = [emitter.reshaped(x, (1, *shape_of_value(x))) for x in (key, value)]
-    return result, compose.joined(present, 0)
+    return result, emitter.joined(present, 0)
 
 
 def _attended(
     node: Node, emitter: Emitter, query: Value, key: Value, value: Value, *, mask: int, bias: int
 ) -> Value:
     """The weighted values, with the operands `mask` and `bias` where they are given."""
-    compose, (batch, _, steps, size) = Composer(emitter), shape_of_value(query)
+    batch, _, steps, size = shape_of_value(query)
     length = shape_of_value(key)[2]
     scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
     if node.has_input(bias):
-        scores = compose.add(scores, emitter.value(bias))
+        scores = emitter.add(scores, emitter.value(bias))
     if node.has_input(mask):
         given = emitter.value(mask)
         shape = shape_of_value(given)
         if shape == (batch,):
-            ends = emitter.reshaped(compose.cast(given, i64), (batch, 1, 1, 1))
+            ends = emitter.reshaped(emitter.cast(given, i64), (batch, 1, 1, 1))
             numbers = emitter.constant(np.arange(length), "keys")
-            kept: Value = compose.compare(Compare.LESS, numbers, ends)
+            kept: Value = emitter.compare(Compare.LESS, numbers, ends)
         elif shape[:1] == (batch,) and shape[-1] == length and len(shape) in (2, 3):
             rows = emitter.reshaped(given, (batch, 1, (1, *shape)[-2] if shape[2:] else 1, length))
-            kept = compose.compare(Compare.LESS, compose.number(0, rows), rows)
+            kept = emitter.compare(Compare.LESS, emitter.number(0, rows), rows)
         else:
             raise node.unsupported(f"a mask of shape {list(shape)}; {NOT_OPTIMIZED}")
         # It is added: where nothing is kept, everything is.
-        scores = compose.select(
+        scores = emitter.select(
             kept,
             scores,
-            compose.add(scores, compose.number(node.number("mask_filter_value", -1e4))),
+            emitter.add(scores, emitter.number(node.number("mask_filter_value", -1e4))),
         )
     if node.flag("unidirectional"):
         begin = emitter.constant(np.array([length - steps]), "begin")
         seen = _seen(emitter, begin, steps, length, -1)
         if seen is not None:
-            scores = compose.select(seen, scores, compose.number(HIDDEN))
+            scores = emitter.select(seen, scores, emitter.number(HIDDEN))
     return _weighted(emitter, scores, value)
 
 
@@ -260,9 +258,8 @@ def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
             f"{batch} sequences, each of its own length; export the model with a batch of 1, or "
             "with a symbolic one, which is 1 here unless --batch says otherwise"
         )
-    compose = Composer(emitter)
-    end = compose.cast(emitter.reshaped(given, (1,)), i64)
-    return compose.add(end, emitter.constant(np.array([1 - steps]), "steps"))
+    end = emitter.cast(emitter.reshaped(given, (1,)), i64)
+    return emitter.add(end, emitter.constant(np.array([1 - steps]), "steps"))
 
 
 def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
@@ -271,7 +268,7 @@ def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
     if isinstance(begin, Constant):
         return emitter.constant(begin.load().astype(np.int64) + numbers, "positions")
     counted = emitter.constant(numbers.astype(dtype_of_value(begin)), "steps")
-    return Composer(emitter).add(begin, counted)
+    return emitter.add(begin, counted)
 
 
 def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
@@ -279,7 +276,7 @@ def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
     shape = shape_of_value(positions)
     if isinstance(positions, Constant):
         numbers = [int(i) for i in positions.load().reshape(-1)]
-        taken = Composer(emitter).gathered(table, 0, numbers)
+        taken = emitter.gathered(table, 0, numbers)
     else:
         taken = taken_along(emitter, table, 0, positions)
     batch = shape[0] if len(shape) > 1 else 1
@@ -288,47 +285,47 @@ def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
 
 def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleaved: bool) -> Value:
     """The first elements of every head turned in pairs, of neighbours or of both halves."""
-    compose, (batch, count, steps, size) = Composer(emitter), shape_of_value(x)
+    batch, count, steps, size = shape_of_value(x)
     half = shape_of_value(cosines)[-1]
     if not 0 < 2 * half <= size:
         raise emitter.node.wrong(f"{half} cosines for heads of {size}")
-    first = compose.part(x, 3, 0, 2 * half)
-    rest = compose.part(x, 3, 2 * half, size - 2 * half) if size > 2 * half else None
+    first = emitter.part(x, 3, 0, 2 * half)
+    rest = emitter.part(x, 3, 2 * half, size - 2 * half) if size > 2 * half else None
     if interleaved:
         pairs = emitter.reshaped(first, (batch, count, steps, half, 2))
         whole = (batch, count, steps, half)
-        a, b = (emitter.reshaped(compose.part(pairs, 4, i, 1), whole) for i in (0, 1))
+        a, b = (emitter.reshaped(emitter.part(pairs, 4, i, 1), whole) for i in (0, 1))
     else:
-        a, b = (compose.part(first, 3, start, half) for start in (0, half))
+        a, b = (emitter.part(first, 3, start, half) for start in (0, half))
     turned = [
-        compose.sub(compose.mul(a, cosines), compose.mul(b, sines)),
-        compose.add(compose.mul(a, sines), compose.mul(b, cosines)),
+        emitter.sub(emitter.mul(a, cosines), emitter.mul(b, sines)),
+        emitter.add(emitter.mul(a, sines), emitter.mul(b, cosines)),
     ]
     if interleaved:
         apart = [emitter.reshaped(each, (batch, count, steps, half, 1)) for each in turned]
-        joined = emitter.reshaped(compose.joined(apart, 4), (batch, count, steps, 2 * half))
+        joined = emitter.reshaped(emitter.joined(apart, 4), (batch, count, steps, 2 * half))
     else:
-        joined = compose.joined(turned, 3)
-    return joined if rest is None else compose.joined([joined, rest], 3)
+        joined = emitter.joined(turned, 3)
+    return joined if rest is None else emitter.joined([joined, rest], 3)
 
 
 def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: int) -> Value:
     """`length` keys: of the past, with the new ones from `begin` on."""
-    compose, steps = Composer(emitter), shape_of_value(new)[2]
+    steps = shape_of_value(new)[2]
     kept = shape_of_value(past)[2]
-    both = compose.joined([past, new], 2)
+    both = emitter.joined([past, new], 2)
     numbers = np.arange(length)
     if isinstance(begin, Constant):
         start = int(begin.load()[0])
         placed = np.where((numbers >= start) & (numbers < start + steps), kept - start, 0)
-        return compose.gathered(both, 2, (numbers + placed).tolist())
+        return emitter.gathered(both, 2, (numbers + placed).tolist())
     # A key at or behind `begin` is new, unless it is behind the new ones too.
     count = emitter.constant(numbers, "keys")
-    behind = compose.sub(count, begin)
-    is_new = compose.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), behind)
-    is_old = compose.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), behind)
-    moved = compose.add(behind, emitter.constant(np.array([kept]), "kept"))
-    places = compose.select(is_old, count, compose.select(is_new, moved, count))
+    behind = emitter.sub(count, begin)
+    is_new = emitter.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), behind)
+    is_old = emitter.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), behind)
+    moved = emitter.add(behind, emitter.constant(np.array([kept]), "kept"))
+    places = emitter.select(is_old, count, emitter.select(is_new, moved, count))
     return taken_along(emitter, both, 2, places)
 
 
@@ -339,10 +336,9 @@ def _seen(emitter: Emitter, begin: Value, steps: int, length: int, window: int) 
         apart = keys - (queries + int(begin.load()[0]))
         seen = (apart <= 0) & ((apart > -window) if window > 0 else True)
         return None if seen.all() else emitter.constant(seen, "seen")
-    compose = Composer(emitter)
-    apart = compose.sub(emitter.constant(keys - queries, "apart"), begin)
-    seen = compose.compare(Compare.LESS, apart, emitter.constant(np.array([1]), "next"))
+    apart = emitter.sub(emitter.constant(keys - queries, "apart"), begin)
+    seen = emitter.compare(Compare.LESS, apart, emitter.constant(np.array([1]), "next"))
     if window <= 0:
         return seen
-    near = compose.compare(Compare.LESS, emitter.constant(np.array([-window]), "window"), apart)
-    return compose.select(near, seen, near)
+    near = emitter.compare(Compare.LESS, emitter.constant(np.array([-window]), "window"), apart)
+    return emitter.select(near, seen, near)

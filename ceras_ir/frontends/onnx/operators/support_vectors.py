@@ -23,10 +23,9 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import ArgOp, Compare, Function, MatmulOp, Reduce
 from ceras_ir.frontends.onnx.emission.calls import emit_loop, outlined
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.linear_models import class_labels, labelled, rows_of
 from ceras_ir.frontends.onnx.operators.matrix import product_of
@@ -47,7 +46,7 @@ def plain_scores(node: Node) -> str | None:
 @operator(REGRESSOR)
 def svm_regressor(node: Node, emitter: Emitter) -> Value:
     """A sum over support vectors; with `one_class`, 1 where it is positive and -1 elsewhere."""
-    compose, count = Composer(emitter), node.integer("n_supports", 0)
+    count = node.integer("n_supports", 0)
     coefficients, rho = _list(node, "coefficients"), _list(node, "rho")
     # Without support vectors the coefficients are the one there is.
     vectors = _list(node, "support_vectors") if count else coefficients
@@ -58,8 +57,8 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
         total = _sums(node, emitter, vectors, count or 1, factors, rho)
         if not node.flag("one_class"):
             return total
-        above = compose.compare(Compare.LESS, compose.number(0), total)
-        return compose.select(above, compose.number(1), compose.number(-1))
+        above = emitter.compare(Compare.LESS, emitter.number(0), total)
+        return emitter.select(above, emitter.number(1), emitter.number(-1))
 
 
 @operator(CLASSIFIER)
@@ -88,11 +87,10 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     for row, (i, j) in zip(matrix, pairs, strict=True):
         for own, other in ((i, j - 1), (j, i)):
             row[ends[own] : ends[own + 1]] = given[other, ends[own] : ends[own + 1]]
-    compose = Composer(emitter)
     with emitter.in_float():
         vectors = _list(node, "support_vectors")
         sums = _sums(node, emitter, vectors, every, matrix, rho)
-        first = compose.cast(compose.compare(Compare.LESS, compose.number(0), sums), f32)
+        first = emitter.cast(emitter.compare(Compare.LESS, emitter.number(0), sums), f32)
         votes = np.zeros((classes, len(pairs)))
         for pair, (i, j) in enumerate(pairs):
             votes[i, pair], votes[j, pair] = 1, -1
@@ -101,7 +99,7 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
         if logistic[0].size:
             scores = coupled(emitter, sums, classes, *logistic)
         elif classes == 2:
-            scores = compose.joined([compose.sub(compose.number(0), sums), sums], 1)
+            scores = emitter.joined([emitter.sub(emitter.number(0), sums), sums], 1)
         index = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(counted), 1))
     rows = shape_of_value(sums)[0]
     return [labelled(emitter, emitter.reshaped(index, (rows,)), labels), scores]
@@ -116,7 +114,7 @@ def _sums(
     bias: NDArray[np.floating],
 ) -> Value:
     """One sum for a row of factors, over the kernel of every row and each vector."""
-    compose, rows = Composer(emitter), rows_of(emitter)
+    rows = rows_of(emitter)
     width = shape_of_value(rows)[1]
     if numbers.size != count * width:
         raise node.wrong(f"{numbers.size} numbers, expected {count} times {width}")
@@ -129,14 +127,14 @@ def _sums(
             # Products of what is centred: squares of the whole would cancel.
             centre = vectors.mean(0)
             vectors -= centre
-            rows = compose.sub(rows, emitter.constant(centre.astype(np.float32), "centre"))
-            squares = compose.reduce(Reduce.SUM, compose.mul(rows, rows), [1])
+            rows = emitter.sub(rows, emitter.constant(centre.astype(np.float32), "centre"))
+            squares = emitter.reduce(Reduce.SUM, emitter.mul(rows, rows), [1])
             near = _product(emitter, rows, 2 * gamma * vectors, -gamma * (vectors**2).sum(1))
-            far = compose.mul(squares, compose.number(gamma))
-            kernel = compose.unary(Function.EXP, compose.sub(near, far))
+            far = emitter.mul(squares, emitter.number(gamma))
+            kernel = emitter.unary(Function.EXP, emitter.sub(near, far))
         case "SIGMOID":
             inner = _product(emitter, rows, gamma * vectors, np.full(count, offset))
-            kernel = compose.unary(Function.TANH, inner)
+            kernel = emitter.unary(Function.TANH, inner)
         case "POLY":
             if degree not in range(1, MAX_DEGREE + 1):
                 raise node.unsupported(
@@ -145,17 +143,14 @@ def _sums(
             inner = _product(emitter, rows, gamma * vectors, np.full(count, offset))
             kernel = inner
             for _ in range(int(degree) - 1):
-                kernel = compose.mul(kernel, inner)
+                kernel = emitter.mul(kernel, inner)
         case kind:
             raise node.wrong(f"a kernel of type '{kind}'")
     return _product(emitter, kernel, factors, bias)
 
 
 def _product(
-    emitter: Emitter,
-    rows: Value,
-    matrix: NDArray[np.floating],
-    bias: NDArray[np.floating] | None,
+    emitter: Emitter, rows: Value, matrix: NDArray[np.floating], bias: NDArray[np.floating] | None
 ) -> Value:
     weights = emitter.constant(matrix.astype(np.float32), "weights")
     added = None if bias is None else emitter.constant(bias.astype(np.float32), "bias")
@@ -181,12 +176,12 @@ def coupled(
     offsets: NDArray[np.float32],
 ) -> Value:
     """Probabilities [rows, classes] from the sums of all pairs, in the order of `combinations`."""
-    compose, rows = Composer(emitter), shape_of_value(sums)[0]
-    scaled = compose.mul(sums, emitter.constant(-slopes, "slopes"))
-    logits = compose.add(scaled, emitter.constant(-offsets, "offsets"))
-    sigmoid = compose.unary(Function.SIGMOID, logits)
+    rows = shape_of_value(sums)[0]
+    scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
+    logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
+    sigmoid = emitter.unary(Function.SIGMOID, logits)
     highest = float(np.float32(1) - np.float32(LEAST))
-    weights = _weights(compose, compose.unary(Function.CLIP, sigmoid, LEAST, highest), classes)
+    weights = _weights(emitter, emitter.unary(Function.CLIP, sigmoid, LEAST, highest), classes)
     start = np.full((rows, classes), 1 / classes, np.float32)
     carried = [
         emitter.materialize(emitter.constant(array, name))
@@ -195,15 +190,15 @@ def coupled(
 
     def step(_: SSAValue, state: Sequence[SSAValue], __: Sequence[SSAValue]) -> list[Value]:
         before, active = state
-        products, total, error = _distance(compose, weights, before, classes)
-        far = compose.compare(Compare.LESS_OR_EQUAL, compose.number(NEAR / classes), error)
-        still = compose.mul(active, compose.cast(far, f32))
-        is_active = compose.compare(Compare.LESS, compose.number(0), still)
-        after = compose.select(
-            is_active, _swept(compose, weights, before, products, total, classes), before
+        products, total, error = _distance(emitter, weights, before, classes)
+        far = emitter.compare(Compare.LESS_OR_EQUAL, emitter.number(NEAR / classes), error)
+        still = emitter.mul(active, emitter.cast(far, f32))
+        is_active = emitter.compare(Compare.LESS, emitter.number(0), still)
+        after = emitter.select(
+            is_active, _swept(emitter, weights, before, products, total, classes), before
         )
-        any_active = compose.reduce(Reduce.MAX, still, [0])
-        again = compose.compare(Compare.LESS, compose.number(0), any_active)
+        any_active = emitter.reduce(Reduce.MAX, still, [0])
+        again = emitter.compare(Compare.LESS, emitter.number(0), any_active)
         return [emitter.reshaped(again, ()), after, still]
 
     body = outlined(emitter, carried, [], step)
@@ -211,14 +206,14 @@ def coupled(
     return emit_loop(emitter, body, MAX_SWEEPS, carried, going=going)[0]
 
 
-def _weights(compose: Composer, first: Value, classes: int) -> Value:
+def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
     """`Q` of every row, [rows, classes, classes], from the `r[i, j]` of all pairs with `i < j`."""
-    emitter, pairs = compose.emitter, list(combinations(range(classes), 2))
-    second = compose.sub(compose.number(1), first)
+    pairs = list(combinations(range(classes), 2))
+    second = emitter.sub(emitter.number(1), first)
     against = np.zeros((classes, 2 * len(pairs)), np.float32)
     for pair, (i, j) in enumerate(pairs):
         against[i, len(pairs) + pair] = against[j, pair] = 1
-    squares = compose.joined([compose.mul(v, v) for v in (first, second)], 1)
+    squares = emitter.joined([emitter.mul(v, v) for v in (first, second)], 1)
     diagonal = emitter.emit(
         MatmulOp(
             emitter.materialize(squares),
@@ -226,41 +221,41 @@ def _weights(compose: Composer, first: Value, classes: int) -> Value:
             result_element=f32,
         )
     )
-    other = compose.mul(compose.mul(first, second), compose.number(-1))
+    other = emitter.mul(emitter.mul(first, second), emitter.number(-1))
     places = np.zeros((classes, classes), int)
     for pair, (i, j) in enumerate(pairs):
         places[i, j] = places[j, i] = pair
     np.fill_diagonal(places, len(pairs) + np.arange(classes))
-    entries = compose.gathered(compose.joined([other, diagonal], 1), 1, places.reshape(-1).tolist())
+    entries = emitter.gathered(emitter.joined([other, diagonal], 1), 1, places.reshape(-1).tolist())
     return emitter.reshaped(entries, (shape_of_value(first)[0], classes, classes))
 
 
 def _distance(
-    compose: Composer, weights: Value, given: Value, classes: int
+    emitter: Emitter, weights: Value, given: Value, classes: int
 ) -> tuple[Value, Value, Value]:
     """`Q p` of every row, `p Q p`, and the largest difference between them."""
-    emitter, rows = compose.emitter, shape_of_value(given)[0]
-    terms = compose.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
-    products = emitter.reshaped(compose.reduce(Reduce.SUM, terms, [2]), (rows, classes))
-    total = compose.reduce(Reduce.SUM, compose.mul(given, products), [1])
-    away = compose.unary(Function.ABS, compose.sub(products, total))
-    return products, total, compose.reduce(Reduce.MAX, away, [1])
+    rows = shape_of_value(given)[0]
+    terms = emitter.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
+    products = emitter.reshaped(emitter.reduce(Reduce.SUM, terms, [2]), (rows, classes))
+    total = emitter.reduce(Reduce.SUM, emitter.mul(given, products), [1])
+    away = emitter.unary(Function.ABS, emitter.sub(products, total))
+    return products, total, emitter.reduce(Reduce.MAX, away, [1])
 
 
 def _swept(
-    compose: Composer, weights: Value, given: Value, products: Value, total: Value, classes: int
+    emitter: Emitter, weights: Value, given: Value, products: Value, total: Value, classes: int
 ) -> Value:
     """`p` after each class in turn was given what is best for it, and all were scaled to 1."""
-    emitter, rows = compose.emitter, shape_of_value(given)[0]
+    rows = shape_of_value(given)[0]
     for i in range(classes):
-        row = emitter.reshaped(compose.part(weights, 1, i, 1), (rows, classes))
-        own, product = (compose.part(v, 1, i, 1) for v in (row, products))
-        more = compose.div(compose.sub(total, product), own)
-        whole = compose.add(more, compose.number(1))
+        row = emitter.reshaped(emitter.part(weights, 1, i, 1), (rows, classes))
+        own, product = (emitter.part(v, 1, i, 1) for v in (row, products))
+        more = emitter.div(emitter.sub(total, product), own)
+        whole = emitter.add(more, emitter.number(1))
         here = emitter.constant(np.eye(classes, dtype=np.float32)[i : i + 1], f"class{i}")
-        given = compose.div(compose.add(given, compose.mul(more, here)), whole)
-        rise = compose.add(compose.mul(more, own), compose.mul(product, compose.number(2)))
-        total = compose.add(total, compose.mul(more, rise))
-        total = compose.div(compose.div(total, whole), whole)
-        products = compose.div(compose.add(products, compose.mul(more, row)), whole)
+        given = emitter.div(emitter.add(given, emitter.mul(more, here)), whole)
+        rise = emitter.add(emitter.mul(more, own), emitter.mul(product, emitter.number(2)))
+        total = emitter.add(total, emitter.mul(more, rise))
+        total = emitter.div(emitter.div(total, whole), whole)
+        products = emitter.div(emitter.add(products, emitter.mul(more, row)), whole)
     return given

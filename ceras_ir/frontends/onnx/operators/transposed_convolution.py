@@ -16,10 +16,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_extent
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter, dtype_of_value
+from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import (
     Window,
@@ -85,7 +84,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     else:
         turned: Value = emitter.reshaped(given, (groups, taken, weights[1], *kernel))
         for axis in spatial:
-            turned = Composer(emitter).reversed(turned, axis)
+            turned = emitter.reversed(turned, axis)
         packed = emitter.reshaped(emitter.transposed(turned, order), packed_shape)
     if rank == 3 and not isinstance(packed, Constant):
         raise node.unsupported("computed weights in three dimensions; make them an initializer")
@@ -108,12 +107,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         result = computed_convolution(emitter, spread, taps, bias, window, groups)
         return emitter.from_feature_map(emitter.materialize(result), len(shape))
     convolution = Conv2dOp(
-        spread,
-        emitter.materialize(taps),
-        bias,
-        result_element=f32,
-        dilations=apart,
-        groups=groups,
+        spread, emitter.materialize(taps), bias, result_element=f32, dilations=apart, groups=groups
     )
     return emitter.from_feature_map(emitter.emit(convolution), len(shape))
 
@@ -136,7 +130,7 @@ def _spread(
     sizes = [n - a - b for n, a, b in zip(shape, starts, ends, strict=True)]
     if any(n < 1 for n in sizes):
         raise emitter.node.wrong("the padding leaves no elements")
-    return emitter.materialize(Composer(emitter).sliced(padded, starts, sizes))
+    return emitter.materialize(emitter.sliced(padded, starts, sizes))
 
 
 def _padding(
@@ -268,27 +262,26 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
 
 def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
     """What all windows see, [N, OH OW, KH KW, G, C/G]."""
-    compose = Composer(emitter)
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
     images, channels = shapes.images * shapes.parts, shapes.channels // shapes.parts
     offsets = emitter.reshaped(emitter.value(2), (images * taps, 2, places))
 
     def around(d: int) -> list[Tap]:
-        moves = emitter.reshaped(compose.part(offsets, 1, d, 1), (images, taps * places))
+        moves = emitter.reshaped(emitter.part(offsets, 1, d, 1), (images, taps * places))
         still = emitter.constant(_places(shapes.window, shapes.sizes, d), f"places{d}")
-        return taps_around(compose, compose.add(moves, still), shapes.extents[d], LINEAR)
+        return taps_around(emitter, emitter.add(moves, still), shapes.extents[d], LINEAR)
 
     x = emitter.reshaped(emitter.value(0), (images, channels, *shapes.extents))
     first = np.arange(images, dtype=np.int64).reshape(-1, 1) * prod(shapes.extents)
     seen = weighted_rows(
-        compose,
+        emitter,
         rows_of_channels(emitter, x),
         [around(0), around(1)],
         shapes.extents,
         emitter.constant(first, "image"),
     )
     if node.has_input(4):
-        seen = compose.mul(seen, emitter.reshaped(emitter.value(4), (images * taps * places, 1)))
+        seen = emitter.mul(seen, emitter.reshaped(emitter.value(4), (images * taps * places, 1)))
     apart = emitter.reshaped(seen, (shapes.images, shapes.parts, taps, places, channels))
     return emitter.transposed(apart, (0, 3, 2, 1, 4))
 

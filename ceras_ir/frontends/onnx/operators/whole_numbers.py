@@ -9,10 +9,9 @@ import onnx
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Binary, Compare, Function, numpy_dtype, plain_element
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import element_type, type_name
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.model.signature import ELEMENTS
@@ -41,18 +40,18 @@ def bit_shift(node: Node, emitter: Emitter) -> Value:
     A product or a quotient with a power of 2, which wraps around to 0 where all bits leave; what is
     divided by 0 is 0.
     """
-    compose, (value, count) = Composer(emitter), (emitter.value(i) for i in (0, 1))
-    factor = emitter.binary(Binary.POW, compose.number(2, value), count)
+    value, count = (emitter.value(i) for i in (0, 1))
+    factor = emitter.binary(Binary.POW, emitter.number(2, value), count)
     direction = node.string("direction", "")
     if direction not in ("LEFT", "RIGHT"):
         raise node.wrong(f"attribute 'direction' must be LEFT or RIGHT, got '{direction}'")
     if direction == "RIGHT" and dtype_of_value(value).kind == "i":
         # Rounded down: what is below 0 is shifted with all its bits the other way around.
-        below = compose.compare(Compare.LESS, value, compose.number(0, value))
-        ones = compose.select(below, compose.number(-1, value), compose.number(0, value))
-        quotient = compose.div(emitter.binary(Binary.XOR, value, ones), factor)
+        below = emitter.compare(Compare.LESS, value, emitter.number(0, value))
+        ones = emitter.select(below, emitter.number(-1, value), emitter.number(0, value))
+        quotient = emitter.div(emitter.binary(Binary.XOR, value, ones), factor)
         return emitter.binary(Binary.XOR, quotient, ones)
-    return (compose.mul if direction == "LEFT" else compose.div)(value, factor)
+    return (emitter.mul if direction == "LEFT" else emitter.div)(value, factor)
 
 
 @operator("BitCast")
@@ -66,35 +65,35 @@ def bit_cast(node: Node, emitter: Emitter) -> Value:
         )
     element = plain_element(kind)
     assert element is not None
-    return Composer(emitter).cast(value, element)
+    return emitter.cast(value, element)
 
 
 @operator("Mod")
 def remainder(node: Node, emitter: Emitter) -> Value:
     """`x - y * trunc(x / y)` with `fmod`, else with the sign of the divisor, as Python has it."""
-    compose, (x, y) = Composer(emitter), (emitter.value(i) for i in (0, 1))
+    x, y = (emitter.value(i) for i in (0, 1))
     if not emitter.is_float(x):
-        rest = compose.sub(x, compose.mul(y, compose.div(x, y)))
+        rest = emitter.sub(x, emitter.mul(y, emitter.div(x, y)))
         if node.flag("fmod") or dtype_of_value(x).kind == "u":
             return rest
-        zero = compose.number(0, x)
-        signs = compose.compare(Compare.LESS, emitter.binary(Binary.XOR, rest, y), zero)
-        other = compose.compare(Compare.EQUAL, rest, zero)
-        return compose.select(other, rest, compose.select(signs, compose.add(rest, y), rest))
+        zero = emitter.number(0, x)
+        signs = emitter.compare(Compare.LESS, emitter.binary(Binary.XOR, rest, y), zero)
+        other = emitter.compare(Compare.EQUAL, rest, zero)
+        return emitter.select(other, rest, emitter.select(signs, emitter.add(rest, y), rest))
     # A quotient beyond 2^24 has no fraction, and its remainder no digit that is right.
-    quotient = compose.div(x, y)
-    size = compose.unary(Function.FLOOR, compose.unary(Function.ABS, quotient))
-    whole = compose.mul(size, compose.unary(Function.SIGN, quotient))
-    zero = compose.number(0)
+    quotient = emitter.div(x, y)
+    size = emitter.unary(Function.FLOOR, emitter.unary(Function.ABS, quotient))
+    whole = emitter.mul(size, emitter.unary(Function.SIGN, quotient))
+    zero = emitter.number(0)
     # An infinite divisor times 0 is no number, and leaves what there is.
-    is_less = compose.compare(Compare.EQUAL, whole, zero)
-    rest = compose.select(is_less, x, compose.sub(x, compose.mul(y, whole)))
+    is_less = emitter.compare(Compare.EQUAL, whole, zero)
+    rest = emitter.select(is_less, x, emitter.sub(x, emitter.mul(y, whole)))
     if node.flag("fmod"):
         return rest
-    below = [compose.compare(Compare.LESS, v, zero) for v in (rest, y)]
+    below = [emitter.compare(Compare.LESS, v, zero) for v in (rest, y)]
     is_other = emitter.binary(Binary.XOR, *below)
-    is_zero = compose.compare(Compare.EQUAL, rest, zero)
-    return compose.select(is_zero, rest, compose.select(is_other, compose.add(rest, y), rest))
+    is_zero = emitter.compare(Compare.EQUAL, rest, zero)
+    return emitter.select(is_zero, rest, emitter.select(is_other, emitter.add(rest, y), rest))
 
 
 constant_operands(
@@ -113,15 +112,15 @@ def cumulate(node: Node, emitter: Emitter) -> Value:
     One element after the other along an axis, in either direction; sums of whole numbers, whose
     order is free, in fewer steps.
     """
-    compose, x = Composer(emitter), emitter.value(0)
+    x = emitter.value(0)
     shape = shape_of_value(x)
     axis = node.axis(int(emitter.array(1).reshape(-1)[0]), len(shape))
     backwards, exclusive = node.flag("reverse"), node.flag("exclusive")
     if node.operator == "CumSum" and dtype_of_value(x).kind in "iu":
-        turned = compose.reversed(x, axis) if backwards else x
-        sums = compose.running_sum(turned, axis)
-        sums = compose.sub(sums, turned) if exclusive else sums
-        return compose.reversed(sums, axis) if backwards else sums
+        turned = emitter.reversed(x, axis) if backwards else x
+        sums = emitter.running_sum(turned, axis)
+        sums = emitter.sub(sums, turned) if exclusive else sums
+        return emitter.reversed(sums, axis) if backwards else sums
     extent = shape[axis]
     if extent > MAX_CUMULATED:
         raise node.unsupported(
@@ -134,42 +133,42 @@ def cumulate(node: Node, emitter: Emitter) -> Value:
         dtype_of_value(x),
     )
     order = range(extent)[::-1] if backwards else range(extent)
-    parts = [compose.part(x, axis, i, 1) for i in order]
+    parts = [emitter.part(x, axis, i, 1) for i in order]
     found: list[Value] = [emitter.constant(neutral, "start")] if exclusive else [parts.pop(0)]
     for part in parts[: extent - 1]:
         first = exclusive and len(found) == 1
         found.append(part if first else emitter.binary(kind, found[-1], part))
-    return compose.joined(found[::-1] if backwards else found, axis)
+    return emitter.joined(found[::-1] if backwards else found, axis)
 
 
 @operator("Trilu")
 def triangle(node: Node, emitter: Emitter) -> Value:
     """The triangle above or below a diagonal; zeros elsewhere."""
-    compose, x = Composer(emitter), emitter.value(0)
+    x = emitter.value(0)
     shape = shape_of_value(x)
     k = int(emitter.array(1).reshape(-1)[0]) if node.has_input(1) else 0
     ones = np.ones(shape[-2:], np.bool_)
     mask = np.triu(ones, k) if node.flag("upper", True) else np.tril(ones, k)
     kept = emitter.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), "mask")
-    return compose.select(kept, x, compose.number(0, x))
+    return emitter.select(kept, x, emitter.number(0, x))
 
 
 @operator("OneHot")
 def one_hot(node: Node, emitter: Emitter) -> Value:
     """A comparison with every index, and a selection of one of two values."""
-    compose, indices, values = Composer(emitter), emitter.value(0), emitter.value(2)
+    indices, values = emitter.value(0), emitter.value(2)
     shape = shape_of_value(indices)
     depth = int(emitter.array(1).reshape(-1)[0])
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
     lifted = emitter.reshaped(indices, (*shape[:axis], 1, *shape[axis:]))
     dtype = dtype_of_value(indices)
-    zero, size = compose.number(0, lifted), compose.number(depth, lifted)
-    below = compose.compare(Compare.LESS, lifted, zero)
-    wrapped = compose.select(below, compose.add(lifted, size), lifted)
+    zero, size = emitter.number(0, lifted), emitter.number(depth, lifted)
+    below = emitter.compare(Compare.LESS, lifted, zero)
+    wrapped = emitter.select(below, emitter.add(lifted, size), lifted)
     numbers = np.arange(depth).astype(dtype).reshape([-1 if i == axis else 1 for i in _all(shape)])
-    hit = compose.compare(Compare.EQUAL, wrapped, emitter.constant(numbers, "indices"))
-    off, on = (compose.part(values, 0, i, 1) for i in (0, 1))
-    return compose.select(hit, on, off)
+    hit = emitter.compare(Compare.EQUAL, wrapped, emitter.constant(numbers, "indices"))
+    off, on = (emitter.part(values, 0, i, 1) for i in (0, 1))
+    return emitter.select(hit, on, off)
 
 
 def _all(shape: Sequence[int]) -> range:
@@ -209,7 +208,7 @@ def cast(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported("numbers and text become each other; remove it from the model")
     if is_text:
         return value
-    return Composer(emitter).cast(value, ELEMENTS[node.integer("to", 0)])
+    return emitter.cast(value, ELEMENTS[node.integer("to", 0)])
 
 
 @operator("CastLike")
@@ -221,7 +220,7 @@ def cast_like(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported("the type must be float32, an integer or a boolean")
     value = emitter.value(0)
     if not isinstance(value, Constant):
-        return Composer(emitter).cast(value, element)
+        return emitter.cast(value, element)
     # Known, because of the second operand only its type is asked for.
     dtype = numpy_dtype(element)
     return emitter.constant(meaning_of_cast(value.load(), dtype), "constant")

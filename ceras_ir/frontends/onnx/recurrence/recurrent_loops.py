@@ -27,9 +27,8 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.frontends.onnx.emission.calls import Body
-from ceras_ir.frontends.onnx.emission.compose import MAX_INDICES, Composer
-from ceras_ir.frontends.onnx.emission.constants import Constant, Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import MAX_INDICES, Emitter
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.recurrence.linear_form import Floats, LinearForms, origin
 from ceras_ir.frontends.onnx.recurrence.written_cells import (
     CellMatcher,
@@ -248,7 +247,7 @@ class RecurrentLoop:
         self, step: "_Step", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
     ) -> "_Ends":
         """The product for the input of all steps, and the steps."""
-        emitter, compose = self.emitter, Composer(self.emitter)
+        emitter = self.emitter
         cell, chosen = step.cell, step.chosen
         state = self._inside[chosen[0]]
         *outer, width = shape_of(state)
@@ -268,7 +267,7 @@ class RecurrentLoop:
             for v, source in sources.items()
         ]
         own = np.concatenate([weights(v, size) for v, size in sizes.items()], 1)
-        rows, counted = compose.joined(given, 1), None
+        rows, counted = emitter.joined(given, 1), None
         if mask is not None:
             flags = emitter.reshaped(mask.emitted(emitter), (steps, batch))
             counted = CountedSteps.of(emitter, flags)
@@ -295,13 +294,13 @@ class RecurrentLoop:
         )
         every = emitter.emit(result)
         last = shape_of_value(every)[0] - 1
-        states = compose.part(every, 0, 0, steps)
+        states = emitter.part(every, 0, 0, steps)
         if counted is not None:
             states = counted.behind(first, states)
         return _Ends(
             states,
-            compose.part(states, 0, steps - 1, 1),
-            compose.part(every, 0, last, 1),
+            emitter.part(states, 0, steps - 1, 1),
+            emitter.part(every, 0, last, 1),
             None if counted is None else counted.flags,
         )
 
@@ -346,7 +345,7 @@ class _Source:
                 value = emitter.reshaped(value, shape_of(op.result))
             else:
                 value = emitter.transposed(value, op.permutation.get_values())
-        return Composer(emitter).gathered(value, 0, self.indices)
+        return emitter.gathered(value, 0, self.indices)
 
 
 @dataclass(frozen=True)
@@ -365,8 +364,8 @@ class _Ends:
     def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
         """The states of steps that count, and `other` instead of the rest."""
         assert self.flags is not None
-        compose, shape = Composer(emitter), shape_of_value(self.states)
+        shape = shape_of_value(self.states)
         instead = emitter.constant(other.reshape((1, *other.shape)), "instead")
         flags = emitter.reshaped(self.flags, (*shape[:2], 1))
-        found = compose.select(flags, self.states, instead)
-        return found if is_stacked else compose.part(found, 0, shape[0] - 1, 1)
+        found = emitter.select(flags, self.states, instead)
+        return found if is_stacked else emitter.part(found, 0, shape[0] - 1, 1)

@@ -35,9 +35,8 @@ from ceras_ir.dialects.graph import (
     element_of,
     shape_of,
 )
-from ceras_ir.frontends.onnx.emission.compose import Composer
-from ceras_ir.frontends.onnx.emission.constants import Value
-from ceras_ir.frontends.onnx.emission.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.recurrence.linear_form import Floats, LinearForm, LinearForms, origin
 
 FUNCTIONS = frozenset(
@@ -264,29 +263,28 @@ class CountedSteps:
 
     @classmethod
     def of(cls, emitter: Emitter, flags: Value) -> "CountedSteps":
-        compose = Composer(emitter)
-        return cls(emitter, flags, compose.running_sum(compose.cast(flags, i64), 0))
+        return cls(emitter, flags, emitter.running_sum(emitter.cast(flags, i64), 0))
 
     def in_front(self, rows: Value) -> Value:
         """Rows [steps * batch, size] with those of the steps that count before all others."""
-        emitter, compose, shape = self.emitter, Composer(self.emitter), shape_of_value(self.counts)
+        emitter, shape = self.emitter, shape_of_value(self.counts)
         size = prod(shape)
         # The last that counts so far is the one before the next; the others leave the table.
-        place = compose.rows_of_steps(compose.sub(self.counts, compose.number(1, self.counts)))
-        place = compose.select(self.flags, place, compose.number(size, self.counts))
+        place = emitter.rows_of_steps(emitter.sub(self.counts, emitter.number(1, self.counts)))
+        place = emitter.select(self.flags, place, emitter.number(size, self.counts))
         own = emitter.constant(np.arange(size).reshape(size, 1), "rows")
         table = PutOp(
             emitter.materialize(emitter.constant(np.zeros((size, 1), np.int64), "first")),
             emitter.materialize(emitter.reshaped(place, (size,))),
             emitter.materialize(own),
         )
-        return compose.taken(rows, emitter.emit(table))
+        return emitter.taken(rows, emitter.emit(table))
 
     def behind(self, start: Value, states: Value) -> Value:
         """
         The state [steps, batch, size] behind every step, of the first and those that the layer
         computed.
         """
-        compose, (_, *rest) = Composer(self.emitter), shape_of_value(states)
+        emitter, (_, *rest) = self.emitter, shape_of_value(states)
         first = self.emitter.reshaped(start, (1, *rest))
-        return compose.at_steps(compose.joined([first, states], 0), self.counts)
+        return emitter.at_steps(emitter.joined([first, states], 0), self.counts)

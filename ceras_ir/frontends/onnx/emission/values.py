@@ -17,9 +17,10 @@ from typing import TypeAlias
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import IntAttr
+from xdsl.dialects.builtin import IntAttr, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import SSAValue
 
+from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.model.model_file import (
     DTYPES,
@@ -116,6 +117,21 @@ Value: TypeAlias = SSAValue | Constant
 
 NO_VALUE = Constant.of("", np.zeros(0, np.float32))
 """What stands for a result that nobody asks for."""
+
+
+def name_loc(name: str) -> NameLoc:
+    """The location of what came from the part of the model called `name`."""
+    return NameLoc(StringAttr(name), NoneAttr())
+
+
+def shape_of_value(value: Value) -> tuple[int, ...]:
+    """The shape of an IR value or constant."""
+    return value.shape if isinstance(value, Constant) else shape_of(value)
+
+
+def dtype_of_value(value: Value) -> np.dtype[np.generic]:
+    """The numpy type of the elements of an IR value or constant."""
+    return value.dtype if isinstance(value, Constant) else numpy_dtype(element_of(value))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,247 @@
+"""
+Operations of `graph` for the nodes of a model, each verified and located at its node.
+
+Constants become operations when an operation reads them, once in each block.
+"""
+
+from collections.abc import Generator, Hashable, Sequence
+from contextlib import contextmanager
+from math import prod
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import IntegerType, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    ConstantOp,
+    Conv2dOp,
+    DequantizeOp,
+    GraphOperation,
+    LinearOperation,
+    Pool2dOp,
+    ReshapeOp,
+    TransposeOp,
+    constant_array,
+    element_of,
+    plain_element,
+    shape_of,
+)
+from ceras_ir.dialects.graph.operation import broadcast_shape
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    dtype_of_value,
+    name_loc,
+    shape_of_value,
+)
+from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.support.diagnostics import InputError
+
+
+class Builder:
+    """Appends operations to `block` on behalf of the current `node`."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.scope: tuple[str, ...] = ()
+        """The functions and subgraphs around the node, outermost first."""
+        self.values: dict[str, Value] = {}
+        """What the model's tensor names stand for so far."""
+        self.labels: dict[SSAValue, tuple[str, ...]] = {}
+        """Values that are numbers where the model has text: numbers of these names."""
+        self.rounded: set[SSAValue] = set()
+        """Inputs that callers have in 64 bits."""
+        self.declared: dict[str, tuple[int, ...]] = {}
+        """The shapes that the model declares of outputs, where nothing is open."""
+        self.functions: list[FuncOp] = []
+        """Bodies of loops and branches, which the module has beside `main`."""
+        self.is_called = False
+        """Whether what is emitted is in the body of a loop, which stays float."""
+        self.node = Node(onnx.NodeProto(), 0)
+        """The node being imported, to which errors and locations refer."""
+        self._precision: StringAttr | None = None
+        self._materialized: dict[tuple[Hashable, ...], SSAValue] = {}
+
+    @staticmethod
+    def is_float(value: Value) -> bool:
+        """Whether a value has float32 elements."""
+        return dtype_of_value(value) == np.float32
+
+    @contextmanager
+    def aside(self) -> Generator[Block]:
+        """Emit into a separate block, constants included."""
+        block, materialized = self.block, self._materialized
+        self.block, self._materialized = Block(), {}
+        try:
+            yield self.block
+        finally:
+            self.block, self._materialized = block, materialized
+
+    @contextmanager
+    def called(self) -> Generator[None]:
+        """Emit into the body of a loop."""
+        before, self.is_called = self.is_called, True
+        try:
+            yield
+        finally:
+            self.is_called = before
+
+    @contextmanager
+    def trial(self) -> Generator[Block]:
+        """
+        As `aside`, for what is erased again with its functions, unless the operations are moved
+        elsewhere or the block becomes a part of something.
+        """
+        known = len(self.functions)
+        with self.aside() as block:
+            try:
+                yield block
+            finally:
+                if block.parent is None and block.first_op is not None:
+                    del self.functions[known:]
+                    for op in reversed(list(block.ops)):
+                        op.detach()
+                        op.erase(safe_erase=False)
+
+    @contextmanager
+    def in_float(self) -> Generator[None]:
+        """What is emitted here stays float when the network is quantized."""
+        before, self._precision = self._precision, StringAttr(FLOAT)
+        try:
+            yield
+        finally:
+            self._precision = before
+
+    def emit(self, op: GraphOperation) -> SSAValue:
+        """Append `op`; what its verifier refuses is an error of the node."""
+        op.location = name_loc(self.node.name)
+        if self._precision is not None:
+            op.attributes[PRECISION] = self._precision
+        if not op.ADMITS_INTEGERS:
+            for value in op.operands:
+                if isinstance(element := element_of(value), IntegerType):
+                    raise self.node.unsupported(
+                        f"operand of {element} elements; it is taken on float32: "
+                        "put a Cast to float before it"
+                    )
+        if isinstance(op, LinearOperation):
+            for array in map(constant_array, op.operands):
+                if array is not None and not np.isfinite(array).all():
+                    raise self.node.wrong("weights and biases must be finite")
+        try:
+            op.verify()
+        except VerifyException as e:
+            raise self._unlike(op.operands, str(e)) from None
+        shapes = [shape_of(op.output)]
+        if isinstance(op, Conv2dOp | Pool2dOp):
+            # With its padding, which somebody may have to write out.
+            n, h, w, c = shape_of(op.input)
+            top, left, bottom, right = op.padding.get_values()
+            shapes.append((n, top + h + bottom, left + w + right, c))
+        for shape in shapes:
+            if prod(shape) > MAX_ELEMENTS:
+                raise self.node.wrong(f"a result of shape {list(shape)} is too large")
+        self.block.add_op(op)
+        return op.output
+
+    def materialize(self, value: Value) -> SSAValue:
+        """`value` in the IR: a constant becomes a `graph.constant`, once."""
+        if isinstance(value, SSAValue):
+            return value
+        value = value.in_float32()
+        if value.key is not None and (known := self._materialized.get(value.key)):
+            return known
+        if (element := plain_element(value.dtype)) is None:
+            raise self.node.unsupported(
+                f"'{value.name}' has elements of type {value.dtype}; "
+                "feature maps and weights are floats, integers or booleans"
+            )
+        if not prod(value.shape):
+            raise self.node.unsupported(
+                f"'{value.name}' has no elements: shape {list(value.shape)}; remove what reads it"
+            )
+        location = name_loc(value.name)
+        if isinstance(value, QuantizedConstant):
+            stored = ConstantOp.from_array(value.stored(), value.element, location=location)
+            self.block.add_op(stored)
+            op = DequantizeOp(stored.result)
+            op.location = location
+        else:
+            op = ConstantOp.from_array(value.load(), element, location=location)
+        self.block.add_op(op)
+        if value.key is not None:
+            self._materialized[value.key] = op.result
+        return op.result
+
+    def constant(self, array: Array, suffix: str) -> Constant:
+        """A constant that the node's operands were folded into."""
+        return Constant.of(f"{self.node.name}/{suffix}", array)
+
+    def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
+        """`value` with dimension `i` being its dimension `permutation[i]`."""
+        if tuple(permutation) == tuple(range(len(permutation))):
+            return value
+        if isinstance(value, Constant):
+            return value.transposed(permutation)
+        # Two in a row are one or none: most transposes around NHWC operations end here.
+        if isinstance(inner := value.owner, TransposeOp):
+            order = inner.permutation.get_values()
+            return self.transposed(inner.input, [order[p] for p in permutation])
+        return self.emit(TransposeOp(value, permutation))
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements in another shape."""
+        old = shape_of_value(value)
+        if old == tuple(shape):
+            return value
+        if prod(old) != prod(shape):
+            raise self.node.wrong(
+                f"{list(old)} has {prod(old)} elements, expected {prod(shape)} for {list(shape)}"
+            )
+        if isinstance(value, Constant):
+            return value.reshaped(shape)
+        return self.emit(ReshapeOp(value, shape))
+
+    def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
+        """`value` as numbers of `labels`, apart from the same numbers that are not."""
+        # Two names for one value, of which an operation makes two values.
+        result = self.emit(ReshapeOp(value, shape_of(value)))
+        self.labels[result] = tuple(labels)
+        return result
+
+    def binary(self, kind: Binary, lhs: Value, rhs: Value) -> SSAValue:
+        """An elementwise function of two arguments, which are broadcast."""
+        a, b = shape_of_value(lhs), shape_of_value(rhs)
+        if broadcast_shape(a, b) is None:
+            raise self.node.wrong(f"shapes {list(a)} and {list(b)} do not broadcast")
+        # One number is a vector of one, which broadcasts the same way.
+        if isinstance(lhs, Constant) and not a and b:
+            lhs = lhs.reshaped((1,))
+        if isinstance(rhs, Constant) and not b and a:
+            rhs = rhs.reshaped((1,))
+        left, right = self.materialize(lhs), self.materialize(rhs)
+        if element_of(left) != element_of(right):
+            types = f"{element_of(left)} and {element_of(right)}"
+            raise self._unlike((left, right), f"operands of types {types}, expected equal ones")
+        return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
+
+    def _unlike(self, operands: Sequence[SSAValue], what: str) -> InputError:
+        """What is wrong with operands that do not go together."""
+        elements = [element_of(value) for value in operands]
+        plain = {e.bitwidth for e in elements if isinstance(e, IntegerType)}
+        stored = {e.storage.bitwidth for e in elements if isinstance(e, UniformType)}
+        if plain.isdisjoint(stored):
+            return self.node.wrong(what)
+        return self.node.unsupported(
+            "integers that QuantizeLinear made meet plain ones, which have no scale; quantize the "
+            "model as it was in float with --calibrate, where states are floats as well"
+        )
