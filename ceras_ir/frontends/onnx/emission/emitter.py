@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntAttr, f32
+from xdsl.dialects.builtin import FloatAttr, IntAttr, IntegerAttr, f32
 from xdsl.ir import Attribute, Block, SSAValue
 
 from ceras_ir.dialects.graph import (
@@ -26,6 +26,9 @@ from ceras_ir.dialects.graph import (
     Function,
     FunctionAttr,
     GatherOp,
+    MatmulOp,
+    Pad,
+    PadOp,
     Reduce,
     ReduceOp,
     SelectOp,
@@ -33,7 +36,6 @@ from ceras_ir.dialects.graph import (
     TakeOp,
     UnaryOp,
     element_of,
-    shape_of,
 )
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
@@ -304,6 +306,30 @@ class Emitter(Builder):
                 result = self.gathered(result, axis, [0] * want)
         return result
 
+    def padded(
+        self,
+        x: Value,
+        low: Sequence[int],
+        high: Sequence[int],
+        *,
+        value: FloatAttr | IntegerAttr | None = None,
+        interior: Sequence[int] | None = None,
+    ) -> Value:
+        """`x` with `value`, by default zeros, around its elements and between them."""
+        if not any((*low, *high, *(interior or ()))):
+            return x
+        given = self.materialize(x)
+        return self.emit(PadOp(Pad.CONSTANT, given, low, high, interior=interior, value=value))
+
+    def product(self, rows: Value, weights: Value, bias: Value | None = None) -> SSAValue:
+        """`rows` [M, K] times the transpose of `weights` [N, K]."""
+        if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
+            # A product with the constant as weights, which every target packs, is the transpose.
+            return self.materialize(self.transposed(self.product(weights, rows), (1, 0)))
+        operands = self.materialize(rows), self.materialize(weights)
+        added = None if bias is None else self.materialize(bias)
+        return self.emit(MatmulOp(*operands, added, result_element=f32))
+
     def _check_broadcast(self, *values: Value) -> None:
         shape: tuple[int, ...] | None = ()
         for value in values:
@@ -325,10 +351,10 @@ class Emitter(Builder):
             value = self.reshaped(value, (*shape[:2], 1, shape[2]))
         return self.materialize(self.transposed(value, TO_NHWC))
 
-    def from_feature_map(self, value: SSAValue, rank: int) -> Value:
+    def from_feature_map(self, value: Value, rank: int) -> Value:
         """The inverse of `feature_map` for a result of the model's `rank`."""
         result = self.transposed(value, TO_NCHW)
         if rank == 3:
-            n, _, w, c = shape_of(value)
+            n, _, w, c = shape_of_value(value)
             return self.reshaped(result, (n, c, w))
         return result

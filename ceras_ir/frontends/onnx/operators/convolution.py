@@ -12,17 +12,17 @@ rows of such a product; groups of one channel are sums over taps.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, window_extent, window_output
+from ceras_ir.dialects.graph import Conv2dOp, window_extent, window_output
 from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.matrix import product_of
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,10 @@ class Window:
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilations: tuple[int, int]
-    overhang: tuple[int, int]
+    overhang: tuple[int, int] = (0, 0)
     """How much rounding the output extents up added to the padding that the model says."""
-
-    @property
-    def declared(self) -> tuple[int, int, int, int]:
-        """The padding that the model says."""
-        top, left, bottom, right = self.padding
-        return top, left, bottom - self.overhang[0], right - self.overhang[1]
+    depth: "Window | None" = None
+    """Of three dimensions the first one, as a window over heights."""
 
     def outputs(self, height: int, width: int) -> tuple[int, int]:
         """How many windows fit an input, down and across."""
@@ -50,13 +46,12 @@ class Window:
         return rows, window_output(width, left, right, kw, sw, dw)
 
 
-def read_window(
-    node: Node, kernel: tuple[int, ...], extents: tuple[int, ...], part: int | None = None
-) -> Window:
-    """
-    The window of `kernel` taps that `node` moves over spatial `extents`. Of three dimensions
-    `part` 0 is the depth, as a window over heights, and 1 what moves over height and width.
-    """
+_Side: TypeAlias = tuple[int, int, int, int, int, int]
+"""Of a window along a dimension: kernel, stride, dilation, padding before and after, overhang."""
+
+
+def read_window(node: Node, kernel: tuple[int, ...], extents: tuple[int, ...]) -> Window:
+    """The window of `kernel` taps that `node` moves over spatial `extents`."""
     rank = len(extents)
     strides = per_dimension(node, "strides", rank)
     dilations = per_dimension(node, "dilations", rank)
@@ -114,16 +109,16 @@ def read_window(
                 f"a window of {sizes[i]} does not fit an input of {extents[i]} "
                 f"with padding {before[i]} and {after[i]}"
             )
-    if part is not None:
-        taken = slice(0, 1) if part == 0 else slice(1, 3)
-        kernel, strides, dilations = kernel[taken], strides[taken], dilations[taken]
-        before, after, overhang = before[taken], after[taken], overhang[taken]
-    one, zero = (1,) * (2 - len(kernel)), (0,) * (2 - len(kernel))
-    k, s, d = one + kernel, one + strides, one + dilations
-    b, a, o = (*zero, *before), (*zero, *after), (*zero, *overhang)
-    if part == 0:
-        k, s, d, b, a, o = (tuple(reversed(v)) for v in (k, s, d, b, a, o))
-    return Window((k[0], k[1]), (s[0], s[1]), (b[0], b[1], a[0], a[1]), (d[0], d[1]), (o[0], o[1]))
+    sides = [*zip(kernel, strides, dilations, before, after, overhang, strict=True)]
+    none = (1, 1, 1, 0, 0, 0)
+    depth = _window(sides[0], none) if rank == 3 else None
+    return _window(*([none] * (2 - rank) + sides)[-2:], depth=depth)
+
+
+def _window(rows: _Side, columns: _Side, depth: Window | None = None) -> Window:
+    """The window over two dimensions."""
+    kernel, strides, dilations, before, after, overhang = zip(rows, columns, strict=True)
+    return Window(kernel, strides, (*before, *after), dilations, overhang, depth)
 
 
 def _rounded_up(extent: int, before: int, after: int, window: int, stride: int) -> int:
@@ -152,11 +147,6 @@ def per_dimension(
 @operator("Conv")
 def conv(node: Node, emitter: Emitter) -> Value:
     """Weights [O, C/g, KH, KW] become [O, KH, KW, C/g]; computed ones make it a matrix product."""
-    return convolution(node, emitter)
-
-
-def convolution(node: Node, emitter: Emitter) -> Value:
-    """What a node with the operands and attributes of `Conv` computes."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
@@ -184,13 +174,13 @@ def convolution(node: Node, emitter: Emitter) -> Value:
         if emitter.shape(2) != (weights[0],):
             raise node.wrong(f"bias of shape {list(emitter.shape(2))}, expected [{weights[0]}]")
         bias = emitter.tensor(2)
-    if rank == 5:
-        return _deep_conv(node, emitter, groups, bias)
     window = read_window(node, kernel, shape[2:])
+    if window.depth is not None:
+        return _deep_conv(emitter, window, window.depth, bias, groups)
     lifted = emitter.reshaped(emitter.value(1), (*weights[:2], *window.kernel))
     features = emitter.feature_map(emitter.value(0))
     result = convolved(emitter, features, emitter.transposed(lifted, TO_NHWC), bias, window, groups)
-    return emitter.from_feature_map(emitter.materialize(result), rank)
+    return emitter.from_feature_map(result, rank)
 
 
 def kernel_of(node: Node, weights: Sequence[int]) -> tuple[int, ...]:
@@ -220,19 +210,16 @@ def convolved(
     return emitter.emit(op)
 
 
-def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None) -> Value:
+def _deep_conv(
+    emitter: Emitter, flat: Window, deep: Window, bias: SSAValue | None, groups: int
+) -> Value:
     """A sum over the taps in depth of convolutions over height and width."""
-    size, kernel = emitter.shape(0)[2:], emitter.shape(1)[2:]
-    deep, flat = (read_window(node, kernel, size, first) for first in (0, 1))
     x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
     front, _, back, _ = deep.padding
-    if front or back:
-        border = (0, front, 0, 0, 0), (0, back, 0, 0, 0)
-        x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
+    x = emitter.padded(x, (0, front, 0, 0, 0), (0, back, 0, 0, 0))
     weights = emitter.transposed(emitter.value(1), (2, 0, 3, 4, 1))
-    result = sum_of_planes(
-        emitter, x, weights, bias, (deep.strides[0], deep.dilations[0]), flat, groups
-    )
+    steps = deep.strides[0], deep.dilations[0]
+    result = sum_of_planes(emitter, x, weights, bias, steps, flat, groups)
     return emitter.transposed(result, (0, 4, 1, 2, 3))
 
 
@@ -275,7 +262,7 @@ def computed_convolution(
 ) -> Value:
     """Of [N, H, W, C] with [O, KH, KW, C/g]: [N, OH, OW, O]."""
     outputs, _, _, channels = shape_of_value(weights)
-    taps = _taps(emitter, x, window)
+    taps = taps_of(emitter, x, window)
     if channels == 1 and groups > 1:
         result = _sum_over_taps(emitter, taps, weights, groups)
     else:
@@ -293,15 +280,15 @@ def computed_convolution(
     return result if bias is None or groups == 1 else emitter.add(result, bias)
 
 
-def _taps(emitter: Emitter, x: Value, window: Window) -> list[Value]:
-    """What each element of the window sees: a part of the padded input."""
+def taps_of(
+    emitter: Emitter, x: Value, window: Window, border: FloatAttr | IntegerAttr | None = None
+) -> list[Value]:
+    """The elements at each position of the window, row-major: parts of the padded input."""
     top, left, bottom, right = window.padding
     n, h, w, c = shape_of_value(x)
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     oh, ow = window.outputs(h, w)
-    if any(window.padding):
-        border = (0, top, left, 0), (0, bottom, right, 0)
-        x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
+    x = emitter.padded(x, (0, top, left, 0), (0, bottom, right, 0), value=border)
     return [
         emitter.sliced(x, (0, i * dh, j * dw, 0), (n, oh, ow, c), (1, sh, sw, 1))
         for i in range(kh)
@@ -315,7 +302,7 @@ def _product(emitter: Emitter, taps: list[Value], weights: Value, bias: Value | 
     outputs = shape_of_value(weights)[0]
     size = len(taps) * c
     rows = emitter.reshaped(emitter.joined(taps, 3), (n * oh * ow, size))
-    product = product_of(emitter, rows, emitter.reshaped(weights, (outputs, size)), bias)
+    product = emitter.product(rows, emitter.reshaped(weights, (outputs, size)), bias)
     return emitter.reshaped(product, (n, oh, ow, outputs))
 
 

@@ -198,8 +198,7 @@ def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Valu
         return labelled(emitter, index, texts or numbers)
     shape, reals = shape_of_value(index), [e for e in entries if isinstance(e, float)]
     table = emitter.constant(np.array(reals, np.float32).reshape(-1, 1), "values")
-    flat = emitter.materialize(emitter.reshaped(index, (prod(shape),)))
-    return emitter.reshaped(emitter.emit(TakeOp(emitter.materialize(table), flat)), shape)
+    return emitter.reshaped(emitter.taken(table, index), shape)
 
 
 @operator("ai.onnx.ml::ZipMap")

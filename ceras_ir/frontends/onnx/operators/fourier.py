@@ -4,14 +4,12 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
 
-from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.matrix import product_of
+from ceras_ir.frontends.onnx.operators.convolution import Window, convolved
 
 MAX_WEIGHTS = 1 << 24
 """Elements of a matrix."""
@@ -53,7 +51,7 @@ def dft(node: Node, emitter: Emitter) -> Value:
     results = matrix.shape[1]
     rows = emitter.reshaped(taken, (prod(shape_of_value(taken)) // (used * parts), used * parts))
     weights = emitter.constant(matrix.reshape(count * results, used * parts), "matrix")
-    found = product_of(emitter, rows, weights, None)
+    found = emitter.product(rows, weights)
     split = emitter.reshaped(found, (*shape_of_value(last)[:-2], count, results))
     return emitter.transposed(split, [order.index(i) for i in range(rank)])
 
@@ -87,18 +85,10 @@ def stft(node: Node, emitter: Emitter) -> Value:
     if window is not None:
         matrix = matrix * window.reshape(1, 1, length, 1)
     weights = emitter.constant(matrix.reshape(2 * count, 1, length, parts), "matrix")
-    op = Conv2dOp(
-        emitter.materialize(emitter.reshaped(emitter.value(0), (n, 1, samples, parts))),
-        emitter.materialize(weights),
-        None,
-        result_element=f32,
-        strides=(1, step),
-        padding=(0, 0, 0, 0),
-        dilations=(1, 1),
-        groups=1,
-    )
-    frames = 1 + (samples - length) // step
-    return emitter.reshaped(emitter.emit(op), (n, frames, count, 2))
+    signal = emitter.reshaped(emitter.value(0), (n, 1, samples, parts))
+    frames = Window((1, length), (1, step), (0, 0, 0, 0), (1, 1))
+    result = convolved(emitter, signal, weights, None, frames, 1)
+    return emitter.reshaped(result, (n, 1 + (samples - length) // step, count, 2))
 
 
 def _matrix(

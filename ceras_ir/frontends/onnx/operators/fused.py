@@ -10,8 +10,8 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import convolution
-from ceras_ir.frontends.onnx.operators.matrix import general_product, matrix_product, scaled
+from ceras_ir.frontends.onnx.operators.convolution import conv
+from ceras_ir.frontends.onnx.operators.matrix import gemm, matrix_product, scaled
 from ceras_ir.frontends.onnx.operators.normalization import standardized
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
@@ -32,7 +32,7 @@ ACTIVATIONS = {
 @operator(f"{MICROSOFT}FusedConv")
 def fused_conv(node: Node, emitter: Emitter) -> Value:
     """`Conv`, plus a fourth operand, then a function."""
-    result = convolution(node, emitter)
+    result = conv(node, emitter)
     if node.has_input(3):
         result = emitter.add(result, emitter.value(3))
     return _activated(node, emitter, result, node.numbers("activation_params") or ())
@@ -43,7 +43,7 @@ def fused_gemm(node: Node, emitter: Emitter) -> Value:
     """`Gemm`, then a function."""
     names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
     given = [node.number(name, 0.0) for name in names if node.has_attribute(name)]
-    return _activated(node, emitter, general_product(node, emitter), given)
+    return _activated(node, emitter, gemm(node, emitter), given)
 
 
 def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[float]) -> Value:

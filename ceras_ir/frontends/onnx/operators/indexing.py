@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Compare, Pad, PadOp, PutOp, Reduce
+from ceras_ir.dialects.graph import Compare, PutOp, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
@@ -290,8 +290,7 @@ def max_unpool(node: Node, emitter: Emitter) -> Value:
     more = [w - n for w, n in zip(wanted, target, strict=True)]
     if min(more) < 0:
         raise node.wrong(f"an output of {list(wanted)}, expected at least {target}")
-    none = (0,) * len(target)
-    return emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(result), none, more))
+    return emitter.padded(result, [0] * len(target), more)
 
 
 @operator("Col2Im")

@@ -16,7 +16,7 @@ import onnx
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import CastOp, DequantizeOp, Pad, PadOp, QuantizeOp, element_of
+from ceras_ir.dialects.graph import CastOp, DequantizeOp, QuantizeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
@@ -374,10 +374,7 @@ def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto
         raise node.unsupported(f"an input of shape {list(shape)}; one or two dimensions are taken")
     top, left, bottom, right = read_window(node, kernel, shape[2:]).padding
     before, after = (top, left)[4 - len(shape) :], (bottom, right)[4 - len(shape) :]
-    if any((*before, *after)):
-        x = emitter.emit(
-            PadOp(Pad.CONSTANT, emitter.materialize(x), (0, 0, *before), (0, 0, *after))
-        )
+    x = emitter.padded(x, (0, 0, *before), (0, 0, *after))
     return x, [onnx.helper.make_attribute("pads", [0] * (2 * len(before)))]
 
 

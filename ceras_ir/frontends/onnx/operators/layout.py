@@ -304,7 +304,7 @@ def depth_to_space(node: Node, emitter: Emitter) -> Value:
     order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
     moved = emitter.transposed(features, order)
     merged = emitter.reshaped(moved, (n, h * block, w * block, depth))
-    return emitter.from_feature_map(emitter.materialize(merged), 4)
+    return emitter.from_feature_map(merged, 4)
 
 
 @operator("SpaceToDepth")
@@ -320,7 +320,7 @@ def space_to_depth(node: Node, emitter: Emitter) -> Value:
     order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     moved = emitter.transposed(features, order)
     merged = emitter.reshaped(moved, (n, h // block, w // block, c * block**2))
-    return emitter.from_feature_map(emitter.materialize(merged), 4)
+    return emitter.from_feature_map(merged, 4)
 
 
 def _feature_map(node: Node, emitter: Emitter) -> tuple[int, ...]:

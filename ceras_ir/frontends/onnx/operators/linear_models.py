@@ -1,18 +1,16 @@
 """Linear classifiers and regressors, and the scores and labels of all classifiers of ONNX-ML."""
 
 from collections.abc import Sequence
-from math import prod
 from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import f32, i64
 
-from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce, SoftmaxOp, TakeOp
+from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce, SoftmaxOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.support.docstrings import docstring
 
 Labels: TypeAlias = Sequence[int] | Sequence[str]
@@ -99,10 +97,8 @@ def labelled(emitter: Emitter, index: Value, labels: Labels) -> Value:
     if numbers == list(range(len(numbers))):
         return value
     shape = shape_of_value(value)
-    flat = emitter.materialize(emitter.reshaped(value, (prod(shape),)))
     table = emitter.constant(np.array(numbers, np.int64).reshape(-1, 1), "labels")
-    taken = emitter.emit(TakeOp(emitter.materialize(table), flat))
-    return emitter.reshaped(taken, shape)
+    return emitter.reshaped(emitter.taken(table, value), shape)
 
 
 CLASSIFIER = "ai.onnx.ml::LinearClassifier"
@@ -144,4 +140,4 @@ def _scores(node: Node, emitter: Emitter, count: int) -> Value:
         )
     matrix = emitter.constant(np.array(weights, np.float32).reshape(count, width), "coefficients")
     added = emitter.constant(np.array(bias, np.float32), "intercepts") if bias else None
-    return product_of(emitter, rows, matrix, added)
+    return emitter.product(rows, matrix, added)

@@ -12,10 +12,8 @@ from itertools import chain
 from math import inf, prod
 
 import numpy as np
-from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Binary, MatmulOp, Reduce
+from ceras_ir.dialects.graph import Binary, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
@@ -47,7 +45,7 @@ def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
     outputs = right[-1] if len(right) > 1 else 1
     weights = emitter.transposed(emitter.reshaped(b, (rows, outputs)), (1, 0))
     flat = emitter.reshaped(a, (prod(left[:-1]), columns))
-    product = product_of(emitter, flat, weights, None)
+    product = emitter.product(flat, weights)
     ones = right[:-2] if len(right) > len(left) else ()
     shape = (*ones[: len(right) - len(left)], *left[:-1], *right[-1:][: len(right) - 1])
     return emitter.reshaped(product, shape)
@@ -93,7 +91,7 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     for i, j in zip(*numbers, strict=True):
         x = emitter.reshaped(emitter.part(rows, 0, i, 1), (m, k))
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
-        products.append(emitter.reshaped(product_of(emitter, x, w, None), (1, m, n)))
+        products.append(emitter.reshaped(emitter.product(x, w), (1, m, n)))
     return emitter.reshaped(emitter.joined(products, 0), (*batch, m, n))
 
 
@@ -153,11 +151,6 @@ MAX_DETERMINANT = 3
 @operator("Gemm")
 def gemm(node: Node, emitter: Emitter) -> Value:
     """`alpha * A' * B' + beta * C`; factors go into constants where they meet one."""
-    return general_product(node, emitter)
-
-
-def general_product(node: Node, emitter: Emitter) -> Value:
-    """What a node with the operands and attributes of `Gemm` computes."""
     node.ignore(*("broadcast",) * (node.opset < 7))
     a, b = emitter.value(0), emitter.value(1)
     for value in (a, b):
@@ -171,34 +164,18 @@ def general_product(node: Node, emitter: Emitter) -> Value:
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     weights = scaled(emitter, weights, alpha, "weights")
     if not node.has_input(2) or beta == 0.0:
-        return product_of(emitter, a, weights, None)
+        return emitter.product(a, weights)
     c = scaled(emitter, emitter.value(2), beta, "bias")
     shape = shape_of_value(c)
     if len(shape) > 2 or any(e not in (1, f) for e, f in zip(shape[::-1], (n, m), strict=False)):
         raise node.wrong(f"C of shape {list(shape)} does not broadcast to [{m}, {n}]")
     if shape[-1:] == (n,) and prod(shape[:-1]) == 1:
-        return product_of(emitter, a, weights, emitter.reshaped(c, (n,)))
+        return emitter.product(a, weights, emitter.reshaped(c, (n,)))
     if isinstance(c, Constant) and prod(shape) == 1:
         # One number for all channels is a bias of equal entries.
         entries = np.broadcast_to(c.load().reshape(()), (n,))
-        return product_of(emitter, a, weights, Constant.of(c.name, entries))
-    return emitter.binary(Binary.ADD, product_of(emitter, a, weights, None), c)
-
-
-def product_of(emitter: Emitter, rows: Value, weights: Value, bias: Value | None) -> SSAValue:
-    """`rows` [M, K] times the transpose of `weights` [N, K]."""
-    if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
-        # A product with the constant as weights, which every target packs, is the transpose.
-        result = product_of(emitter, weights, rows, None)
-        return emitter.materialize(emitter.transposed(result, (1, 0)))
-    return emitter.emit(
-        MatmulOp(
-            emitter.materialize(rows),
-            emitter.materialize(weights),
-            None if bias is None else emitter.materialize(bias),
-            result_element=f32,
-        )
-    )
+        return emitter.product(a, weights, Constant.of(c.name, entries))
+    return emitter.binary(Binary.ADD, emitter.product(a, weights), c)
 
 
 def scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:

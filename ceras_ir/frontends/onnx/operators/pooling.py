@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -25,7 +26,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import Window, read_window
+from ceras_ir.frontends.onnx.operators.convolution import Window, read_window, taps_of
 
 KINDS = {
     "AveragePool": Pool.AVERAGE,
@@ -67,19 +68,17 @@ def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
     if is_integer(element_of(features)):
         return _integer_pool(node, emitter, window)
     result = _pooled(emitter, KINDS[node.operator], features, window, counts)
-    return emitter.from_feature_map(emitter.materialize(result), len(shape))
-
-
-def _padded(emitter: Emitter, x: Value, window: Window) -> tuple[Value, Window]:
-    """The model's padding written out as zeros, which count, unlike the overhang."""
-    top, left, bottom, right = window.declared
-    op = PadOp(Pad.CONSTANT, emitter.materialize(x), (0, top, left, 0), (0, bottom, right, 0))
-    return emitter.emit(op), replace(window, padding=(0, 0, *window.overhang), overhang=(0, 0))
+    return emitter.from_feature_map(result, len(shape))
 
 
 def _pooled(emitter: Emitter, kind: Pool, x: Value, window: Window, counts: bool) -> Value:
     if counts and any(window.overhang):
-        x, window = _padded(emitter, x, window)
+        # The model's padding is written out as zeros, which count, unlike the overhang.
+        top, left, bottom, right = window.padding
+        down, across = window.overhang
+        border = (0, top, left, 0), (0, bottom - down, right - across, 0)
+        x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
+        window = replace(window, padding=(0, 0, down, across), overhang=(0, 0))
         counts = False
     features = emitter.materialize(x)
     return emitter.emit(
@@ -101,7 +100,8 @@ def _deep_pool(node: Node, emitter: Emitter, kernel: tuple[int, ...]) -> Value:
     n, c, d, h, w = emitter.shape(0)
     kind = KINDS[node.operator]
     node.ignore("storage_order")
-    deep, flat = read_window(node, kernel, (d, h, w), 0), read_window(node, kernel, (d, h, w), 1)
+    flat = read_window(node, kernel, (d, h, w))
+    assert flat.depth is not None
     counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
     if node.has_output(1):
         raise node.unsupported("indices in 3 dimensions; remove what reads them")
@@ -109,7 +109,7 @@ def _deep_pool(node: Node, emitter: Emitter, kernel: tuple[int, ...]) -> Value:
     x = _pooled(emitter, kind, emitter.reshaped(x, (n * d, h, w, c)), flat, counts)
     _, oh, ow, _ = shape_of_value(x)
     x = emitter.reshaped(x, (n, d, oh * ow, c))
-    x = _pooled(emitter, kind, x, deep, counts)
+    x = _pooled(emitter, kind, x, flat.depth, counts)
     x = emitter.reshaped(x, (n, shape_of_value(x)[1], oh, ow, c))
     return emitter.transposed(x, (0, 4, 1, 2, 3))
 
@@ -118,35 +118,20 @@ def _integer_pool(node: Node, emitter: Emitter, window: Window) -> Value:
     """The greatest of the taps of a window, of plain integers."""
     if node.operator != "MaxPool":
         raise node.unsupported("averages of integers; put a Cast to float before it")
-    taps, _ = _taps(emitter, window)
-    result = taps[0]
-    for tap in taps[1:]:
-        result = emitter.binary(Binary.MAX, result, tap)
-    return emitter.from_feature_map(emitter.materialize(result), len(emitter.shape(0)))
+    taps = _taps(emitter, window)
+    result = reduce(partial(emitter.binary, Binary.MAX), taps)
+    return emitter.from_feature_map(result, len(emitter.shape(0)))
 
 
-def _taps(emitter: Emitter, window: Window) -> tuple[list[Value], tuple[int, int]]:
-    """What all windows see at each of their positions, row-major, and how many there are."""
-    features = emitter.feature_map(emitter.value(0))
-    top, left, bottom, right = window.padding
+def _taps(emitter: Emitter, window: Window) -> list[Value]:
+    """The elements of all windows at each of their positions, the least number around them."""
+    features, count = emitter.feature_map(emitter.value(0)), prod(window.kernel)
     least: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
     if (element := element_of(features)) != f32:
         least = IntegerAttr(np.iinfo(numpy_dtype(element).name).min, i64)
-    padded: Value = features
-    if any(window.padding):
-        border = (0, top, left, 0), (0, bottom, right, 0)
-        padded = emitter.emit(PadOp(Pad.CONSTANT, features, *border, value=least))
-    n, h, w, c = shape_of_value(padded)
-    (kh, kw), (dy, dx), (sy, sx) = window.kernel, window.dilations, window.strides
-    rows, columns = (h - (kh - 1) * dy - 1) // sy + 1, (w - (kw - 1) * dx - 1) // sx + 1
-    if kh * kw > 1 << 10:
-        raise emitter.node.unsupported(f"a window of {kh * kw} elements here; at most 1024")
-    taps = [
-        emitter.sliced(padded, (0, i * dy, j * dx, 0), (n, rows, columns, c), (1, sy, sx, 1))
-        for i in range(kh)
-        for j in range(kw)
-    ]
-    return taps, (rows, columns)
+    if count > 1 << 10:
+        raise emitter.node.unsupported(f"a window of {count} elements here; at most 1024")
+    return taps_of(emitter, features, window, least)
 
 
 def _with_indices(
@@ -155,8 +140,8 @@ def _with_indices(
     """The maxima, and where in the whole input they stand: the first tap that is greatest."""
     shape = emitter.shape(0)
     rank = len(shape)
-    taps, (rows, columns) = _taps(emitter, window)
-    n, _, _, c = shape_of_value(taps[0])
+    taps = _taps(emitter, window)
+    n, rows, columns, c = shape_of_value(taps[0])
     if n * rows * columns * c > MAX_PLACES:
         raise node.unsupported(f"indices of more than {MAX_PLACES} maxima; remove what reads them")
     stacked = emitter.joined([emitter.reshaped(t, (1, n, rows, columns, c)) for t in taps], 0)
@@ -178,7 +163,7 @@ def _with_indices(
     image = np.arange(n)[:, None] * c + np.arange(c)[None, :]
     starts = plane + image[:, None, None, :] * (height * width)
     index = emitter.add(offset, emitter.constant(starts.astype(np.int64), "starts"))
-    return [emitter.from_feature_map(emitter.materialize(v), rank) for v in (most, index)]
+    return [emitter.from_feature_map(v, rank) for v in (most, index)]
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
@@ -220,7 +205,7 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
     root = total if power == 1 else emitter.unary(Function.SQRT, total)
     if power > 2:
         root = emitter.binary(Binary.POW, total, emitter.number(1 / power))
-    return emitter.from_feature_map(emitter.materialize(root), len(shape))
+    return emitter.from_feature_map(root, len(shape))
 
 
 @rule("MaxPool")

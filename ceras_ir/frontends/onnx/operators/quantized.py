@@ -40,7 +40,6 @@ from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_va
 from ceras_ir.frontends.onnx.model.model_file import PACKED, Array, type_name, unpacked
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import gathered_along
-from ceras_ir.frontends.onnx.operators.matrix import product_of
 
 MICROSOFT = "com.microsoft::"
 """The domain of ONNX Runtime's own operators."""
@@ -294,7 +293,7 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
     bias = emitter.value(5) if node.has_input(5) else None
     rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
-    return emitter.reshaped(product_of(emitter, rows, weights, bias), (*shape[:-1], n))
+    return emitter.reshaped(emitter.product(rows, weights, bias), (*shape[:-1], n))
 
 
 def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Floats:

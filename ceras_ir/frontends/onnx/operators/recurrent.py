@@ -16,7 +16,6 @@ from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
-from ceras_ir.frontends.onnx.operators.matrix import product_of
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
 DYNAMIC_LSTM = f"{MICROSOFT}DynamicQuantizeLSTM"
@@ -103,7 +102,7 @@ class FloatWeights:
     def project(self, d: int, x: Value, bias: Value) -> Value:
         emitter, (steps, batch, size) = self.emitter, shape_of_value(x)
         flat = emitter.reshaped(x, (steps * batch, size))
-        product = product_of(emitter, flat, _direction(emitter, self.both[0], d), bias)
+        product = emitter.product(flat, _direction(emitter, self.both[0], d), bias)
         return emitter.reshaped(product, (steps, batch, shape_of_value(product)[1]))
 
     def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:

@@ -12,13 +12,12 @@ from math import ceil, floor, inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32, i32
+from xdsl.dialects.builtin import i32
 
 from ceras_ir.dialects.graph import (
     Coordinates,
     DequantizeOp,
     Function,
-    MatmulOp,
     Nearest,
     QuantizeOp,
     Resize,
@@ -288,9 +287,8 @@ def _multiplied(emitter: Emitter, value: Value, axis: int, weights: NDArray[np.f
     order = [*(i for i in range(rank) if i != axis), axis]
     last = emitter.transposed(value, order)
     shape = shape_of_value(last)
-    rows = emitter.materialize(emitter.reshaped(last, (prod(shape[:-1]), shape[-1])))
-    matrix = emitter.materialize(emitter.constant(weights, f"resampling_{axis}"))
-    product = emitter.emit(MatmulOp(rows, matrix, result_element=f32))
+    rows = emitter.reshaped(last, (prod(shape[:-1]), shape[-1]))
+    product = emitter.product(rows, emitter.constant(weights, f"resampling_{axis}"))
     full = emitter.reshaped(product, (*shape[:-1], len(weights)))
     return emitter.transposed(full, [order.index(i) for i in range(rank)])
 

@@ -18,7 +18,7 @@ from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator, r
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import taken_along
-from ceras_ir.frontends.onnx.operators.matrix import matrix_product, product_of, scaled
+from ceras_ir.frontends.onnx.operators.matrix import matrix_product, scaled
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
 ROTATED = f"{MICROSOFT}RotaryEmbedding"
@@ -154,7 +154,7 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
     weights = emitter.transposed(emitter.value(1), (1, 0))
     added = emitter.value(2) if node.has_input(2) else None
-    every = product_of(emitter, rows, weights, added)
+    every = emitter.product(rows, weights, added)
     widths = node.integers("qkv_hidden_sizes") or [shape_of_value(weights)[0] // 3] * 3
     parts: list[Value] = []
     for i in range(3):

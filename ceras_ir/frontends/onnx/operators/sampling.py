@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, TakeOp
+from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
@@ -276,8 +276,7 @@ def weighted_rows(
             if tap.weight is not None:
                 weight = tap.weight if weight is None else emitter.mul(weight, tap.weight)
         count = prod(shape_of_value(at))
-        flat = emitter.materialize(emitter.reshaped(at, (count,)))
-        taken: Value = emitter.emit(TakeOp(emitter.materialize(rows), flat))
+        taken: Value = emitter.taken(rows, at)
         if weight is not None:
             taken = emitter.mul(taken, emitter.reshaped(weight, (count, 1)))
         total = taken if total is None else emitter.binary(join, total, taken)

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import ArgOp, Compare, Function, MatmulOp, Reduce
+from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.emission.calls import emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.linear_models import class_labels, labelled, rows_of
-from ceras_ir.frontends.onnx.operators.matrix import product_of
 
 CLASSIFIER, REGRESSOR = "ai.onnx.ml::SVMClassifier", "ai.onnx.ml::SVMRegressor"
 
@@ -154,7 +153,7 @@ def _product(
 ) -> Value:
     weights = emitter.constant(matrix.astype(np.float32), "weights")
     added = None if bias is None else emitter.constant(bias.astype(np.float32), "bias")
-    return product_of(emitter, rows, weights, added)
+    return emitter.product(rows, weights, added)
 
 
 def _list(node: Node, name: str) -> NDArray[np.float32]:
@@ -214,13 +213,7 @@ def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
     for pair, (i, j) in enumerate(pairs):
         against[i, len(pairs) + pair] = against[j, pair] = 1
     squares = emitter.joined([emitter.mul(v, v) for v in (first, second)], 1)
-    diagonal = emitter.emit(
-        MatmulOp(
-            emitter.materialize(squares),
-            emitter.materialize(emitter.constant(against, "against")),
-            result_element=f32,
-        )
-    )
+    diagonal = emitter.product(squares, emitter.constant(against, "against"))
     other = emitter.mul(emitter.mul(first, second), emitter.number(-1))
     places = np.zeros((classes, classes), int)
     for pair, (i, j) in enumerate(pairs):

@@ -12,17 +12,14 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
-from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_extent
+from ceras_ir.dialects.graph import window_extent
 from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import (
     Window,
-    computed_convolution,
     convolved,
     kernel_of,
     per_dimension,
@@ -56,9 +53,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(
             f"input of {shape[1]} channels and weights {list(weights)} in {groups} groups"
         )
-    kernel, outputs = weights[2:], weights[1] * groups
-    if (declared := node.integers("kernel_shape")) not in (None, kernel):
-        raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
+    kernel, outputs = kernel_of(node, weights), weights[1] * groups
     strides = per_dimension(node, "strides", rank)
     dilations = per_dimension(node, "dilations", rank)
     before, after = _padding(node, shape[2:], kernel, strides, dilations)
@@ -76,7 +71,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"operand 1 must be float32, got {dtype_of_value(given)}")
     taken = shape[1] // groups
     spatial = range(3, 3 + rank)
-    between = tuple(s - 1 for s in strides)
+    between = [s - 1 for s in strides]
     order, packed_shape = (0, 2, *spatial, 1), (outputs, *kernel, taken)
     if isinstance(given, Constant):
         full = given.reshaped((groups, taken, weights[1], *kernel)).reversed(spatial)
@@ -90,47 +85,36 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported("computed weights in three dimensions; make them an initializer")
     if rank == 3:
         assert isinstance(packed, Constant)
-        x = emitter.materialize(emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1)))
-        spread = _spread(emitter, x, (*low,), (*high,), between)
+        x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
+        spread = _spread(emitter, x, low, high, between)
         taps = packed.transposed((1, 0, 2, 3, 4))
         (_, *flat), (deep, *rest) = kernel, dilations
-        window = Window((flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1]), (0, 0))
+        window = Window((flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1]))
         summed = sum_of_planes(emitter, spread, taps, bias, (1, deep), window, groups)
         return emitter.transposed(summed, (0, 4, 1, 2, 3))
     one, none = (1,) * (2 - rank), (0,) * (2 - rank)
     x = emitter.feature_map(emitter.value(0))
-    spread = _spread(emitter, x, (*none, *low), (*none, *high), (*none, *between))
-    taps, apart = emitter.reshaped(packed, (outputs, *one, *kernel, taken)), (*one, *dilations)
-    if not isinstance(taps, Constant):
-        sides = (*one, *kernel)
-        window = Window((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]), (0, 0))
-        result = computed_convolution(emitter, spread, taps, bias, window, groups)
-        return emitter.from_feature_map(emitter.materialize(result), len(shape))
-    convolution = Conv2dOp(
-        spread, emitter.materialize(taps), bias, result_element=f32, dilations=apart, groups=groups
-    )
-    return emitter.from_feature_map(emitter.emit(convolution), len(shape))
+    spread = _spread(emitter, x, [*none, *low], [*none, *high], [*none, *between])
+    sides, apart = (*one, *kernel), (*one, *dilations)
+    taps = emitter.reshaped(packed, (outputs, *sides, taken))
+    window = Window((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]))
+    result = convolved(emitter, spread, taps, bias, window, groups)
+    return emitter.from_feature_map(result, len(shape))
 
 
 def _spread(
-    emitter: Emitter,
-    features: SSAValue,
-    low: tuple[int, ...],
-    high: tuple[int, ...],
-    between: tuple[int, ...],
-) -> SSAValue:
+    emitter: Emitter, x: Value, low: Sequence[int], high: Sequence[int], between: Sequence[int]
+) -> Value:
     """A feature map with zeros between and around its elements; negative borders cut them."""
     zeros = (0, *(max(p, 0) for p in low), 0), (0, *(max(p, 0) for p in high), 0)
-    padded = features
-    if any(between) or any(zeros[0]) or any(zeros[1]):
-        padded = emitter.emit(PadOp(Pad.CONSTANT, features, *zeros, interior=(0, *between, 0)))
-    shape = shape_of(padded)
+    padded = emitter.padded(emitter.materialize(x), *zeros, interior=(0, *between, 0))
+    shape = shape_of_value(padded)
     starts = (0, *(max(-p, 0) for p in low), 0)
     ends = (0, *(max(-p, 0) for p in high), 0)
     sizes = [n - a - b for n, a, b in zip(shape, starts, ends, strict=True)]
     if any(n < 1 for n in sizes):
         raise emitter.node.wrong("the padding leaves no elements")
-    return emitter.materialize(emitter.sliced(padded, starts, sizes))
+    return emitter.sliced(padded, starts, sizes)
 
 
 def _padding(
@@ -253,7 +237,7 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
         rows,
         emitter.transposed(weights, TO_NHWC),
         emitter.tensor(3) if node.has_input(3) else None,
-        Window((1, taps), (1, 1), (0, 0, 0, 0), (1, 1), (0, 0)),
+        Window((1, taps), (1, 1), (0, 0, 0, 0), (1, 1)),
         shapes.groups,
     )
     maps = emitter.reshaped(result, (shapes.images, *shapes.sizes, shapes.outputs))

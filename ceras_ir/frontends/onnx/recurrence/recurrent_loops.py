@@ -16,7 +16,6 @@ from ceras_ir.dialects.graph import (
     BinaryOp,
     CastOp,
     CompareOp,
-    MatmulOp,
     RecurrenceOp,
     ReshapeOp,
     TakeOp,
@@ -272,13 +271,12 @@ class RecurrentLoop:
             flags = emitter.reshaped(mask.emitted(emitter), (steps, batch))
             counted = CountedSteps.of(emitter, flags)
             rows = counted.in_front(rows)
-        product = MatmulOp(
+        product = emitter.product(
             emitter.materialize(rows),
             constant(own, "input_weights"),
             constant(np.concatenate([form.offset for form in cell.gates]), "bias"),
-            result_element=f32,
         )
-        of_steps = emitter.reshaped(emitter.emit(product), (steps, batch, len(own)))
+        of_steps = emitter.reshaped(product, (steps, batch, len(own)))
         first, *first_cell = (
             emitter.materialize(emitter.reshaped(self.carried[i], (batch, width))) for i in chosen
         )
