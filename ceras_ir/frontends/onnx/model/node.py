@@ -196,6 +196,18 @@ class Node:
         a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
         return None if a is None else tuple(self._bounded(name, i) for i in a.ints)
 
+    def per_dimension(
+        self, name: str, rank: int, default: int = 1, least: int = 1
+    ) -> tuple[int, ...]:
+        """A list of integers with one for each spatial dimension."""
+        values = self.integers(name)
+        if values is None:
+            return (default,) * rank
+        if len(values) != rank or any(v < least for v in values):
+            given = f"{rank} integers of at least {least}, got {list(values)}"
+            raise self.wrong(f"attribute '{name}' must be {given}")
+        return values
+
     def number(self, name: str, default: float) -> float:
         """A float attribute, which is finite."""
         value = self.bound(name, default)

@@ -9,7 +9,8 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import Window, convolved
+from ceras_ir.frontends.onnx.model.windows import Window
+from ceras_ir.frontends.onnx.operators.convolution import convolved
 
 MAX_WEIGHTS = 1 << 24
 """Elements of a matrix."""

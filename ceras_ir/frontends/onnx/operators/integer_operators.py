@@ -36,7 +36,7 @@ from ceras_ir.frontends.onnx.emission.values import (
 )
 from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import read_window
+from ceras_ir.frontends.onnx.model.windows import read_window
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT, dynamically_quantized
 
@@ -179,11 +179,8 @@ def _all_padding(node: Node, shape: Sequence[int]) -> onnx.AttributeProto:
     `pads` with what rounding up adds: where ONNX Runtime's quantized average counts padding, it
     divides by the whole window, unlike ONNX's float one.
     """
-    kernel = node.integers("kernel_shape") or ()
-    if len(kernel) != len(shape) - 2:
-        raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
-    top, left, bottom, right = read_window(node, kernel, tuple(shape[2:])).padding
-    pads = [top, left, bottom, right] if len(kernel) == 2 else [left, right]
+    top, left, bottom, right = read_window(node, shape[2:]).padding
+    pads = [top, left, bottom, right] if len(shape) == 4 else [left, right]
     return onnx.helper.make_attribute("pads", pads)
 
 
@@ -369,10 +366,10 @@ def _with_computed_point(
 
 def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto]]:
     """`x` with the padding of a convolution written out, and the attribute of no more of it."""
-    node, shape, kernel = emitter.node, emitter.shape(0), emitter.shape(1)[2:]
-    if len(shape) not in (3, 4) or len(kernel) != len(shape) - 2:
+    node, shape, weights = emitter.node, emitter.shape(0), emitter.shape(1)
+    if len(shape) not in (3, 4) or len(weights) != len(shape):
         raise node.unsupported(f"an input of shape {list(shape)}; one or two dimensions are taken")
-    top, left, bottom, right = read_window(node, kernel, shape[2:]).padding
+    top, left, bottom, right = read_window(node, shape[2:], weights).padding
     before, after = (top, left)[4 - len(shape) :], (bottom, right)[4 - len(shape) :]
     x = emitter.padded(x, (0, 0, *before), (0, 0, *after))
     return x, [onnx.helper.make_attribute("pads", [0] * (2 * len(before)))]

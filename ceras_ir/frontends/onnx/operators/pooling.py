@@ -26,7 +26,8 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import Window, read_window, taps_of
+from ceras_ir.frontends.onnx.model.windows import Window, read_window
+from ceras_ir.frontends.onnx.operators.convolution import taps_of
 
 KINDS = {
     "AveragePool": Pool.AVERAGE,
@@ -43,12 +44,9 @@ MAX_PLACES = 1 << 22
 def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
     """`ceil_mode` becomes padding, which neither pooling counts."""
     shape = _shape(node, emitter)
-    kernel = node.integers("kernel_shape")
-    if kernel is None or len(kernel) != len(shape) - 2:
-        raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
-    if len(shape) == 5:
-        return _deep_pool(node, emitter, kernel)
-    window = read_window(node, kernel, shape[2:])
+    window = read_window(node, shape[2:])
+    if window.depth is not None:
+        return _deep_pool(node, emitter, window, window.depth)
     for i in range(4):
         if window.padding[i] >= (window.kernel[i % 2] - 1) * window.dilations[i % 2] + 1:
             raise node.wrong(
@@ -95,13 +93,11 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: Window, counts: bool
     )
 
 
-def _deep_pool(node: Node, emitter: Emitter, kernel: tuple[int, ...]) -> Value:
+def _deep_pool(node: Node, emitter: Emitter, flat: Window, deep: Window) -> Value:
     """Maxima and averages are pooled over height and width first, then over depth."""
     n, c, d, h, w = emitter.shape(0)
     kind = KINDS[node.operator]
     node.ignore("storage_order")
-    flat = read_window(node, kernel, (d, h, w))
-    assert flat.depth is not None
     counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
     if node.has_output(1):
         raise node.unsupported("indices in 3 dimensions; remove what reads them")
@@ -109,7 +105,7 @@ def _deep_pool(node: Node, emitter: Emitter, kernel: tuple[int, ...]) -> Value:
     x = _pooled(emitter, kind, emitter.reshaped(x, (n * d, h, w, c)), flat, counts)
     _, oh, ow, _ = shape_of_value(x)
     x = emitter.reshaped(x, (n, d, oh * ow, c))
-    x = _pooled(emitter, kind, x, flat.depth, counts)
+    x = _pooled(emitter, kind, x, deep, counts)
     x = emitter.reshaped(x, (n, shape_of_value(x)[1], oh, ow, c))
     return emitter.transposed(x, (0, 4, 1, 2, 3))
 
@@ -194,11 +190,8 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         size = shape_of(features)[1:3]
         mean: Value = emitter.emit(Pool2dOp(Pool.AVERAGE, features, size, result_element=f32))
     else:
-        kernel = node.integers("kernel_shape") or ()
-        if len(kernel) != len(shape) - 2:
-            raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
         # What rounding up adds counts too: a sum has no fewer elements at the edge.
-        window = replace(read_window(node, kernel, shape[2:]), overhang=(0, 0))
+        window = replace(read_window(node, shape[2:]), overhang=(0, 0))
         size = window.kernel
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
     total = emitter.mul(mean, emitter.number(prod(size)))

@@ -18,14 +18,8 @@ from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.convolution import (
-    Window,
-    convolved,
-    kernel_of,
-    per_dimension,
-    read_window,
-    sum_of_planes,
-)
+from ceras_ir.frontends.onnx.model.windows import Window, kernel_of, read_window
+from ceras_ir.frontends.onnx.operators.convolution import convolved
 from ceras_ir.frontends.onnx.operators.sampling import (
     Tap,
     rows_of_channels,
@@ -53,9 +47,9 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(
             f"input of {shape[1]} channels and weights {list(weights)} in {groups} groups"
         )
-    kernel, outputs = kernel_of(node, weights), weights[1] * groups
-    strides = per_dimension(node, "strides", rank)
-    dilations = per_dimension(node, "dilations", rank)
+    kernel, outputs = kernel_of(node, rank, weights), weights[1] * groups
+    strides = node.per_dimension("strides", rank)
+    dilations = node.per_dimension("dilations", rank)
     before, after = _padding(node, shape[2:], kernel, strides, dilations)
     # What the zeros need at the border; less than none is cut off first.
     extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
@@ -88,9 +82,10 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
         spread = _spread(emitter, x, low, high, between)
         taps = packed.transposed((1, 0, 2, 3, 4))
-        (_, *flat), (deep, *rest) = kernel, dilations
-        window = Window((flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1]))
-        summed = sum_of_planes(emitter, spread, taps, bias, (1, deep), window, groups)
+        (deep, *flat), (apart, *rest) = kernel, dilations
+        depth = Window((deep, 1), (1, 1), (0, 0, 0, 0), (apart, 1))
+        sides = (flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1])
+        summed = convolved(emitter, spread, taps, bias, Window(*sides, depth=depth), groups)
         return emitter.transposed(summed, (0, 4, 1, 2, 3))
     one, none = (1,) * (2 - rank), (0,) * (2 - rank)
     x = emitter.feature_map(emitter.value(0))
@@ -126,7 +121,7 @@ def _padding(
 ) -> tuple[list[int], list[int]]:
     """How much of the full result is cut off before and behind; less than 0 adds zeros behind."""
     rank = len(shape)
-    extra = per_dimension(node, "output_padding", rank, 0, 0)
+    extra = node.per_dimension("output_padding", rank, 0, 0)
     steps = [max(s, d) for s, d in zip(strides, dilations, strict=True)]
     if any(e >= step for e, step in zip(extra, steps, strict=True)):
         raise node.wrong(f"attribute 'output_padding' is {list(extra)}, expected less than {steps}")
@@ -208,7 +203,7 @@ class _Shapes:
                 f"{channels} input and {outputs} output channels in {groups} groups of "
                 f"{per_group}, with offsets for {parts}"
             )
-        window = read_window(node, kernel_of(node, weights), shape[2:])
+        window = read_window(node, shape[2:], weights)
         sizes = window.outputs(*extents)
         moved = parts * prod(window.kernel)
         expected = {2: (images, 2 * moved, *sizes), 3: (outputs,), 4: (images, moved, *sizes)}
