@@ -2,13 +2,13 @@
 Hash the files of a compiled folder by kind, without comments and without provenance.
 
 Two revisions of the compiler have equal hashes if programs, streams, circuits, weights and figures
-are equal. The following fields are left out, because they differ without a change of results:
+are equal. The normalization removes the following text and fields, which are not results:
 
 - comments of C, C++, SystemVerilog, Python, make and CMake, and docstrings of Python;
 - `producer_version` of ONNX files;
 - the fields in `LEFT_OUT` of `report.json` and `manifest.json`: provenance (command, versions,
-  path and digest of the model), digests of files that are hashed here, and sentences;
-- other files in `temps/` than the quantized text.
+  path and digest of the model), digests of files, names of passes, and sentences;
+- files in `temps/`, except the quantized text, or the fused text of a float network.
 """
 
 import io
@@ -108,7 +108,7 @@ def figures(value: object) -> object:
 
 
 def normalized(path: Path, kind: str) -> bytes:
-    """What is hashed of a file."""
+    """The content of a file after normalization."""
     data = path.read_bytes()
     if kind == "onnx":
         model = onnx.load_model_from_string(data)
@@ -129,7 +129,7 @@ def normalized(path: Path, kind: str) -> bytes:
 
 
 def kinds(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every file of a compiled folder that counts, with its kind, in the order of the names."""
+    """The hashed files of a compiled folder with the kind of each, sorted by name."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
         if name.parts[0] == "temps":
@@ -147,11 +147,11 @@ def artefacts(folder: Path) -> dict[str, dict[str, bytes]]:
     """By kind, the normalized files of a compiled folder by name."""
     found: dict[str, dict[str, bytes]] = {}
     for kind, path in kinds(folder):
-        # The digits count levels, of which there may be more or fewer.
+        # The digits count levels. A new level must not change hashes.
         name = re.sub(r"^temps/\d+-", "temps/", path.relative_to(folder).as_posix())
         found.setdefault(kind, {})[name] = normalized(path, kind)
     if "quantized" in found:
-        # It is made of the fused text, and differs if that does.
+        # The quantized text is derived from the fused text.
         found.pop("fused", None)
     return found
 

@@ -1,32 +1,35 @@
 """
-Show that a change of the compiler keeps its results: compile many networks for all targets, and
-compare hashes of the outputs with those in `output_hashes.txt`.
+Compare the outputs of the compiler with those of an earlier revision: compile a list of networks
+for all targets, and compare hashes of the files with the hashes in `output_hashes.txt`.
 
     python test/output_hashes.py [--check] [--write] [--networks NAME,...] [--targets NAME,...]
                                  [--jobs N] [--keep DIR]
 
-The file has a line for each network, build and kind of output; `hashed_artefacts.py` states what
-is hashed, `hashed_networks.py` which networks and builds there are. The line of a refusal has the
-exit status and the message. Without `--write` nothing is changed; differences are printed, and the
-exit status is 1 if there are any. `--keep DIR` stores what was hashed: run the script with it in
-two trees, and compare both folders with `diff -r`.
+The file has a line for each network, build and kind of output. `hashed_artefacts.py` defines the
+kinds and the normalization of files, `hashed_networks.py` the networks and builds. A refusal has a
+line with the exit status and the message. The default is `--check`: print differences, and exit
+with status 1 if there are any. `--write` rewrites the lines of the selected networks and targets.
+`--keep DIR` stores the normalized files: run the script with it in two trees, then compare both
+folders with `diff -r`.
 
-Hashes depend on the versions of numpy and onnx, because calibration computes in float.
+Hashes depend on the version of numpy, because calibration computes in float.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import io
 import os
+import runpy
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
-from importlib.metadata import entry_points
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +38,20 @@ import onnx
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import hashed_artefacts
-from hashed_networks import Network, all_networks
+from hashed_networks import SHARED, Network, all_networks
 
 HASHES = Path(__file__).with_suffix(".txt")
 MESSAGE_CHARACTERS = 160
 
-(_COMMAND,) = entry_points(group="console_scripts", name="ceras-compile")
-compile_main: Callable[[Sequence[str]], int] = _COMMAND.load()
+COMPILE = Path(__file__).parents[1] / "tools" / "ceras_compile.py"
+compile_main: Callable[[Sequence[str]], int] = runpy.run_path(str(COMPILE))["main"]
+
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512F AVX512_SKX AVX512_CLX AVX512_ICL AVX512_SPR",
+}
+"""Sums of calibration in the same order on all x86-64 machines with AVX2, without AVX-512."""
 
 Key = tuple[str, str, str]
 """Network, build and kind of output."""
@@ -50,7 +60,7 @@ Key = tuple[str, str, str]
 def hashes(
     network: Network, targets: Sequence[str] = (), keep: Path | None = None
 ) -> dict[Key, str]:
-    """The hashes of all outputs of a network, or those of some targets or builds."""
+    """The hashes of the outputs of a network for all builds, or for the selected targets."""
     found: dict[Key, str] = {}
     with tempfile.TemporaryDirectory(prefix="ceras-hashes-") as name:
         folder = Path(name)
@@ -75,6 +85,8 @@ def hashes(
                     store(keep / network.name / build.replace(":", "-"), contents)
             if refusal:
                 found[network.name, build, "refused"] = refusal.replace(f"{folder}/", "")
+    # The command keeps all objects out of the garbage collector, for a process that ends soon.
+    gc.unfreeze()
     return found
 
 
@@ -139,38 +151,48 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare; this is the default")
-    parser.add_argument("--write", action="store_true", help="rewrite the lines of these networks")
+    parser.add_argument(
+        "--write", action="store_true", help="rewrite the lines of the selected networks"
+    )
     parser.add_argument("--networks", default="", metavar="NAME,...")
     parser.add_argument("--targets", default="", metavar="NAME,...", help="targets or builds")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="store what is hashed")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="store the normalized files")
     parser.add_argument("--times", action="store_true", help="print seconds for each network")
     arguments = parser.parse_args()
     known = all_networks()
     names = [name for name in str(arguments.networks).split(",") if name]
     targets = [name for name in str(arguments.targets).split(",") if name]
-    if unknown := [name for name in names if name not in known]:
-        parser.error(f"no network {', '.join(unknown)}; there are {', '.join(known)}")
+    if wrong := [name for name in names if name not in known]:
+        parser.error(f"no network {', '.join(wrong)}; there are {', '.join(known)}")
+    builds = {build for name in names or known for build in known[name].builds}
+    if wrong := [name for name in targets if not any(chosen(b, [name]) for b in builds)]:
+        parser.error(f"no build {', '.join(wrong)}; there are {', '.join(sorted(builds))}")
     tasks = [(name, targets, arguments.keep) for name in names or known]
     begun = time.monotonic()
     now: dict[Key, str] = {}
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    os.environ.update(ENVIRONMENT)
+    # Not forked, because numpy reads the environment when it is imported.
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
         for name, seconds, found in pool.map(_task, tasks):
             if arguments.times:
                 print(f"{seconds:6.1f} s {name}", flush=True)
             now |= found
     before = read(HASHES)
     present = {name for name, _, _ in tasks}
+    unknown = {key[0] for key in before} - known.keys()
+    if not names and SHARED.is_dir():
+        # They are no longer in the list of networks.
+        present |= unknown
+    elif not names and unknown:
+        print(f"not compared, because ../shared is absent: {', '.join(sorted(unknown))}")
     compared = {
         key: value for key, value in before.items() if key[0] in present and chosen(key[1], targets)
     }
-    absent = {key[0] for key in before} - known.keys()
     changed = list(differences(compared, now))
     print("\n".join([*changed, ""]), end="")
-    if absent and not names:
-        print(f"not at hand, and not compared: {', '.join(sorted(absent))}")
     print(
-        f"{len(now)} outputs of {len(present)} networks in {time.monotonic() - begun:.0f} s, "
+        f"{len(now)} outputs of {len(tasks)} networks in {time.monotonic() - begun:.0f} s, "
         f"{len(changed)} differ"
     )
     if arguments.write:
@@ -180,6 +202,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Before the processes of the pool import numpy; threads would change nothing but the time.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     raise SystemExit(main())
