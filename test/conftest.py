@@ -8,6 +8,7 @@ With `--forked` a command of the fixture `tool` is a fork of a process that has 
 import gc
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 import fork_server
 import pytest
 import reference_imports
-from core import EXTENSIONS, ROOT
+from core import COMMANDS, EXTENSIONS, ROOT
 from hypothesis import HealthCheck, settings
 
 from ceras_ir.backends.c import runner
@@ -51,11 +52,21 @@ def _missing_extensions() -> set[str]:
     return {name for name, (folder, *_) in EXTENSIONS.items() if not (ROOT / folder).exists()}
 
 
+def _words(value: object) -> Iterator[str]:
+    """The words of the texts in a parameter; for a command, the name of its extension."""
+    if isinstance(value, str):
+        for word in re.findall(r"[\w-]+", value):
+            yield COMMANDS.get(word, word)
+    elif isinstance(value, list | tuple):
+        for each in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _words(each)  # pyright: ignore[reportUnknownArgumentType]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests that need a deleted extension: by the marker `needs`, or by a parameter."""
     needed = {name for mark in item.iter_markers("needs") for name in mark.args}
     if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-        needed |= {value for value in item.callspec.params.values() if isinstance(value, str)}
+        needed |= set(_words([*item.callspec.params.values()]))
     if missing := sorted(_missing_extensions() & needed):
         pytest.skip(f"needs {', '.join(missing)}")
 

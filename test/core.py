@@ -46,15 +46,31 @@ EXTENSIONS = {
 }
 """Extension -> the folders and files that are deleted with it."""
 
+COMMANDS = {
+    **dict.fromkeys(
+        [
+            *("ceras-compare", "ceras-completion", "ceras-explore", "ceras-lsp", "ceras-plan"),
+            *("ceras-reduce", "ceras-report", "ceras-retrain"),
+        ],
+        "workbench",
+    ),
+    "ceras-nnet": "nnet",
+    "ceras-vta": "vta",
+}
+"""Command -> the extension that has it."""
+
 WHOLE_PROJECT = (
     "test/test_benchmarks.py",
     "test/test_core.py",
     "test/test_docs.py",
     "test/test_faults.py",
+    "test/test_fuzz_options.py",
     "test/test_layers.py",
     "test/test_mutants.py",
     "test/test_notebooks.py",
+    "test/test_new_function.py",
     "test/test_packaging.py",
+    "test/test_proofs.py",
     "test/test_site.py",
 )
 """Tests about all folders of the project, its documentation and its tables."""

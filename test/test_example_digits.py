@@ -152,6 +152,7 @@ def test_readme_has_what_the_demo_prints(tmp_path: Path, target: str) -> None:
     assert re.search(row, (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8"))
 
 
+@pytest.mark.needs("nnet", "vta")
 @pytest.mark.slow
 def test_demo_calls_the_tools_and_counts(tmp_path: Path) -> None:
     done, commands = demo(tmp_path)

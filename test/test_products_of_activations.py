@@ -130,6 +130,7 @@ def test_transformers_are_whole_in_integers(tmp_path: Path):
             assert np.square(error).sum() < 10**-2 * np.square(real).sum()
 
 
+@pytest.mark.needs("nnet", "vta")
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [attention, first_constant, transformer, root_mean_square])
 def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path) -> None:
@@ -142,6 +143,7 @@ def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path
     assert "differs" not in done.stdout and done.stdout.count("machine") == 3
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "count", "width"), [(20, 2, 16), (197, 2, 32)], ids=str)
 def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_path: Path) -> None:
@@ -162,6 +164,7 @@ def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_p
     assert all(layer["cycles"] > 0 for layer in products)
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2, 5, 8, 17])
 def test_random_attention_on_vta(seed: int, tmp_path: Path) -> None:
@@ -175,6 +178,7 @@ def test_random_attention_on_vta(seed: int, tmp_path: Path) -> None:
     assert verify([str(tmp_path / "n.onnx"), *options, "--floor", "-100"]) == 0
 
 
+@pytest.mark.needs("onnx")
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [transformer, root_mean_square])
 def test_rows_in_float_are_the_same_in_onnx(

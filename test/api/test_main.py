@@ -15,6 +15,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.needs("nnet", "vta", "workbench")
 def test_every_command_is_listed_and_says_what_it_does() -> None:
     done = run()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

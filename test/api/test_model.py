@@ -210,6 +210,7 @@ def test_verification(model: ceras.Model) -> None:
     assert "all levels agree" in found._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.needs("workbench")
 @pytest.mark.slow
 def test_comparison(model: ceras.Model, tmp_path: Path) -> None:
     labels = np.zeros(8, np.int64)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, agree, random_array
 from c_harness import check
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import SSAValue
 
@@ -13,6 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
+from ceras_ir.targets.registry import target_names
 
 Build = Callable[[Network, SSAValue, SSAValue], graph.LinearOperation]
 
@@ -74,8 +75,11 @@ def network(build: Build) -> tuple[Network, SSAValue]:
 
 @pytest.mark.parametrize("build", [dense, grouped, depthwise, pointwise, product])
 def test_targets_agree(build: Build) -> None:
-    net, result = network(build)
-    agree(net.module(result))
+    if "nnet" in target_names():
+        from backends.nnet.networks import agree
+
+        net, result = network(build)
+        agree(net.module(result))
     net, result = network(build)
     module = net.module(result)
     for op in main_function(module).body.block.ops:

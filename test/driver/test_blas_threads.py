@@ -18,8 +18,8 @@ def main(argv):
 """
 
 PROGRAM = """
-from ceras_ir.command.entry_point import start
-raise SystemExit(start("ceras-opt", "multiplies", []))
+from ceras_ir.command.entry_point import Command
+raise SystemExit(Command("ceras-opt", "", "multiplies")([]))
 """
 
 

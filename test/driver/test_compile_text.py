@@ -42,6 +42,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.parametrize("level", LEVELS)
 def test_text_of_a_level_compiles_to_the_same_streams(compiled: Path, tmp_path: Path, level: str):
     text = str(compiled / "temps" / f"{level}.mlir")
@@ -52,6 +53,7 @@ def test_text_of_a_level_compiles_to_the_same_streams(compiled: Path, tmp_path: 
         assert (tmp_path / name).read_bytes() == (compiled / name).read_bytes(), name
 
 
+@pytest.mark.needs("vta")
 def test_launches_of_text_are_on_the_accelerator(
     compiled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -63,6 +65,7 @@ def test_launches_of_text_are_on_the_accelerator(
     assert not any("mem.pack" in line and "on the cpu" in line for line in lines)
 
 
+@pytest.mark.needs("vta")
 def test_a_launch_of_text_stands_for_all_that_it_computes(tmp_path: Path):
     """A convolution and the maximum behind it are one launch, and one layer of its report."""
     (tmp_path / "n.mlir").write_text(MAXIMUM)

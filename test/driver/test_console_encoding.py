@@ -59,6 +59,7 @@ def test_names_in_ir_text() -> None:
     assert printed(parse_text(load_context(), text, "m.mlir")) == text
 
 
+@pytest.mark.needs("workbench")
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_commands(environment: str, tmp_path: Path) -> None:

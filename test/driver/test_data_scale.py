@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ceras_ir.command.entry_point import Command
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.run.tool import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
-from ceras_ir.workbench.compare.tool import main as compare_main
+
+compare_main = Command("ceras-compare", "", "ceras_ir.workbench.compare.tool")
 
 NETWORK = """
 !row = tensor<1x4xf32>
@@ -103,7 +105,9 @@ def test_nan_in_the_data_of_a_quantized_network(
         assert ("warning: the data of input 'x' have NaN" in capfd.readouterr().err) == reported
 
 
-@pytest.mark.parametrize("command", ["compare", "verify"])
+@pytest.mark.parametrize(
+    "command", [pytest.param("compare", marks=pytest.mark.needs("workbench")), "verify"]
+)
 def test_floor(command: str, model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     calibration = saved(tmp_path, "c.npz", UNIT)
     large = saved(tmp_path, "i.npz", UNIT * 255)

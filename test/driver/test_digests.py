@@ -59,6 +59,7 @@ def test_a_flipped_bit(
     assert run(command) == 0
 
 
+@pytest.mark.needs("onnx")
 def test_a_file_without_a_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = compiled(tmp_path, "onnx")
     path = tmp_path / "out" / "manifest.json"

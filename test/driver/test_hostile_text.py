@@ -60,7 +60,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.needs("vta")] * ("tile.load" in text))
+        for case, (text, _) in CASES.items()
+    ],
+)
 def test_one_line(case: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     text, message = CASES[case]

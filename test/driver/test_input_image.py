@@ -57,6 +57,7 @@ def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
         np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], expected)
 
 
+@pytest.mark.needs("workbench")
 def test_folders_of_images_are_inputs(tool: Tool, tmp_path: Path):
     """Of a model, of what was compiled of it, and of what is compared, calibrated by a file too."""
     model(tmp_path / "m.onnx")
@@ -76,6 +77,7 @@ def test_folders_of_images_are_inputs(tool: Tool, tmp_path: Path):
         assert done.status == 0, done.stderr
 
 
+@pytest.mark.needs("nnet", "vta")
 def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):
     """Files of images and arrays of bytes calibrate alike."""
     model(tmp_path / "m.onnx")

@@ -9,6 +9,8 @@ import pytest
 from conftest import Result, Tool
 from slow_cases import slow
 
+from ceras_ir.command.installed import commands
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POOLS = EXAMPLES / "plugin/pools.mlir"
 SINK = f"--load-pass-plugin={EXAMPLES / 'plugin/sink_lookup.py'}"
@@ -92,7 +94,7 @@ def tool(capsys: pytest.CaptureFixture[str]) -> Tool:
 
     def run(command: str, *arguments: str | Path) -> Result:
         name = command.removeprefix("ceras-")
-        status = import_module(f"ceras_ir.driver.{name}.tool").main([str(a) for a in arguments])
+        status = import_module(commands()[name].load().module).main([str(a) for a in arguments])
         captured = capsys.readouterr()
         return Result(status, captured.out, captured.err)
 
@@ -137,6 +139,7 @@ def test_a_pass_behind_the_placed_graph_is_in_the_report(tool: Tool, folder: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.needs("nnet", "vta")
 def test_a_pass_is_verified_on_all_targets(tool: Tool, folder: Path):
     done = tool("ceras-verify", POOLS, SINK, "--at", "quantized graph", "sink-lookup")
     assert done.status == 0, done.stderr + done.stdout
@@ -160,6 +163,7 @@ def test_a_pass_is_run(tool: Tool, folder: Path, target: str):
     assert results[0] != results[1]
 
 
+@pytest.mark.needs("workbench")
 def test_a_pass_is_compared(tool: Tool, folder: Path):
     at = (SWAP, "--at", "fused graph", "swap-function{old=tanh new=relu}")
     done = tool("ceras-compare", POOLS, "--inputs", "pools.npz", *at)

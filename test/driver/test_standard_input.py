@@ -17,6 +17,7 @@ func.func @main(%x: tensor<1x4xf32> {graph.name = "x"}) -> (tensor<1x4xf32> {gra
 """
 
 
+@pytest.mark.needs("workbench")
 def test_text_from_a_pipe_is_reduced(tool: Tool) -> None:
     arguments = "-", "--test", "grep -q relu {input}", "-o", "-"
     done = tool("ceras-reduce", *arguments, stdin=RELU)
@@ -32,6 +33,7 @@ def test_text_from_a_pipe_runs(tool: Tool, tmp_path: Path) -> None:
     assert (load_arrays(str(tmp_path / "out.npz"))["y"] == 1).all()
 
 
+@pytest.mark.needs("workbench")
 @pytest.mark.parametrize("command", ["ceras-run", "ceras-verify", "ceras-reduce"])
 def test_mistakes_in_a_pipe_have_lines(command: str, tool: Tool) -> None:
     more = {
@@ -58,6 +60,7 @@ def test_a_compile_names_its_model(tool: Tool, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.needs("workbench")
 def test_requests_from_a_pipe_are_planned(tool: Tool) -> None:
     rows = "id,lower,upper,size\na,0,2,8\n"
     done = tool("ceras-plan", "-", "--capacity", "8", "-o", "-", stdin=rows)
@@ -73,6 +76,7 @@ def test_a_pointer_of_git_lfs_is_no_model(tool: Tool, tmp_path: Path) -> None:
     assert "m.onnx: error: a pointer of Git LFS" in done.stderr
 
 
+@pytest.mark.needs("workbench")
 def test_a_report_is_of_a_folder(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").touch()
     done = tool("ceras-report", "m.onnx")

@@ -98,6 +98,7 @@ def test_the_users_word_counts(folder: Path) -> None:
     assert "<i16:" in decode and report["recipe"] == ["none"]
 
 
+@pytest.mark.needs("nnet", "vta")
 @pytest.mark.parametrize("recipe", [(), ("--recipe", "none")], ids=["default", "none"])
 def test_targets_agree(
     folder: Path, recipe: tuple[str, ...], capsys: pytest.CaptureFixture[str]

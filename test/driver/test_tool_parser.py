@@ -1,31 +1,26 @@
 """Wrong usage and `--version` read the same in every tool."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
-from ceras_ir.backends.nnet import tool as nnet
+from ceras_ir.command.installed import commands
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.compile import tool as compile
-from ceras_ir.driver.opt import tool as opt
-from ceras_ir.driver.run import tool as run
-from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.workbench.compare import tool as compare_tool
-from ceras_ir.workbench.plan import tool as plan
-from ceras_ir.workbench.retrain import tool as retrain
 
 Main = Callable[[list[str]], int]
 
-TOOLS: list[tuple[str, Main]] = [
-    ("ceras-opt", opt.main),
-    ("ceras-compile", compile.main),
-    ("ceras-run", run.main),
-    ("ceras-verify", verify.main),
-    ("ceras-compare", compare_tool.main),
-    ("ceras-plan", plan.main),
-    ("ceras-retrain", retrain.main),
-]
+NAMES = ("opt", "compile", "run", "verify", "compare", "plan", "retrain")
+
+
+def tools(*names: str) -> list[tuple[str, Main]]:
+    """Commands and their functions; those of a deleted extension are left out."""
+    found = [commands()[name].load() for name in names if name in commands()]
+    return [(command.name, import_module(command.module).main) for command in found]
+
+
+TOOLS = tools(*NAMES)
 everywhere = pytest.mark.parametrize(("tool", "main"), TOOLS, ids=[name for name, _ in TOOLS])
 
 
@@ -39,7 +34,7 @@ def test_a_typo_is_what_is_reported(tool: str, main: Main, capsys: pytest.Captur
     ]
 
 
-@pytest.mark.parametrize(("tool", "main"), [*TOOLS[1:], ("ceras-nnet", nnet.main)])
+@pytest.mark.parametrize(("tool", "main"), tools(*NAMES[1:], "nnet"))
 def test_version(tool: str, main: Main, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

@@ -216,6 +216,7 @@ def test_wrong_options_are_not_the_models(
     assert "samples" not in done.stderr, "it was found after calibration"
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.slow
 def test_a_warning_about_the_data_is_said_once(model: Path, tmp_path: Path, tool: Tool):
     np.savez(tmp_path / "one.npz", x=np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6))

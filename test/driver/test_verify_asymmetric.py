@@ -13,6 +13,7 @@ from ceras_ir.transforms.quantization.recipe import OPTIONAL
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 
 
+@pytest.mark.needs("nnet", "onnx", "vta")
 @pytest.mark.slow
 @pytest.mark.parametrize("silu", ["table", "table16", "float"])
 def test_digits(silu: str) -> None:
@@ -28,6 +29,7 @@ def test_digits(silu: str) -> None:
     assert main([model, *data, *calibrate, *scheme, "--targets", "c,nnet,vta,onnx"]) == 0
 
 
+@pytest.mark.needs("nnet", "onnx")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks(seed: int, tmp_path: Path) -> None:

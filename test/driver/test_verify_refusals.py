@@ -15,6 +15,7 @@ func.func @main(%b: tensor<1x6x4xf32>, %s: tensor<1x2x6xf32>) -> tensor<4x3xi64>
 """
 
 
+@pytest.mark.needs("nnet")
 def test_other_targets_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model = tmp_path / "model.mlir"
     model.write_text(SUPPRESSION)

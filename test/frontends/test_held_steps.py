@@ -86,6 +86,6 @@ def test_targets_compute_the_same_integers(tmp_path: Path):
         "marks": random.choice([0, 1], (32, STEPS, 2, 1)).astype(np.float32),
     }
     model = ceras.load(path)
-    for target in ("c", "nnet", "vta"):
+    for target in [name for name in ("c", "nnet", "vta") if name in ceras.target_names()]:
         quantized = model.quantize(samples, target=target)
         assert ceras.verify(quantized, samples, targets=[target])

@@ -22,7 +22,6 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import build_elf
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.nnet.engine import SOURCES, write_sources
 from ceras_ir.dialects.graph import (
     Binary,
     BinaryOp,
@@ -206,9 +205,12 @@ def test_unused_self_test_takes_no_flash(tmp_path: Path, is_called: bool):
     assert ("model_self_test" in names.stdout) == is_called and "model_run" in names.stdout
 
 
+@pytest.mark.needs("nnet")
 @pytest.mark.parametrize("flags", [f for f in OF_GCC if OF_GCC[f]], ids=" ".join)
 def test_engine_is_refused(tmp_path: Path, flags: tuple[str, ...]):
     """Each file of the nnet engine that computes floats."""
+    from ceras_ir.backends.nnet.engine import SOURCES, write_sources
+
     write_sources(tmp_path)
     floats = [p.name for p in SOURCES.glob("*.cpp") if "float_functions.h" in p.read_text()]
     assert "cpu_rows.cpp" in floats

@@ -45,6 +45,7 @@ def test_no_room_to_work_in():
         _ = build(module, COptions(workspace=1 << 14)).region_bytes
 
 
+@pytest.mark.needs("nnet", "vta", "workbench")
 @pytest.mark.slow
 def test_a_compiled_network_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     data = str(DIGITS / "digits_calibration.npz")

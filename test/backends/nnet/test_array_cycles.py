@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, function_tables
-from backends.nnet.networks import Network, random_array, written
+from backends.nnet.networks import written
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 

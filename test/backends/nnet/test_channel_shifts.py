@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
-from backends.nnet.networks import OTHER_PROCESSORS, Network, agree, random_array
+from backends.nnet.networks import OTHER_PROCESSORS, agree
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.rules import FPGA

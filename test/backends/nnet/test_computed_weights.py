@@ -8,7 +8,8 @@ import numpy as np
 import onnx_models as om
 import pytest
 from backends.nnet.drawn import function_tables
-from backends.nnet.networks import Network, agree, random_array, resealed, written
+from backends.nnet.networks import agree, resealed, written
+from graph_networks import Network, random_array
 from onnx_random import random_network
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16
 from xdsl.ir import SSAValue

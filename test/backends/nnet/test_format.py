@@ -8,7 +8,8 @@ from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
-from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
+from backends.nnet.networks import SANITIZERS, resealed, written
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.dialects.func import FuncOp
 

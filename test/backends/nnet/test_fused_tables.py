@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
-from backends.nnet.networks import Network, agree, random_array, resealed, written
+from backends.nnet.networks import agree, resealed, written
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import Float32Type, f32, i32
 from xdsl.ir import SSAValue
 

@@ -4,16 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from backends.nnet.networks import (
-    Network,
-    agree,
-    integer_normalize,
-    integer_softmax,
-    random_array,
-    recurrence,
-    written,
-)
+from backends.nnet.networks import agree, written
 from backends.nnet.test_operators import Convolution, convolve, multiply
+from graph_networks import Network, integer_normalize, integer_softmax, random_array, recurrence
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,

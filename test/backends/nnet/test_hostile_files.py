@@ -6,16 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
-from backends.nnet.networks import (
-    Network,
-    build_around_engine,
-    integer_normalize,
-    integer_softmax,
-    random_array,
-    recurrence,
-    resealed,
-    written,
-)
+from backends.nnet.networks import build_around_engine, resealed, written
+from graph_networks import Network, integer_normalize, integer_softmax, random_array, recurrence
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32, i64
 from xdsl.ir import SSAValue
 

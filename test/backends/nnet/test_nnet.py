@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, random_array, written
+from backends.nnet.networks import written
+from graph_networks import Network, random_array
 
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.tool import main

@@ -5,15 +5,8 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 import pytest
-from backends.nnet.networks import (
-    OTHER_PROCESSORS,
-    SANITIZERS,
-    Network,
-    agree,
-    integer_normalize,
-    integer_softmax,
-    random_array,
-)
+from backends.nnet.networks import OTHER_PROCESSORS, SANITIZERS, agree
+from graph_networks import Network, integer_normalize, integer_softmax, random_array
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,

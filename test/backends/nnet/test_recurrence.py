@@ -6,16 +6,9 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from backends.nnet.networks import (
-    OTHER_PROCESSORS,
-    SANITIZERS,
-    Network,
-    agree,
-    recurrence,
-    resealed,
-    written,
-)
+from backends.nnet.networks import OTHER_PROCESSORS, SANITIZERS, agree, resealed, written
 from backends.nnet.test_format import offset_of, refuse
+from graph_networks import Network, recurrence
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, random_array, written
+from backends.nnet.networks import written
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import Drawn
-from backends.nnet.networks import random_array, written
+from backends.nnet.networks import written
 from backends.nnet.test_computed_weights import attention
+from graph_networks import random_array
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
-from backends.nnet.networks import Network, random_array
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 

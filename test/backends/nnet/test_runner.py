@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Array, Network, random_array, written
+from backends.nnet.networks import Array, written
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 

@@ -6,15 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import (
-    SANITIZERS,
-    Network,
-    build_around_engine,
-    random_array,
-    resealed,
-    written,
-)
+from backends.nnet.networks import SANITIZERS, build_around_engine, resealed, written
 from backends.nnet.test_format import offset_of, refuse
+from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp, f32, i16
 
 from ceras_ir.backends.nnet.dump import dump

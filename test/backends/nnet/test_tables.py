@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, agree
+from backends.nnet.networks import agree
+from graph_networks import Network
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i16
 from xdsl.ir import SSAValue
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import onnx_models as om
 import pytest
-from backends.nnet.networks import SANITIZERS, Network, agree, random_array, resealed, written
+from backends.nnet.networks import SANITIZERS, agree, resealed, written
 from backends.nnet.test_format import offset_of, refuse
+from graph_networks import Network, random_array
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i8, i16, i32, i64
 from xdsl.ir import Attribute

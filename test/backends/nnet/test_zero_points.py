@@ -5,7 +5,8 @@ from operator import itemgetter
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
-from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
+from backends.nnet.networks import OTHER_PROCESSORS, agree
+from graph_networks import Network
 
 from ceras_ir.backends.nnet import rules
 from ceras_ir.backends.nnet.rules import FPGA

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.device.folder import build_caches, make_folder, operations
-from backends.nnet.networks import random_array, written
+from backends.nnet.networks import written
 from backends.nnet.test_computed_weights import attention
+from graph_networks import random_array
 from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.circuits import CircuitSize

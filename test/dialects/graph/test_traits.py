@@ -14,8 +14,6 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def, v
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.backends.nnet.board import load_board
-from ceras_ir.backends.nnet.placement import circuit_limit, cost_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.traits import (
     CopiesAtBorder,
@@ -194,7 +192,11 @@ def test_bytes_of_another_layout_are_copied():
     assert bytes_copied_by(operation(module, "toy.swizzle")) == 32
 
 
+@pytest.mark.needs("nnet")
 def test_placement_asks_for_windows_products_and_views():
+    from ceras_ir.backends.nnet.board import load_board
+    from ceras_ir.backends.nnet.placement import circuit_limit, cost_of
+
     module, board = network(CHAIN, "8xf32"), load_board("ceras_zcu104")
     window, view = operation(module, "toy.window"), operation(module, "toy.flatten")
     assert cost_of(view, board, admitted=True).accelerator == 0.0

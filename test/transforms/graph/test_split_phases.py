@@ -325,6 +325,7 @@ def test_results_are_those_of_onnx_runtime(data: st.DataObject):
         assert np.allclose(found, expected[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.needs("nnet", "vta")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "groups", "has_residual"),

@@ -15,7 +15,6 @@ from ceras_ir.transforms.memory.analysis.exact_offsets import (
 )
 from ceras_ir.transforms.memory.analysis.offsets import first_fit, greedy_plans
 from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
-from ceras_ir.workbench.plan.tool import read_requests
 
 INSTANCES = Path(__file__).parents[4] / "shared/minimalloc"
 CAPACITY = 1 << 20
@@ -125,9 +124,12 @@ def test_stops_at_its_limit():
     assert place_within(spans, capacity, nodes=1).outcome is Outcome.STOPPED
 
 
+@pytest.mark.needs("workbench")
 @pytest.mark.parametrize("name", first_fast(1, "ABCDEF"))
 def test_solves_the_minimalloc_instances(name: str):
     """All at their capacity; the greedy orders solve none of them."""
+    from ceras_ir.workbench.plan.tool import read_requests
+
     path = INSTANCES / f"{name}.{CAPACITY}.csv"
     if not path.exists():
         pytest.skip("no instances beside the project")

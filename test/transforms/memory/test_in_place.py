@@ -7,7 +7,6 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
 from ceras_ir.interpreters.arena import run_in_arena
@@ -135,10 +134,11 @@ def test_what_is_not_overwritten(tmp_path: Path, kind: str):
         np.testing.assert_array_equal(actual[name], array, name)
 
 
+@pytest.mark.needs("nnet")
 def test_the_check_sees_an_overwritten_operand(tmp_path: Path):
     """`%c` still reads `%a` after `%b` has taken its place."""
     module = network(tmp_path, FLOAT)
-    main = main_function(build_target(module, BuildOptions(NnetTarget())).module)
+    main = main_function(build_target(module, BuildOptions(find_target("nnet")())).module)
     a, b, *_ = main.body.block.ops
     block = block_of(a.results[0])
     assert block is not None and not check_plan(main)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, written
+from graph_networks import Network
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, f32
 from xdsl.ir import Operation
@@ -250,7 +250,10 @@ def test_the_check_sees_wrong_regions():
     assert {bool(broken([fast, slow], "slow", offset)) for offset in (0, 64)} == {False, True}
 
 
+@pytest.mark.needs("nnet")
 def test_targets_of_one_arena_refuse():
+    from backends.nnet.networks import written
+
     module = chain()
     AllocateBlocksPass(io=True, regions=("fast:128", "slow:4096")).apply(Context(), module)
     with pytest.raises(UnsupportedError, match="one arena, but the plan is for the regions fast"):
@@ -266,6 +269,7 @@ def test_a_network_that_computes_nothing_holds_its_arguments():
         AllocateBlocksPass(io=True, regions=("fast:63",)).apply(Context(), module)
 
 
+@pytest.mark.needs("nnet")
 def test_boards(tmp_path: Path):
     assert [region.name for region in board_regions("ceras_zcu104")] == ["uram", "ddr"]
     board = tmp_path / "board.toml"

@@ -8,6 +8,7 @@ import pytest
 from conftest import Tool
 from numpy.typing import NDArray
 
+from ceras_ir.command.entry_point import Command
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.run.tool import main as run_main
@@ -28,7 +29,6 @@ from ceras_ir.transforms.quantization.recipe import (
     ROWS,
     ZERO_POINTS,
 )
-from ceras_ir.workbench.compare.tool import main as compare_main
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +158,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
+compare_main = Command("ceras-compare", "", "ceras_ir.workbench.compare.tool")
+
 MAINS = {
     "ceras-compile": compile_main,
     "ceras-run": run_main,
@@ -166,7 +168,13 @@ MAINS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(name, marks=[pytest.mark.needs("workbench")] * ("compare" in name))
+        for name in COMMANDS
+    ],
+)
 def test_every_command_refuses_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -209,6 +217,7 @@ func.func @main(%x: !map {graph.name = "x"}) -> (!map {graph.name = "scores"}) {
 """Scores far below the steps that a softmax reads, of a layer that is all but dead."""
 
 
+@pytest.mark.needs("nnet", "vta")
 def test_products_far_below_their_result_vanish(tmp_path: Path) -> None:
     model = tmp_path / "model.mlir"
     model.write_text(PRODUCT)
@@ -227,6 +236,7 @@ func.func @main(%x: tensor<f32> {graph.name = "x"}) -> (tensor<f32> {graph.name 
 """
 
 
+@pytest.mark.needs("nnet", "vta")
 def test_a_scalar_stays_one_in_integers(tmp_path: Path) -> None:
     model = tmp_path / "model.mlir"
     model.write_text(SCALAR)

@@ -93,6 +93,7 @@ def test_a_mask_of_infinities_is_told_what_to_be(tmp_path: Path) -> None:
         model.quantize(samples, target="c")
 
 
+@pytest.mark.needs("workbench")
 @pytest.mark.slow
 def test_infinite_values_are_no_noise(tmp_path: Path) -> None:
     """Selections, indices and infinities are compared as they are."""

@@ -60,6 +60,7 @@ def test_which_inputs_may_lack_elements(tmp_path: Path, choice: str, lacking: se
     assert inputs_that_may_lack(main_function(model.module)) == lacking
 
 
+@pytest.mark.needs("nnet")
 @pytest.mark.parametrize("choice", [PRESENT, MISSING, SCALED], ids=["present", "missing", "scaled"])
 def test_what_is_missing_counts_as_what_replaces_it(tmp_path: Path, choice: str) -> None:
     """The same integers as of data in which it was replaced before."""
@@ -81,6 +82,7 @@ def test_what_is_missing_counts_as_what_replaces_it(tmp_path: Path, choice: str)
     assert np.isfinite(results[0]).all()
 
 
+@pytest.mark.needs("workbench")
 def test_data_of_others_has_to_be_complete(tmp_path: Path) -> None:
     (tmp_path / "n.mlir").write_text(text(ADDED))
     model = ceras.load(tmp_path / "n.mlir")

@@ -7,8 +7,6 @@ import pytest
 from noise_by_hand import ratio_by_hand
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.target import CTarget
-from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.verify.levels import Verification
@@ -20,7 +18,7 @@ from ceras_ir.network.ranges import exponent, zero_point
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
@@ -125,8 +123,9 @@ def test_the_stream_is_finer_and_products_read_bytes(stream: tuple[str, str]):
     assert after > before + 1
 
 
-@pytest.mark.parametrize("target", [CTarget(), NnetTarget()], ids=str)
-def test_targets_are_exact(stream: tuple[str, str], target: Target):
+@pytest.mark.parametrize("name", ["c", "nnet"])
+def test_targets_are_exact(stream: tuple[str, str], name: str):
+    target = find_target(name)()
     module = parse_text(load_context(), stream[0], "stream.mlir")
     precision = PrecisionOptions(budget=2.0)
     options = BuildOptions(target, quantize="int8", calibrate=stream[1], precision=precision)

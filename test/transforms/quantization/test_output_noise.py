@@ -191,6 +191,7 @@ def test_a_regressor_with_an_offset(target: str, tmp_path: Path) -> None:
     assert is_told == (target != "c") and (ratio_by_hand(right, found) > 20) != is_told
 
 
+@pytest.mark.needs("nnet")
 def test_a_network_without_a_ratio_is_quantized(tmp_path: Path) -> None:
     """The output is constant in float32, so that no decibels can be noted."""
     proto = model(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network
 from conftest import Tool
+from graph_networks import Network
 from numpy.typing import NDArray
 from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
@@ -17,8 +17,6 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.backends.nnet.target import NnetTarget
-from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -33,6 +31,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.before_after import stored_noise
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
@@ -92,10 +91,11 @@ def test_one_rounding_at_most(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("nnet", "vta")
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_are_exact(seed: int) -> None:
     verification = Verification(marked(seed), BuildOptions(CTarget(), quantize="int8"), None, 2)
-    verdicts = list(verification.run([CTarget(), NnetTarget(), VtaTarget()]))
+    verdicts = list(verification.run([find_target(name)() for name in ("c", "nnet", "vta")]))
     assert [v.text for v in verdicts if not v.good] == []
     assert sum(v.text == "exact" for v in verdicts) >= 8
 

@@ -254,6 +254,7 @@ def check(
     assert error <= power / 10 ** (min_db / 10) or error == 0.0
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.filterwarnings(NOTES)
 @pytest.mark.parametrize(
     "operation",
@@ -263,6 +264,7 @@ def test_every_operation_keeps_the_clip(operation: str, tmp_path: Path) -> None:
     check(network(operation, SYMMETRIC), SYMMETRIC, "vta", tmp_path)
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -270,6 +272,7 @@ def test_every_operation_on_an_input_keeps_the_clip(operation: str, tmp_path: Pa
     check(network(operation, SYMMETRIC, inner=False), SYMMETRIC, "vta", tmp_path)
 
 
+@pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)
 @pytest.mark.parametrize("operation", [None, "conv", "max_pool", "hard_swish", "pad_value"])
@@ -278,6 +281,7 @@ def test_every_storage_keeps_the_clip(operation: str | None, name: str, tmp_path
     check(network(operation, STORAGES[name]), STORAGES[name], "vta", tmp_path)
 
 
+@pytest.mark.needs("nnet")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)
 @pytest.mark.parametrize("operation", [None, *OPERATIONS])
@@ -293,6 +297,7 @@ def test_every_target_keeps_the_clip(operation: str | None, target: str, tmp_pat
     check(network(operation, SYMMETRIC), SYMMETRIC, target, tmp_path, min_db=25)
 
 
+@pytest.mark.needs("dataflow")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)
 def test_circuits_keep_the_clip(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_padding_that_is_never_returned(kind: str, fill: float, tmp_path: Path) 
     right = np.stack([expected(kind, x, fill) for x in TEST]).astype(np.float64)
     # The pooling returns no padding, because all windows overlap the input.
     assert np.abs(right).max() < 100
-    for target in ("c", "vta"):
+    for target in [name for name in ("c", "vta") if name in ceras.target_names()]:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             quantized = ceras.load(path).quantize({"x": CALIBRATION}, target=target)

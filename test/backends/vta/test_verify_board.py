@@ -8,7 +8,7 @@ import pytest
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.driver.verify.tool import main
 
-DIGITS = Path(__file__).parents[2] / "examples/digits"
+DIGITS = Path(__file__).parents[3] / "examples/digits"
 
 
 @pytest.mark.slow
