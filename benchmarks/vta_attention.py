@@ -10,8 +10,8 @@ import argparse
 from xdsl.ir import Operation
 
 import ceras_ir as ceras
-from ceras_ir.backends.vta.channel_constants import has_computed_weights
-from ceras_ir.backends.vta.placement import VtaAccelerator
+from ceras_ir.backends.vta.rules.channel_constants import has_computed_weights
+from ceras_ir.backends.vta.rules.placement import VtaAccelerator
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.targets import Cost

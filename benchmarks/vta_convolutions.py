@@ -13,14 +13,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
-from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.schedule.tiling import Convolution
-from ceras_ir.backends.vta.schedule.windows import Windows
+from ceras_ir.backends.vta.passes.reshape_convolutions import (
+    Im2colPass,
+    SpaceToDepthPass,
+    put_together,
+)
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.rules.windows import Windows, best_windows, host_microseconds
+from ceras_ir.backends.vta.schedule.search import Convolution
 from ceras_ir.dialects import graph
 
 LAYERS = (

@@ -16,11 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
+from ceras_ir.backends.vta.execution.performance import svg, timeline
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.timeline import svg, timeline
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.support.timeline import Timeline
 
 BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256

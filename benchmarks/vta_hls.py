@@ -20,13 +20,13 @@ from networks import resnet18
 from vta_hls_fit import FIGURE_10, MEGAHERTZ, MOST, Point, all_fits, cycles
 from vta_layers import S3_GEMMS, gemm, lowered
 
-from ceras_ir.backends.vta.board import HlsModel, VtaBoard, load_board
-from ceras_ir.backends.vta.isa import Instruction
-from ceras_ir.backends.vta.launches import lower_launches
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.hls_models import MODELS
+from ceras_ir.backends.vta.machine.isa import Instruction
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
@@ -77,7 +77,7 @@ def network(name: str) -> None:
         built = build(
             read_network(str(path)), BuildOptions(VtaTarget(board=name, streams="layers"))
         )
-    launches = lower_launches(built.module, board)
+    launches = build_image(built.module, board).launches
     parts = {
         "all": launches,
         "convolutions but the first": [o for o in launches if o.name.startswith("layer")],

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vta_layers import S3_GEMMS
 
-from ceras_ir.backends.vta.board import HlsModel
+from ceras_ir.backends.vta.machine.board import HlsModel
 from ceras_ir.backends.vta.machine.time import ALU_INTERVAL
 
 Size = tuple[int, int, int]

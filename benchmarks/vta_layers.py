@@ -7,11 +7,11 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.lowering.image import VtaImage, build_image
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass

@@ -16,7 +16,7 @@ from pathlib import Path
 from networks import resnet18
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions

@@ -25,12 +25,18 @@ import numpy as np
 from vta_gemm import cycles
 from vta_layers import S3_GEMMS
 
-from ceras_ir.backends.vta.addresses import parse_pointers
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.image import Dram
-from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType, Store
-from ceras_ir.backends.vta.reliance import MOST_COUNTED, reliance, trial
-from ceras_ir.backends.vta.stream_file import StreamFile, read_image, read_pieces
+from ceras_ir.backends.vta.execution.stream_file import (
+    MOST_COUNTED,
+    StreamFile,
+    parse_pointers,
+    read_image,
+    read_pieces,
+    reliance,
+    trial,
+)
+from ceras_ir.backends.vta.lowering.image import Dram
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.isa import Instruction, Load, MemoryType, Store
 
 HERE = Path(__file__).parent
 CONFIGURATION = "de10nano"

@@ -6,7 +6,7 @@ from onnx.defs import get_all_schemas, onnx_opset_version
 
 from ceras_ir.backends.dataflow import rules as dataflow_rules
 from ceras_ir.backends.nnet import rules as nnet_rules
-from ceras_ir.backends.vta import rules as vta_rules
+from ceras_ir.backends.vta.rules import admission as vta_rules
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
 from ceras_ir.frontends.onnx.emission.registry import OPERATORS, REMEDIES, REMEDY, RULES
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET

@@ -3,12 +3,12 @@
 import numpy as np
 from proofs.registry import every, identity, same
 
-from ceras_ir.backends.vta.averaging import LOW_BITS, MOST, averaging
+from ceras_ir.backends.vta.rules.addition_pooling import LOW_BITS, MAX_MULTIPLIER, averaging
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import requantize
 
 ALL = "ceras_ir/network/averaging.py"
-VTA = "ceras_ir/backends/vta/averaging.py"
+VTA = "ceras_ir/backends/vta/rules/addition_pooling.py"
 POOL = "ceras_ir/dialects/graph/pooling.py"
 C = "ceras_ir/backends/c/pooling.py"
 
@@ -29,7 +29,7 @@ def reciprocal(window: int, ratio: float) -> RequantAttr:
 )
 def two_digits_of_a_multiplier() -> None:
     """A product with the high digit, moved left, plus one with the low digit is the product."""
-    multipliers = np.arange(1, MOST + 1)[:, None]
+    multipliers = np.arange(1, MAX_MULTIPLIER + 1)[:, None]
     sums = every(16)[None, ::997]
     digits = multipliers >> LOW_BITS, multipliers & 127
     assert int(digits[0].max()) <= 127
@@ -39,7 +39,7 @@ def two_digits_of_a_multiplier() -> None:
 @identity(
     relied_on={ALL: "return Averaging(multiplier, _roundest(low, high), shift)"},
     requires="sums of int8; a small multiplier exists, else the layer stays on the CPU",
-    checked_by={"ceras_ir/backends/vta/pooling_rules.py": "if average is None:"},
+    checked_by={"ceras_ir/backends/vta/rules/addition_pooling.py": "if average is None:"},
     by="all sums of windows of 1 to 49, seven ratios, two zero points, two roundings",
     slow=True,
 )

@@ -7,13 +7,13 @@ from proofs.registry import every, identity, same, solver, valid
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
 
-VTA = "ceras_ir/backends/vta/rescaling.py"
-VTA_RULES = "ceras_ir/backends/vta/rules.py"
+VTA = "ceras_ir/backends/vta/rules/channel_constants.py"
+VTA_RULES = "ceras_ir/backends/vta/rules/admission.py"
 EPILOGUE = "ceras_ir/backends/c/epilogue.py"
 SUMS = "ceras_ir/backends/c/sums.py"
 QUANT = "ceras_ir/dialects/quant.py"
 SCALES = "ceras_ir/transforms/quantization/analysis/rescaling.py"
-BOXES = "ceras_ir/backends/vta/boxes.py"
+BOXES = "ceras_ir/backends/vta/machine/scratchpads.py"
 VECTORS = "ceras_ir/backends/c/runtime/vectors_256.c"
 WORDS = "ceras_ir/backends/c/column_words.py"
 

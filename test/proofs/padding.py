@@ -7,7 +7,7 @@ from proofs.registry import every, identity, same
 
 SUMS = "ceras_ir/backends/c/sums.py"
 FPGA = "ceras_ir/backends/nnet/runtime/fpga.h"
-BORDERS = "ceras_ir/backends/vta/channel_constants.py"
+BORDERS = "ceras_ir/backends/vta/rules/channel_constants.py"
 SIGNED = "ceras_ir/transforms/quantization/qdq_rules.py"
 
 

@@ -9,7 +9,7 @@ from ceras_ir.dialects.graph.swish import ShiftSwishOp
 from ceras_ir.interpreters.swish import shift_swish
 
 C = "ceras_ir/backends/c/runtime/shift_swish.c"
-VTA = "ceras_ir/backends/vta/rewrites/swish_program.py"
+VTA = "ceras_ir/backends/vta/kernels/epilogue.py"
 DIALECT = "ceras_ir/dialects/graph/swish.py"
 ROOM = {DIALECT: "if any(not 0 <= k <= self.MAX_BEND for k in bends):"}
 IN_C = {

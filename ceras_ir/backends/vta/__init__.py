@@ -1,0 +1,9 @@
+"""Target vta: instruction streams for VTA, and the command that measures a board."""
+
+from ceras_ir.command.entry_point import Command
+
+command = Command(
+    "ceras-vta",
+    "measure a board with VTA and make its board file",
+    "ceras_ir.backends.vta.execution.calibration_tool",
+)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from xdsl.dialects import memref
 from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
 
+from ceras_ir.backends.vta.machine.instruction_plans import FLOAT32_PRODUCTS
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
@@ -30,9 +31,6 @@ Array: TypeAlias = NDArray[np.generic]
 
 Loop: TypeAlias = tuple[int, int, int, int]
 """Extent, and strides in accumulators, inputs and weights."""
-
-FLOAT32_PRODUCTS = 1 << 10
-"""Sums of so many products of int8 are exact in float32: 2^10 * 2^14 = 2^24."""
 
 
 @dataclass(eq=False)

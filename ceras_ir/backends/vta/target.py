@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
@@ -22,9 +22,9 @@ from ceras_ir.targets import (
     RunAction,
     Stage,
     Target,
-    by_convention,
     option,
 )
+from ceras_ir.targets.protocol import class_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,36 +54,33 @@ class VtaTarget(Target):
     )
     verified_by_default = True
     board_suffix = ".json"
-    text = "ceras_ir.backends.vta.text:VtaText"
+    text = "ceras_ir.backends.vta.emit:VtaText"
     dialects: ClassVar = {
         "tile": "ceras_ir.dialects.tile:Tile",
-        "vta": "ceras_ir.backends.vta.dialect.operations:Vta",
+        "vta": "ceras_ir.backends.vta.machine.dialect:Vta",
     }
     interpreters: ClassVar = dict.fromkeys(
         ("memref", "tile"), "ceras_ir.backends.vta.interpreter:TileFunctions"
     )
     passes: ClassVar = {
-        "gather-launches": "ceras_ir.backends.vta.passes.launches:GatherLaunchesPass",
-        "merge-launches": "ceras_ir.backends.vta.passes.launches:MergeLaunchesPass",
-    } | by_convention(
-        "ceras_ir.backends.vta.passes",
-        "convert-graph-to-tile",
-        "convert-tile-to-vta",
-        "expand-tiles",
-        "fold-packing",
-        "im2col",
-        "schedule-tiles",
-        "sort-channels",
-        "space-to-depth",
-        "tile",
-        "tune-tiles",
-    )
+        name: f"ceras_ir.backends.vta.passes.{module}:{class_name(name)}"
+        for module, names in {
+            "convert_graph_to_tile": ("convert-graph-to-tile",),
+            "fold_packing": ("fold-packing",),
+            "launches": ("convert-tile-to-vta", "gather-launches", "merge-launches"),
+            "reshape_convolutions": ("im2col", "space-to-depth"),
+            "sort_channels": ("sort-channels",),
+            "tiling": ("expand-tiles", "schedule-tiles", "tile"),
+            "tuning": ("tune-tiles",),
+        }.items()
+        for name in names
+    }
     run_actions: ClassVar = {
         "--vta-stream": RunAction(
             "FILE",
             "instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
             "--board; with --inputs and --outputs, flat DRAM images, run it as well",
-            "ceras_ir.backends.vta.run_stream:run_stream",
+            "ceras_ir.backends.vta.execution.stream_file:run_stream",
             {
                 "--check": "prove it good first: tokens, races, ranges, uninitialised reads; a raw "
                 "stream needs --inputs, where its micro-ops are",
@@ -154,7 +151,7 @@ class VtaTarget(Target):
         if self.jobs < -1 or self.jobs == 0:
             raise UsageError(f"--jobs must be at least 1, or -1 for all cores, got {self.jobs}")
         if self.tune_runner is not None:
-            from ceras_ir.backends.vta.runner import check_command
+            from ceras_ir.backends.vta.execution.runner import check_command
 
             if not self.tune:
                 raise UsageError("--tune-runner is for --tune")
@@ -162,13 +159,13 @@ class VtaTarget(Target):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_ir.backends.vta.board import load_board
+        from ceras_ir.backends.vta.machine.board import load_board
 
         load_board(name)
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
-        from ceras_ir.backends.vta.board import load_board
-        from ceras_ir.backends.vta.placement import form_for_alu
+        from ceras_ir.backends.vta.machine.board import load_board
+        from ceras_ir.backends.vta.rules.placement import form_for_alu
 
         return form_for_alu(load_board(self.board))
 
@@ -180,19 +177,18 @@ class VtaTarget(Target):
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
-        from ceras_ir.backends.vta.placement import VtaAccelerator
+        from ceras_ir.backends.vta.rules.placement import VtaAccelerator
 
         return VtaAccelerator(board, jobs)
 
     def lower(self) -> list[Stage]:
         from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
         from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
-        from ceras_ir.backends.vta.passes.im2col import Im2colPass
         from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
+        from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, SpaceToDepthPass
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
-        from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
-        from ceras_ir.backends.vta.passes.tile import TilePass
-        from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
+        from ceras_ir.backends.vta.passes.tiling import TilePass
+        from ceras_ir.backends.vta.passes.tuning import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
         from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
@@ -225,9 +221,9 @@ class VtaTarget(Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
-        from ceras_ir.backends.vta.emit import emit
-        from ceras_ir.backends.vta.report import (
+        from ceras_ir.backends.vta.emit import (
             COLUMNS,
+            emit,
             launch_totals,
             note_launches,
             prediction,
@@ -246,13 +242,13 @@ class VtaTarget(Target):
         )
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
-        from ceras_ir.backends.vta.report import pictures
+        from ceras_ir.backends.vta.emit import pictures
 
         return pictures(module, self.board)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.compiled import CompiledC
-        from ceras_ir.backends.vta.package import open_package
+        from ceras_ir.backends.vta.execution.runner import open_package
 
         image, runner = open_package(folder, manifest.content, self.vta_runner)
         # Without launches it is C like any other, with a workspace in an arena of its own.

@@ -54,7 +54,7 @@ class Conv2dOp(IRDLOperation):
     groups of R images, and every row of a constant is the same.
     A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
-    `backends/vta/schedule/borders.py` has them in order.
+    `backends/vta/schedule/contraction.py` has them in order.
     Bias and border may be digits instead, int8 [.., T, B out, B in] instead of [.., B]: what is
     added is the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of
     equal rows.

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.backends.vta.board import VtaBoard, board_names, load_board, parse_board
-from ceras_ir.backends.vta.driver_interface import DriverInterface
-from ceras_ir.backends.vta.isa import MemoryType
+from ceras_ir.backends.vta.machine.board import (
+    DriverInterface,
+    VtaBoard,
+    board_names,
+    load_board,
+    parse_board,
+)
+from ceras_ir.backends.vta.machine.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 PYNQ = load_board("pynq")

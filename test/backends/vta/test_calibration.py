@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.calibration.fit import fit_board, with_parameters
-from ceras_ir.backends.vta.calibration.streams import probes
-from ceras_ir.backends.vta.calibration.tool import main
-from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.execution.calibration import fit_board, probes, with_parameters
+from ceras_ir.backends.vta.execution.calibration_tool import main
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program
+from ceras_ir.backends.vta.machine.encoding import decode
 from ceras_ir.backends.vta.machine.time import simulate_time
 
 START_US = 35.0

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta import dependence
-from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine import dependence
+from ceras_ir.backends.vta.machine.assembler import assemble_program
+from ceras_ir.backends.vta.machine.check import check_program, check_stream
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram, encode_micro_ops
+from ceras_ir.backends.vta.machine.isa import (
     AluOpcode,
     Finish,
     Gemm,
@@ -20,10 +21,7 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
-from ceras_ir.backends.vta.machine.check import check_program, check_stream
-from ceras_ir.backends.vta.micro_ops import encode_micro_ops
-from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
 
 
 def good() -> VtaProgram:

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.constant_products import MOST_TILES, digits, radix, tiles_for
+from ceras_ir.backends.vta.rules.channel_constants import (
+    MAX_CONSTANT_TILES,
+    digits,
+    radix,
+    tiles_for,
+)
 
 
 @pytest.mark.parametrize("lanes", [2, 8, 16, 32])
@@ -19,6 +24,6 @@ def test_products_are_the_constants(lanes: int):
 
 
 def test_what_no_digits_reach():
-    assert tiles_for(np.array([63 + MOST_TILES * 127 * 127 * 15]), 16) == MOST_TILES
-    assert tiles_for(np.array([64 + MOST_TILES * 127 * 127 * 15]), 16) == 0
+    assert tiles_for(np.array([63 + MAX_CONSTANT_TILES * 127 * 127 * 15]), 16) == MAX_CONSTANT_TILES
+    assert tiles_for(np.array([64 + MAX_CONSTANT_TILES * 127 * 127 * 15]), 16) == 0
     assert tiles_for(np.array([-(1 << 31)]), 16) == 0

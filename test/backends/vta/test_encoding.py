@@ -5,11 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.disassembler import disassemble, disassemble_program
-from ceras_ir.backends.vta.encoding import decode, encode, field_limits
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.assembler import (
+    assemble_program,
+    disassemble,
+    disassemble_program,
+)
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import (
+    VtaProgram,
+    decode,
+    decode_micro_ops,
+    encode,
+    encode_micro_ops,
+    field_limits,
+    micro_ops,
+)
+from ceras_ir.backends.vta.machine.isa import (
     Alu,
     AluOpcode,
     Finish,
@@ -19,8 +30,6 @@ from ceras_ir.backends.vta.isa import (
     MemoryType,
     Store,
 )
-from ceras_ir.backends.vta.micro_ops import decode_micro_ops, encode_micro_ops, micro_ops
-from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.support.diagnostics import InputError
 
 SMALL = VtaBoard(log_uops=11, log_inp=10, log_wgt=8, log_acc=10)

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array, random_layer
 
-from ceras_ir.backends.vta.board import HlsModel, VtaBoard, load_board, parse_board
-from ceras_ir.backends.vta.gemm_plan import iteration_indices
-from ceras_ir.backends.vta.isa import Alu, AluOpcode, Gemm, Load, MemoryType, Store
-from ceras_ir.backends.vta.long_lists import with_long_lists
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board, parse_board
+from ceras_ir.backends.vta.machine.encoding import MicroOps, micro_ops
 from ceras_ir.backends.vta.machine.hls_models import MODELS
+from ceras_ir.backends.vta.machine.instruction_plans import iteration_indices
+from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode, Gemm, Load, MemoryType, Store
+from ceras_ir.backends.vta.machine.micro_op_lists import with_long_lists
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
-from ceras_ir.backends.vta.micro_ops import MicroOps, micro_ops
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate, worst_losses
-from ceras_ir.backends.vta.schedule.tiling import best_blocks
+from ceras_ir.backends.vta.schedule.search import best_blocks
 from ceras_ir.support.diagnostics import InputError
 
 BOARD = load_board("zcu104")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.check import check_program
+from ceras_ir.backends.vta.machine.encoding import VtaProgram
+from ceras_ir.backends.vta.machine.isa import AluOpcode, Load, MemoryType
+from ceras_ir.backends.vta.machine.simulator import simulate
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.backends.vta.simulator import simulate
-from ceras_ir.backends.vta.stream import StreamBuilder
 
 BOARD = load_board("de10nano")
 BYTES, VECTORS, UOP_BASE = 1 << 16, 256, 12288

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.addresses import parse_pointers, rebased
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.isa import Load, MemoryType, Store
+from ceras_ir.backends.vta.execution.stream_file import parse_pointers, rebased
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.isa import Load, MemoryType, Store
 from ceras_ir.driver.run.tool import main
 from ceras_ir.support.diagnostics import InputError
 

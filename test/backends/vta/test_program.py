@@ -7,8 +7,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 
-from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.dialect.operations import (
+from ceras_ir.backends.vta.machine.assembler import assemble_program, disassemble_program
+from ceras_ir.backends.vta.machine.dialect import (
     AluOp,
     FinishOp,
     GemmOp,
@@ -17,10 +17,10 @@ from ceras_ir.backends.vta.dialect.operations import (
     StoreOp,
     Vta,
 )
-from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.isa import AluOpcode, Instruction, MemoryType
-from ceras_ir.backends.vta.program import VtaProgram, program_to_op
-from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.backends.vta.machine.encoding import VtaProgram
+from ceras_ir.backends.vta.machine.isa import AluOpcode, Instruction, MemoryType
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
+from ceras_ir.backends.vta.passes.launches import program_to_op
 
 
 def context() -> Context:

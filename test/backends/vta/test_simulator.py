@@ -9,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import (
+    DEFAULT_BOARD,
+    encode,
+    encode_micro_ops,
+    micro_ops,
+)
+from ceras_ir.backends.vta.machine.isa import (
     Alu,
     AluOpcode,
     Finish,
@@ -22,8 +27,7 @@ from ceras_ir.backends.vta.isa import (
     Module,
     Store,
 )
-from ceras_ir.backends.vta.micro_ops import encode_micro_ops, micro_ops
-from ceras_ir.backends.vta.simulator import Machine, simulate
+from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
 from ceras_ir.support.diagnostics import InputError
 
 pytestmark = pytest.mark.slow
@@ -42,7 +46,7 @@ class Naive:
 
     def __init__(self, dram: NDArray[np.uint8], board: VtaBoard):
         self.dram, self.board = dram, board
-        state = Machine(dram, board, np.random.default_rng(0))
+        state = Simulator(dram, board, np.random.default_rng(0))
         # Vectors of several rows are held one row after the other.
         self.inp: list[list[int]] = state.inp.astype(int).reshape(board.inp, -1).tolist()
         self.wgt: list[list[list[int]]] = state.wgt.swapaxes(1, 2).astype(int).tolist()
@@ -210,7 +214,7 @@ def test_equals_the_naive_model(
     table, body = program
     expected, actual = image(table, board), image(table, board)
     naive = Naive(expected, board)
-    machine = Machine(actual, board, np.random.default_rng(0))
+    machine = Simulator(actual, board, np.random.default_rng(0))
     for number, i in enumerate([load_uops(table), *body]):
         naive.run(i)
         machine.run(number, i)
@@ -231,7 +235,7 @@ def test_long_reduction_is_exact():
         Gemm(0, 1, 1, 1, reset=True),
         Gemm(0, 1, 100, 200),
     ]
-    machine = Machine(dram, DEFAULT_BOARD, np.random.default_rng(0))
+    machine = Simulator(dram, DEFAULT_BOARD, np.random.default_rng(0))
     for number, i in enumerate(stream):
         machine.run(number, i)
     assert (machine.acc[0] == wrap(20000 * 16 * 2**14)).all()

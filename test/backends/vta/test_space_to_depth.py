@@ -5,7 +5,7 @@ import pytest
 from backends.vta_lowering.layers import Layer, random_array
 from xdsl.context import Context
 
-from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
+from ceras_ir.backends.vta.passes.reshape_convolutions import SpaceToDepthPass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import run

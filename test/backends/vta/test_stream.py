@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta import dependence
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
-from ceras_ir.backends.vta.footprint import Footprints
-from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
+from ceras_ir.backends.vta.machine import dependence
 from ceras_ir.backends.vta.machine.check import check_program
-from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.backends.vta.simulator import Machine, simulate
-from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.backends.vta.machine.dependence import Footprints
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram, decode
+from ceras_ir.backends.vta.machine.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
+from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +33,7 @@ def image(program: VtaProgram, seed: int = 1) -> NDArray[np.uint8]:
 
 def in_order(program: VtaProgram) -> NDArray[np.uint8]:
     dram = image(program)
-    machine = Machine(dram, DEFAULT_BOARD, np.random.default_rng(5))
+    machine = Simulator(dram, DEFAULT_BOARD, np.random.default_rng(5))
     for index, i in enumerate(program.instructions):
         machine.run(index, i)
     return dram

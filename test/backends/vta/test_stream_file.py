@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
-from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.backends.vta.machine.assembler import disassemble_program
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import VtaProgram
+from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.driver.run.tool import main
 

@@ -6,8 +6,8 @@ from backends.vta_lowering.layers import INT8, Layer, check_all_levels, network,
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.isa import Alu, AluOpcode
-from ceras_ir.backends.vta.sum_ranges import proven_clamps, stored_range
+from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode
+from ceras_ir.backends.vta.rules.admission import proven_clamps, stored_range
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
 

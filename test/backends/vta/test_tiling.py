@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from slow_cases import slow
 
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks, misfit
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import cost
-from ceras_ir.backends.vta.schedule.tiling import Limits, best_blocks, candidates, search_all
+from ceras_ir.backends.vta.schedule.search import Limits, best_blocks, candidates, search_all
 from ceras_ir.dialects.tile import Order
 from ceras_ir.support.diagnostics import UsageError
 
@@ -110,7 +110,7 @@ def test_even_blocks():
 def test_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch):
     found: list[list[Blocks | None]] = []
     for jobs in (1, 2):
-        monkeypatch.setattr("ceras_ir.backends.vta.schedule.tiling._FOUND", {})
+        monkeypatch.setattr("ceras_ir.backends.vta.schedule.search._FOUND", {})
         shapes = [replace(SHAPES[4], nblocks=n) for n in (3, 5, 5, 7)]
         search_all(shapes, BOARD, jobs=jobs)
         found.append([best_blocks(shape, BOARD) for shape in shapes])
@@ -118,14 +118,14 @@ def test_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_each_shape_is_searched_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ceras_ir.backends.vta.schedule.tiling._FOUND", {})
+    monkeypatch.setattr("ceras_ir.backends.vta.schedule.search._FOUND", {})
     asked: list[tuple[object, ...]] = []
 
     def parallel(function: object, arguments: list[tuple[object, ...]], jobs: int) -> list[None]:
         asked.extend(arguments)
         return [None for _ in arguments]
 
-    monkeypatch.setattr("ceras_ir.backends.vta.schedule.tiling.parallel", parallel)
+    monkeypatch.setattr("ceras_ir.backends.vta.schedule.search.parallel", parallel)
     shapes = [SHAPES[4], SHAPES[5], SHAPES[4]]
     search_all(shapes, BOARD, jobs=4)
     search_all(shapes, BOARD, Limits(), jobs=4)

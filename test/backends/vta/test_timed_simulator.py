@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.isa import (
     Alu,
     AluOpcode,
     Finish,
@@ -16,8 +16,8 @@ from ceras_ir.backends.vta.isa import (
     Module,
     Store,
 )
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.backends.vta.machine.time import Stall, TimedRun, Timing, simulate_time
-from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.support.diagnostics import InputError
 
 BOARD = VtaBoard(bus_bytes=8)

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 from backends.vta.test_stream_file import BOARD, doubled_rows
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.isa import Module
+from ceras_ir.backends.vta.execution.performance import chrome_trace, svg, timeline
+from ceras_ir.backends.vta.machine.isa import Module
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.timeline import chrome_trace, svg, timeline
 from ceras_ir.support.timeline import COLUMNS, parse_bars
 
 

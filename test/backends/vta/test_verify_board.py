@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.driver.verify.tool import main
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"

@@ -17,12 +17,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ceras_ir.backends.vta import simulator
-from ceras_ir.backends.vta.addresses import rebased
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.encoding import decode
-from ceras_ir.backends.vta.image import Dram
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.execution.stream_file import rebased
+from ceras_ir.backends.vta.lowering.image import Dram
+from ceras_ir.backends.vta.machine import simulator
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.encoding import decode
+from ceras_ir.backends.vta.machine.isa import (
     Finish,
     Instruction,
     MemoryType,
@@ -30,8 +30,8 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
+from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.simulator import Machine, simulate
 from ceras_ir.support.diagnostics import InputError
 
 REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}
@@ -46,7 +46,7 @@ class BusError(Exception):
     """What an AXI bus would answer with an error, and VTA with silence."""
 
 
-class Overwritten(Machine):
+class Overwritten(Simulator):
     """Behind whose stores caches write back lines that are still dirty there."""
 
     lines: ClassVar[dict[int, bytes]] = {}
@@ -149,7 +149,7 @@ class Device:
 
 def main() -> None:
     folder, flow, config, base = sys.argv[1:5]
-    simulator.Machine = Overwritten
+    simulator.Simulator = Overwritten
     device = Device(Path(folder), flow, load_board(config), int(base, 0))
     print("ready", flush=True)
     if "--hang" in sys.argv:

@@ -20,9 +20,9 @@ from backends.vta_driver.board import (
 from backends.vta_driver.mock_device import DIRTY
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.encoding import decode
-from ceras_ir.backends.vta.isa import Load, MemoryType, Store
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.encoding import decode
+from ceras_ir.backends.vta.machine.isa import Load, MemoryType, Store
 from ceras_ir.pipeline.build import open_folder
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Configurations of VTA, of other buses, buffers and intrinsics than the published one."""
 
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.machine.board import VtaBoard
 
 CONFIGURATIONS = {
     "published": VtaBoard("published", bus_bytes=8),

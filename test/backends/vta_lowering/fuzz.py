@@ -30,15 +30,14 @@ from backends.vta_lowering.test_pooling import expected, pooled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.passes.im2col import Im2colPass, has_windows, put_together
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, has_windows, put_together
 from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.rules import why_not
-from ceras_ir.backends.vta.schedule.tiling import Convolution
-from ceras_ir.backends.vta.schedule.windows import Windows
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
+from ceras_ir.backends.vta.rules.admission import why_not
+from ceras_ir.backends.vta.rules.windows import Windows
+from ceras_ir.backends.vta.schedule.search import Convolution
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import Array
 from ceras_ir.support.diagnostics import UnsupportedError

@@ -13,16 +13,15 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.lowering.image import VtaImage, build_image
+from ceras_ir.backends.vta.machine.assembler import assemble_program, disassemble_program
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.rules import VTA, why_not
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.rules.admission import VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, TensorType, i16
 from xdsl.ir import Block, SSAValue
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.rescaling import zero_point
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.rules.channel_constants import zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, reciprocal_requant
 from ceras_ir.dialects.quant import RequantAttr, UniformType

@@ -7,7 +7,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, TensorType, i16
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.backends.vta.rules.admission import why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType

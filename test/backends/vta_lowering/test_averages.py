@@ -6,8 +6,8 @@ from backends.vta_lowering.layers import INT8, check_all_levels, network, random
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.averaging import averaging, multiplier_digits
-from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.backends.vta.rules.addition_pooling import averaging, multiplier_digits
+from ceras_ir.backends.vta.rules.admission import why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr, Rounding

@@ -23,12 +23,11 @@ from slow_cases import first_fast, slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array

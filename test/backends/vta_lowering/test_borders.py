@@ -22,14 +22,13 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.placement import cycles_of
-from ceras_ir.backends.vta.schedule.borders import Borders, Run, borders_of
-from ceras_ir.backends.vta.schedule.contraction import Contraction
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.rules.placement import cycles_of
+from ceras_ir.backends.vta.schedule.contraction import BorderRun, Borders, Contraction, borders_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
@@ -78,17 +77,17 @@ def test_borders_by_hand():
     borders = borders_of(
         Contraction(1, 1, 4, 6, 1, 4, 6, (3, 3), (1, 1), (1, 1, 1, 1), outside=True)
     )
-    assert borders.rows == (Run(0, 1, (0,)), Run(3, 1, (2,)))
-    assert borders.columns == (Run(0, 1, (0,)), Run(5, 1, (2,)))
+    assert borders.rows == (BorderRun(0, 1, (0,)), BorderRun(3, 1, (2,)))
+    assert borders.columns == (BorderRun(0, 1, (0,)), BorderRun(5, 1, (2,)))
     assert borders.constants == 2 + 2 + 4
     assert borders.additions(4, 6) == 2 * 6 + 2 * 4 + 4
     # With a stride of two nothing is below: rows 1 to 4 are the last.
     strided = Contraction(1, 1, 4, 6, 1, 2, 3, (3, 3), (2, 2), (1, 1, 1, 1), outside=True)
-    assert borders_of(strided).rows == (Run(0, 1, (0,)),)
+    assert borders_of(strided).rows == (BorderRun(0, 1, (0,)),)
     assert borders_of(replace(strided, outside=False)) == Borders()
     # Far taps: three rows each way see one of them outside.
     dilated = Contraction(1, 1, 9, 9, 1, 9, 9, (3, 3), (1, 1), (3, 3, 3, 3), (3, 3), outside=True)
-    assert borders_of(dilated).rows == (Run(0, 3, (0,)), Run(6, 3, (2,)))
+    assert borders_of(dilated).rows == (BorderRun(0, 3, (0,)), BorderRun(6, 3, (2,)))
 
 
 @pytest.mark.slow

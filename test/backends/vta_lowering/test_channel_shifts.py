@@ -20,15 +20,14 @@ from backends.vta_lowering.test_swish import expected as swish_of
 from backends.vta_lowering.test_swish import swished
 from slow_cases import first_fast
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.isa import Alu, AluOpcode
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.placement import cycles_of
-from ceras_ir.backends.vta.rules import graph_contraction, why_not
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
+from ceras_ir.backends.vta.rules.admission import graph_contraction, why_not
+from ceras_ir.backends.vta.rules.placement import cycles_of
 from ceras_ir.backends.vta.schedule.contraction import contraction_of
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import graph, tile

@@ -23,14 +23,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, SSAValue
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.coherence import cache_maintenance
-from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.lowering.image import VtaImage, build_image, cache_maintenance
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.rules import VTA, why_not
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.rules.admission import VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array, run

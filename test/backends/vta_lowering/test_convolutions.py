@@ -8,18 +8,16 @@ from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_
 from slow_cases import first_fast
 from xdsl.context import Context
 
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.channel_constants import folded_bias
-from ceras_ir.backends.vta.constant_products import tiles_for
-from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
-from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, put_together
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.rules.channel_constants import folded_bias, tiles_for
+from ceras_ir.backends.vta.rules.windows import Windows, best_windows, host_microseconds
 from ceras_ir.backends.vta.schedule.blocks import Blocks, misfit
 from ceras_ir.backends.vta.schedule.contraction import Contraction
-from ceras_ir.backends.vta.schedule.tiling import Limits, best_blocks
-from ceras_ir.backends.vta.schedule.windows import Windows
+from ceras_ir.backends.vta.schedule.search import Limits, best_blocks
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.sparse import MASK, MaskAttr
@@ -102,9 +100,7 @@ def test_what_stays(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
     def fixed(self: object, shape: object, board: object) -> Blocks:
         return blocks
 
-    monkeypatch.setattr(
-        "ceras_ir.backends.vta.passes.schedule_tiles.ScheduleTilesPass._blocks", fixed
-    )
+    monkeypatch.setattr("ceras_ir.backends.vta.passes.tiling.ScheduleTilesPass._blocks", fixed)
     layer = dilated(3)
     if blocks.order is Order.MNK:
         # All nine taps of all inputs at once fit with fewer positions.

@@ -5,8 +5,8 @@ import pytest
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_array
 from slow_cases import first_fast
 
-from ceras_ir.backends.vta.isa import Load
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.machine.isa import Load
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 

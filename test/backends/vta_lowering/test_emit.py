@@ -6,9 +6,9 @@ import json
 import numpy as np
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.emit import emit
-from ceras_ir.backends.vta.encoding import encode
+from ceras_ir.backends.vta.machine.assembler import assemble_program
+from ceras_ir.backends.vta.machine.encoding import encode
 
 
 def test_files():

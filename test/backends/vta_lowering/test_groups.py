@@ -5,9 +5,9 @@ import pytest
 from backends.vta_lowering.layers import Layer, apply, check_all_levels, random_array
 from slow_cases import slow
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
-from ceras_ir.backends.vta.rules import VTA
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.rules.admission import VTA
+from ceras_ir.backends.vta.rules.channel_constants import block_groups, groups_together
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.placement.place import PlacePass

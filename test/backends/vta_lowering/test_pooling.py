@@ -15,9 +15,9 @@ from slow_cases import slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.backends.vta.rules.admission import why_not
 from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr

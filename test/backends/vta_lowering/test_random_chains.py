@@ -11,9 +11,9 @@ from slow_cases import first_fast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.passes.convert_tile_to_vta import ConvertTileToVtaPass
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.passes.launches import ConvertTileToVtaPass
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.support.diagnostics import UnsupportedError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import BOARD, check_all_levels, random_layer
 
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import TilePass
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Block
 
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.rules import RULES, VTA, why_not
+from ceras_ir.backends.vta.rules.admission import RULES, VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import UnsupportedError

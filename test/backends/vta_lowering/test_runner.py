@@ -9,15 +9,15 @@ import pytest
 from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.execution.runner import VtaRunner
+from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 SIMULATOR = """
 import sys, json
 import numpy as np
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.simulator import simulate
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.simulator import simulate
 config, dram, insns, out = sys.argv[1:]
 assert json.load(open(config))["LOG_BLOCK"] == 4
 image = np.fromfile(dram, np.uint8)

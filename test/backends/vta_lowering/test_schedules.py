@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
-from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.backends.vta.schedule.blocks import Blocks
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
-from ceras_ir.backends.vta.schedule.tiling import best_blocks
+from ceras_ir.backends.vta.schedule.search import best_blocks
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.dialects.tile import Order
@@ -74,9 +73,7 @@ def fix(monkeypatch: pytest.MonkeyPatch, blocks: Blocks) -> None:
     def fixed(self: object, shape: object, board: object) -> Blocks:
         return blocks
 
-    monkeypatch.setattr(
-        "ceras_ir.backends.vta.passes.schedule_tiles.ScheduleTilesPass._blocks", fixed
-    )
+    monkeypatch.setattr("ceras_ir.backends.vta.passes.tiling.ScheduleTilesPass._blocks", fixed)
 
 
 HAND_MADE = [

@@ -50,7 +50,7 @@ def _model(tmp_path: Path) -> Path:
 
 def slow_host(folder: Path) -> str:
     """A board file with the usual buffers and a CPU that is no match for them."""
-    from ceras_ir.backends.vta.board import load_board
+    from ceras_ir.backends.vta.machine.board import load_board
 
     path = folder / "slow_host.json"
     path.write_text(json.dumps(load_board("de10nano").config() | SLOW_HOST))

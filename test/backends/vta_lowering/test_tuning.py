@@ -9,14 +9,13 @@ import pytest
 from backends.vta_lowering.layers import BOARD, Layer, apply, place, random_array
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.execution.runner import VtaRunner
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
-from ceras_ir.backends.vta.passes.tuning import CANDIDATES, Tuner
-from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.passes.tuning import CANDIDATES, Tuner, TuneTilesPass
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import tile
 from ceras_ir.interpreters.network import run

@@ -21,13 +21,12 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.channel_constants import folded_bias
-from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.im2col import Im2colPass
-from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
-from ceras_ir.backends.vta.rules import accumulator_bound, why_not
+from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, SpaceToDepthPass
+from ceras_ir.backends.vta.rules.admission import accumulator_bound, why_not
+from ceras_ir.backends.vta.rules.channel_constants import folded_bias
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, reciprocal_requant
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType

@@ -7,14 +7,12 @@ import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array, random_layer
 from slow_cases import first_fast
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
-from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.isa import Gemm
-from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
-from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.performance import measure
-from ceras_ir.backends.vta.zero_tiles import WeightTiles, tiles_with_values
+from ceras_ir.backends.vta.execution.performance import measure
+from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.isa import GEMM_PIPELINE, Gemm
+from ceras_ir.backends.vta.machine.scratchpads import WeightTiles, tiles_with_values
+from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.dialects.quant import RequantAttr
 
 BOARD = load_board("tsim")

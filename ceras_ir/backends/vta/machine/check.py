@@ -11,10 +11,17 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
-from ceras_ir.backends.vta.hardware import GEMM_PIPELINE, SHR_RANGE
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import (
+    DEFAULT_BOARD,
+    VtaProgram,
+    decode,
+    decode_micro_ops,
+    encode_micro_ops,
+)
+from ceras_ir.backends.vta.machine.isa import (
+    GEMM_PIPELINE,
+    SHR_RANGE,
     Alu,
     AluOpcode,
     Gemm,
@@ -24,11 +31,9 @@ from ceras_ir.backends.vta.isa import (
     Module,
     Store,
     module_of,
+    violations,
 )
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
-from ceras_ir.backends.vta.micro_ops import decode_micro_ops, encode_micro_ops
-from ceras_ir.backends.vta.portable import violations
-from ceras_ir.backends.vta.program import VtaProgram
 
 MAX_FINDINGS = 100
 """There is little to learn from further findings."""

@@ -5,7 +5,7 @@ Table 2 and Figure 10); the first agrees best. What S3 measured does not say mor
 Printed by `benchmarks/vta_hls_fit.py --write`, which says how.
 """
 
-from ceras_ir.backends.vta.board import HlsModel
+from ceras_ir.backends.vta.machine.board import HlsModel
 
 MODELS: tuple[HlsModel, ...] = (
     HlsModel(25, 30, 8, 10),

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from ceras_ir.backends.vta.board import HlsModel, VtaBoard
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
-from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES, QUEUE_LENGTH
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.machine.hls_models import MODELS
+from ceras_ir.backends.vta.machine.isa import (
+    INSTRUCTION_BYTES,
+    QUEUE_LENGTH,
     Alu,
     Gemm,
     Instruction,
@@ -29,7 +31,6 @@ from ceras_ir.backends.vta.isa import (
     tokens_given,
     tokens_taken,
 )
-from ceras_ir.backends.vta.machine.hls_models import MODELS
 from ceras_ir.support.diagnostics import InputError
 
 BURST_BEATS = 256

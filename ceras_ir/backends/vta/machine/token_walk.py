@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ceras_ir.backends.vta.hardware import QUEUE_LENGTH, TOKEN_LIMIT
-from ceras_ir.backends.vta.isa import (
+from ceras_ir.backends.vta.machine.isa import (
+    QUEUE_LENGTH,
+    TOKEN_LIMIT,
     Finish,
     Instruction,
     Module,

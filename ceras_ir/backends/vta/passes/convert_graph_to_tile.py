@@ -11,21 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
-from ceras_ir.backends.vta.averaging import averaging_of
-from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.channel_constants import (
-    computed_point,
-    folded_bias,
-    has_computed_weights,
-)
-from ceras_ir.backends.vta.channel_groups import block_groups
-from ceras_ir.backends.vta.fused_pooling import maximum_after, window_maximum
-from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
-from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
-from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
-from ceras_ir.backends.vta.rewrites.kernel_launch import Kernels, Launch
-from ceras_ir.backends.vta.rewrites.packed_constants import (
+from ceras_ir.backends.vta.kernels.launch import (
+    Kernels,
+    Launch,
     averaging_weights,
     border_sums,
     common_residual_shift,
@@ -39,10 +27,33 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     swish_constants,
     uniform_shifts,
 )
-from ceras_ir.backends.vta.rules import VTA, graph_contraction, swish_after, why_not
-from ceras_ir.backends.vta.schedule.borders import borders_of
-from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS
-from ceras_ir.backends.vta.sum_ranges import proven_clamps
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
+from ceras_ir.backends.vta.rules.addition_pooling import (
+    addition_plane,
+    averaging_of,
+    constant_of,
+    padding_of_maxima,
+    terms_of,
+)
+from ceras_ir.backends.vta.rules.admission import (
+    VTA,
+    graph_contraction,
+    proven_clamps,
+    swish_after,
+    why_not,
+)
+from ceras_ir.backends.vta.rules.channel_constants import (
+    block_groups,
+    common_shift,
+    computed_point,
+    folded_bias,
+    further_shifts,
+    has_computed_weights,
+    zero_point,
+)
+from ceras_ir.backends.vta.rules.placement import maximum_after, window_maximum
+from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS, borders_of
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
@@ -152,7 +163,7 @@ class _Ending(TypedDict, total=False):
     uniform_bends: tuple[int, ...]
 
 
-class _Windows(TypedDict):
+class _PoolWindow(TypedDict):
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     padding: tuple[int, ...]
@@ -290,7 +301,7 @@ def _launch_addition(
     launch.run(kernels, op.function.value, {**numbers}, body)
 
 
-def _windows(op: graph.Pool2dOp) -> _Windows:
+def _windows(op: graph.Pool2dOp) -> _PoolWindow:
     return {
         "kernel": tuple(op.kernel.get_values()),
         "strides": tuple(op.strides.get_values()),

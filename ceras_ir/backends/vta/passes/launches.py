@@ -1,15 +1,23 @@
-"""Move and mark launches, so that launches between which the host does no work start together."""
+"""Move and mark launches so that they start together, and show their instruction streams."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
+from xdsl.passes import ModulePass
 
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine import dialect as vta
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.traits import CopiesAtBorder, MovesElements, viewed
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
+from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.analysis.starts import is_host_work
 from ceras_ir.transforms.network_pass import NetworkPass
@@ -123,3 +131,43 @@ class MergeLaunchesPass(NetworkPass):
                 follows = True
             elif is_host_work(step):
                 follows = False
+
+
+LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
+
+
+@dataclass(frozen=True)
+class ConvertTileToVtaPass(ModulePass):
+    """
+    Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernels of the launch, and
+    of those that start together with it (`mem.continues`), with all loops expanded, at the
+    addresses that `mem.block` gives their operands.
+
+    Launches and kernels stay as the meaning that programs are held to. Values must have their
+    places already. Boards with larger buffers than the published ones are refused, because indices
+    would not fit the dialect.
+    """
+
+    name = "convert-tile-to-vta"
+
+    board: str = DEFAULT_BOARD_NAME
+    """The board: a name or VTA's .json file."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        if any(getattr(board, log) > getattr(DEFAULT_BOARD, log) for log in LOGS):
+            raise UnsupportedError(
+                f"unsupported board '{self.board}': the vta dialect has indices for the published "
+                "buffer sizes; look at the streams as text (ceras-compile --save-temps)"
+            )
+        for old in [o for o in op.body.block.ops if isinstance(o, vta.ProgramOp)]:
+            old.detach()
+            old.erase()
+        for index, launch in enumerate(build_image(op, board).launches):
+            op.body.block.add_op(program_to_op(launch.program, f"launch_{index}"))
+
+
+def program_to_op(program: VtaProgram, name: str) -> vta.ProgramOp:
+    """`program` as operations."""
+    body = [vta.from_instruction(i) for i in program.instructions]
+    return vta.ProgramOp(name, program.micro_ops, program.uop_base, body)

@@ -1,6 +1,6 @@
-"""Sort the channels of feature maps by how far their sums are shifted."""
+"""Sort the channels of feature maps by the shifts of their sums."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -11,15 +11,100 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
-from ceras_ir.backends.vta.rewrites.channel_classes import ChannelClasses
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.sparse import MASK
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
-Order: TypeAlias = list[int]
+
+class ChannelClasses:
+    """
+    Classes of values with the same channels (the last dimension) in the same order. A class is
+    fixed where an operation that is not known here reads or makes one of its values, and where that
+    is an input or an output of the network.
+    """
+
+    def __init__(self, main: FuncOp):
+        self._parent: dict[SSAValue, SSAValue] = {}
+        self._fixed: set[SSAValue] = set()
+        self._linear: list[graph.LinearOperation] = []
+        self._fix(main.body.block.args)
+        for op in main.body.block.ops:
+            if not isinstance(op, graph.ConstantOp):
+                self._join(op)
+
+    def root(self, value: SSAValue) -> SSAValue:
+        """What stands for the class of `value`."""
+        while (parent := self._parent.get(value, value)) is not value:
+            value = parent
+        return value
+
+    def makers(self) -> dict[SSAValue, list[graph.LinearOperation]]:
+        """The layers that compute the values of each class whose order is free."""
+        fixed = {self.root(value) for value in self._fixed}
+        found: dict[SSAValue, list[graph.LinearOperation]] = {}
+        for op in self._linear:
+            if (root := self.root(op.result)) not in fixed:
+                found.setdefault(root, []).append(op)
+        return found
+
+    def _join(self, op: Operation) -> None:
+        match op:
+            case graph.LinearOperation() if _is_sortable(op):
+                self._linear.append(op)
+                self._unite([op.result, *([] if op.residual is None else [op.residual])])
+                if graph.is_depthwise(op):
+                    self._unite([op.result, op.input])
+            case graph.Pool2dOp() | graph.RequantizeOp():
+                self._unite([op.result, op.input])
+            case graph.BinaryOp() if _is_plain(op):
+                self._unite([op.result, op.lhs, op.rhs])
+            case graph.ReshapeOp() if _keeps_channels(op):
+                self._unite([op.result, op.input])
+            case _:
+                self._fix([*op.operands, *op.results])
+
+    def _unite(self, values: Iterable[SSAValue]) -> None:
+        first, *others = [self.root(value) for value in values]
+        for other in others:
+            self._parent[other] = first
+
+    def _fix(self, values: Iterable[SSAValue]) -> None:
+        self._fixed.update(values)
+
+
+def _is_sortable(op: graph.LinearOperation) -> bool:
+    """Whether `op` has all of its channels in constants that can be put in another order."""
+    if isinstance(op, graph.Conv2dOp) and op.group_count > 1 and not graph.is_depthwise(op):
+        return False
+    if op.table is not None or MASK in op.attributes or not op.is_quantized:
+        return False
+    if op.encoded_weights is not None or graph.constant_array(op.weights) is None:
+        return False
+    elements = [graph.quantized_element(value) for value in (op.input, op.result)]
+    if any(element is None or element.is_per_axis for element in elements):
+        return False
+    return op.bias is None or graph.constant_array(op.bias) is not None
+
+
+def _is_plain(op: graph.BinaryOp) -> bool:
+    """Whether both operands are computed, and have the shape of the result."""
+    return all(
+        not isinstance(value.owner, graph.ConstantOp)
+        and graph.shape_of(value) == graph.shape_of(op.result)
+        for value in (op.lhs, op.rhs)
+    )
+
+
+def _keeps_channels(op: graph.ReshapeOp) -> bool:
+    """Whether the last dimension stays."""
+    return graph.shape_of(op.input)[-1:] == graph.shape_of(op.result)[-1:]
+
+
+ChannelOrder: TypeAlias = list[int]
 """Of the channels as they become, which each was."""
 
 
@@ -43,7 +128,7 @@ class SortChannelsPass(NetworkPass):
     def change(self, main: FuncOp) -> None:
         lanes = load_board(self.board).block
         classes = ChannelClasses(main)
-        orders: dict[SSAValue, Order] = {}
+        orders: dict[SSAValue, ChannelOrder] = {}
         for root, makers in classes.makers().items():
             order = _best_order([m for m in makers if _shifts(m)], lanes)
             if order is not None:
@@ -66,14 +151,14 @@ def _shifts(op: graph.LinearOperation) -> tuple[int, ...]:
     return () if op.requant is None else op.requant.channel_shifts
 
 
-def _best_order(makers: Sequence[graph.LinearOperation], lanes: int) -> Order | None:
+def _best_order(makers: Sequence[graph.LinearOperation], lanes: int) -> ChannelOrder | None:
     """The order with the fewest vectors of several shifts; None if it is as it is."""
     if not makers:
         return None
     largest = sorted(makers, key=lambda op: -prod(graph.shape_of(op.result)))
     shifts = np.array([_shifts(op) for op in largest])
     # The last key is the first by which lexsort goes.
-    order: Order = np.lexsort(shifts[::-1]).tolist()
+    order: ChannelOrder = np.lexsort(shifts[::-1]).tolist()
     before, after = (_mixed(largest, s, lanes) for s in (shifts, shifts[:, order]))
     return order if after < before else None
 
@@ -88,7 +173,7 @@ def _mixed(makers: Sequence[graph.LinearOperation], shifts: NDArray[np.int_], la
     return count
 
 
-def _sort(op: graph.LinearOperation, made: Order | None, read: Order | None) -> None:
+def _sort(op: graph.LinearOperation, made: ChannelOrder | None, read: ChannelOrder | None) -> None:
     """Replace `op` by the same with its output and input channels in other orders."""
     weights = graph.known_array(op.weights)
     if read is not None:
@@ -120,7 +205,7 @@ def _constant(op: Operation, array: NDArray[np.generic], element: Attribute) -> 
     return new.result
 
 
-def _sorted_type(element: Attribute, order: Order) -> Attribute:
+def _sorted_type(element: Attribute, order: ChannelOrder) -> Attribute:
     """The type with its scales, if each output channel has one, in another order."""
     if not isinstance(element, UniformType) or not element.is_per_axis:
         return element
@@ -133,6 +218,6 @@ def _sorted_type(element: Attribute, order: Order) -> Attribute:
     )
 
 
-def _sorted_requant(requant: RequantAttr, order: Order) -> RequantAttr:
+def _sorted_requant(requant: RequantAttr, order: ChannelOrder) -> RequantAttr:
     multipliers = requant.multipliers
     return requant.replaced(multiplier=[multipliers[i] for i in order])

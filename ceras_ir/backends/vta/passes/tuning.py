@@ -21,21 +21,24 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.execution.performance import measure
+from ceras_ir.backends.vta.execution.runner import VtaRunner
+from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.machine.scratchpads import constant_tiles
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
-from ceras_ir.backends.vta.performance import measure
-from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.passes.tiling import ExpandTilesPass, ScheduleTilesPass
 from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row
 from ceras_ir.backends.vta.schedule.contraction import contraction_of
-from ceras_ir.backends.vta.schedule.tiling import Convolution, Limits, good_blocks
-from ceras_ir.backends.vta.zero_tiles import constant_tiles
+from ceras_ir.backends.vta.schedule.search import Convolution, Limits, good_blocks
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.support.progress import progress
+from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 CANDIDATES = 6
@@ -191,3 +194,39 @@ def _kernel_of(op: tile.Conv2dOp) -> str:
     kernel = op.parent_op()
     assert isinstance(kernel, FuncOp)
     return kernel.sym_name.data
+
+
+@dataclass(frozen=True)
+class TuneTilesPass(ModulePass):
+    """
+    Give `tile.conv2d` operations the schedules with which they take the fewest cycles when they are
+    run, of those that the cost model likes best. Where all together take no fewer than with the
+    model's choice, none gets one, and `schedule-tiles` goes on. Changes no value: a schedule is a
+    promise about order only.
+    """
+
+    name = "tune-tiles"
+
+    board: str = DEFAULT_BOARD_NAME
+    """The board: a name or VTA's .json file."""
+    convolution: Convolution = "auto"
+    """See `schedule-tiles`."""
+    merged: bool = True
+    """Whether layers will share streams, as the timed simulator then has them."""
+    runner: str | None = None
+    """
+    What runs each layer, with places for {config}, {dram}, {insns} and {out}, and prints the cycles
+    as its last line; the timed simulator if there is none.
+    """
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        tiling = (
+            ScheduleTilesPass(board=self.board, convolution=self.convolution),
+            ExpandTilesPass(self.board),
+        )
+        found = Tuner(
+            *(op, self.board, self.convolution, tiling), merged=self.merged, runner=self.runner
+        ).tuned()
+        for contraction, schedule in found.schedules:
+            contraction.schedule = schedule
+        remark(f"{self.name}: note: {found.line()}")

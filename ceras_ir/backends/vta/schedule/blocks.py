@@ -1,8 +1,10 @@
 """
-Block sizes of a contraction as numbers, one schedule or many at once, and what they need.
+Block sizes of a contraction as numbers, one schedule or many at once, and their needs.
 
-Capacities and pads are computed on arrays, so that a search can rule out thousands of
-schedules together; `misfit` says in words why a single one does not fit.
+Capacities and pads are computed on arrays, so that a search can rule out thousands of schedules
+together; `misfit` gives the reason why a single one does not fit. `S3Blocks` are the block sizes of
+S3's Algorithms 1 to 3 (two-stage tiling of a matrix product), which exist for comparison: their
+loop nests are those of the paper, not of the search.
 """
 
 from collections.abc import Sequence
@@ -12,12 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.encoding import field_limits
-from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
-from ceras_ir.backends.vta.isa import Load
-from ceras_ir.backends.vta.schedule.borders import borders_of
-from ceras_ir.backends.vta.schedule.contraction import Contraction
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import field_limits
+from ceras_ir.backends.vta.machine.isa import GEMM_PIPELINE, Load
+from ceras_ir.backends.vta.schedule.contraction import Contraction, borders_of
 from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]
@@ -274,3 +274,63 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
 def even_blocks(extent: int) -> Sequence[int]:
     """Sizes that cut `extent` into equal parts, the last perhaps smaller; largest first."""
     return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
+
+
+@dataclass(frozen=True)
+class S3Blocks:
+    """What the user fixes, in positions and vectors; None is the default of the algorithm."""
+
+    order: Order
+    mblock: int | None = None
+    kblock: int | None = None
+    nblock: int | None = None
+
+    def blocks(self, shape: Contraction, board: VtaBoard) -> Blocks:
+        """
+        Algorithms 1 and 2 have blocks of one intrinsic for as many positions as it has lanes
+        (16 x 16 in S3), as S3's second stage. Algorithm 3 fills the accumulators with an M-block
+        of all N, and takes as much of K as two buffers hold.
+        """
+        step = board.block
+        rows = _whole(shape.columns, step)
+        if self.order is not Order.ALG3:
+            m = min(self.mblock or step, rows)
+            k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
+            return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
+        free = board.acc - shape.constants * shape.nblocks
+        most = max(step, free // shape.nblocks // step * step)
+        tiles = board.wgt - shape.bias_tiles * shape.nblocks
+        vectors = board.inp - shape.has_products
+        deepest = max(1, min(vectors // (2 * step), tiles // 2, shape.kblocks))
+        m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
+        return Blocks(1, _whole(m, step), k, 1, (2, 2, 1), self.order)
+
+
+def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
+    """Why an algorithm of S3 cannot run, or None."""
+    if shape.swish:
+        return "S3's algorithms have no swish; use schedule=auto"
+    if not shape.is_flat or shape.groups > 1:
+        return "S3's algorithms are for matrix products; use schedule=auto for convolutions"
+    if blocks.positions % (step := board.block):
+        return f"its M-block must be a multiple of {step} positions, got {blocks.positions}"
+    if blocks.order is Order.ALG2 and (over := -shape.columns % blocks.positions) >= step:
+        return (
+            f"blocks of {blocks.positions} rows go {over} beyond the matrix, at most "
+            f"{step - 1} can be padded"
+        )
+    alg3 = blocks.order is Order.ALG3
+    rows = step if alg3 else blocks.positions
+    needs = {
+        "inp": blocks.stages[0] * rows * blocks.kblock + shape.has_products,
+        "wgt": blocks.stages[1] * blocks.nblock * blocks.kblock + shape.bias_tiles * shape.nblocks,
+        "acc": (blocks.positions + shape.constants) * shape.nblocks,
+    }
+    for name, need in needs.items():
+        if need > (size := capacities(board)[name]):
+            return f"its blocks need {need} elements of {name}, the board has {size}"
+    return None
+
+
+def _whole(positions: int, step: int) -> int:
+    return -(-positions // step) * step

@@ -1,14 +1,19 @@
 """
-The shape of a contraction on packed tensors: everything that a schedule depends on.
+The shape of a contraction on packed tensors: everything on which a schedule depends.
 
-Convolution and matrix product are one thing here; channels are counted in vectors,
-and images, or rows of a matrix, in groups that fill the rows of a vector.
+Convolution and matrix product are treated alike; channels are counted in vectors, and images, or
+rows of a matrix, in groups that fill the rows of a vector. `Borders` are the places where windows
+reach over the edge of the input. A tap is outside if its row is or if its column is: the
+contribution of all taps outside is the sum over rows outside and columns outside, less the taps in
+both.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
 from math import prod
 
-from ceras_ir.backends.vta.hardware import is_immediate
+from ceras_ir.backends.vta.machine.isa import is_immediate
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph.operation import window_extent
 
@@ -227,3 +232,57 @@ def _bias_cycles(op: tile.Conv2dOp) -> int:
         return op.bias_tiles
     immediate = bias_immediate(op)
     return 2 if immediate is None else int(immediate != 0)
+
+
+@dataclass(frozen=True)
+class BorderRun:
+    """`count` neighbours among rows, or columns, of outputs that have these taps outside."""
+
+    first: int
+    count: int
+    taps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Runs of output rows and of output columns whose windows have taps outside."""
+
+    rows: tuple[BorderRun, ...] = ()
+    columns: tuple[BorderRun, ...] = ()
+
+    @property
+    def constants(self) -> int:
+        """What is added, for every output channel: for rows, for columns, and where both meet."""
+        rows, columns = len(self.rows), len(self.columns)
+        return rows + columns + rows * columns
+
+    def corner(self, row: int, column: int) -> int:
+        """The constant of two runs, by their numbers."""
+        return len(self.rows) + len(self.columns) + row * len(self.columns) + column
+
+    def additions(self, rows: int, columns: int) -> int:
+        """Vectors that are added to, for `rows` x `columns` outputs of one block of channels."""
+        down, across = (sum(run.count for run in runs) for runs in (self.rows, self.columns))
+        return down * columns + across * rows + down * across
+
+
+@lru_cache
+def borders_of(shape: Contraction) -> Borders:
+    """Of a contraction around whose input is something else than zeros; none of any other."""
+    return Borders(_runs(shape, 0), _runs(shape, 1)) if shape.outside else Borders()
+
+
+def _runs(c: Contraction, axis: int) -> tuple[BorderRun, ...]:
+    extent, size = ((c.rows, c.height), (c.columns, c.width))[axis]
+    taps = range((c.spread if c.is_by_taps else c.kernel)[axis])
+
+    def outside(position: int) -> tuple[int, ...]:
+        first = position * c.strides[axis] - c.padding[axis]
+        return tuple(k for k in taps if not 0 <= first + k * c.dilations[axis] < size)
+
+    runs: list[BorderRun] = []
+    for key, group in groupby(range(extent), outside):
+        positions = list(group)
+        if key:
+            runs.append(BorderRun(positions[0], len(positions), key))
+    return tuple(runs)

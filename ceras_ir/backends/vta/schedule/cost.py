@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import HlsModel, VtaBoard
-from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.backends.vta.long_lists import LENGTHS
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard
+from ceras_ir.backends.vta.machine.isa import MemoryType
+from ceras_ir.backends.vta.machine.micro_op_lists import LENGTHS
 from ceras_ir.backends.vta.machine.time import ALU_INTERVAL, Timing, models_of
 from ceras_ir.backends.vta.schedule.blocks import MERGE_FROM, Blocks, Counts, Schedules
-from ceras_ir.backends.vta.schedule.borders import borders_of
-from ceras_ir.backends.vta.schedule.contraction import SWISH_PASSES, Contraction
+from ceras_ir.backends.vta.schedule.contraction import SWISH_PASSES, Contraction, borders_of
 from ceras_ir.dialects.tile import Order
 
 Cycles = NDArray[np.floating]

@@ -1,7 +1,0 @@
-from ceras_ir.command.entry_point import Command
-
-command = Command(
-    "ceras-vta",
-    "measure a board with VTA and make its board file",
-    "ceras_ir.backends.vta.calibration.tool",
-)

@@ -1,0 +1,153 @@
+"""
+Run launches: in the built-in simulator, or in an external program.
+
+An external program gets the configuration, the DRAM image and the raw instructions as files
+and leaves the image after the run in a file of the same size. `open_package` reads a compiled
+folder: the image, the streams and the board.
+"""
+
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.vta.execution.stream_file import read_image
+from ceras_ir.backends.vta.lowering.image import Dram
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.simulator import simulate
+from ceras_ir.command.output_folder import MANIFEST, is_inside
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
+NEEDED = PLACEHOLDERS[1:]
+
+
+def check_command(command: str) -> None:
+    """Refuse what cannot be the command of a runner."""
+    if missing := [p for p in NEEDED if p not in command]:
+        raise UsageError(
+            f"the VTA runner '{command}' has no {', '.join(missing)}; "
+            f"expected CMD {' '.join(PLACEHOLDERS)}"
+        )
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the VTA runner '{command}': {error}") from None
+
+
+@dataclass(frozen=True)
+class VtaRunner:
+    """Launches of one network, by number; `command` is None for the built-in simulator."""
+
+    streams: Sequence[bytes]
+    """Raw instructions of each launch."""
+    board: VtaBoard
+    command: str | None = None
+    """`CMD {config} {dram} {insns} {out}`, split as a shell would; no shell runs it."""
+
+    def __post_init__(self) -> None:
+        if self.command is not None:
+            check_command(self.command)
+
+    def launch(self, index: int, dram: Dram) -> None:
+        """Run launch number `index` on `dram`, in place."""
+        if index >= len(self.streams):
+            message = f"the host part runs launch {index}, and there are {len(self.streams)}"
+            raise InputError(message)
+        if self.command is None:
+            simulate(dram, self.streams[index], self.board)
+        else:
+            dram[:], _ = self._run_external(self.command, index, dram)
+
+    def cycles(self, index: int, dram: Dram) -> int:
+        """What the external program says that launch number `index` takes, on a copy of `dram`."""
+        assert self.command is not None
+        _, said = self._run_external(self.command, index, dram)
+        last = (said.strip().splitlines() or [""])[-1]
+        if not last.isdecimal():
+            program = shlex.split(self.command)[0]
+            raise InputError(
+                f"--tune: the VTA runner '{program}' did not print the cycles of launch {index}: a "
+                f"whole number alone on its last line of output, got {last[:40]!r}"
+            )
+        return int(last)
+
+    def _run_external(self, command: str, index: int, dram: Dram) -> tuple[Dram, str]:
+        """The image after the launch, and what the program said."""
+        with tempfile.TemporaryDirectory(prefix="ceras-vta-") as folder:
+            files = {p: Path(folder) / p.strip("{}") for p in PLACEHOLDERS}
+            files["{config}"].write_text(json.dumps(self.board.config(), indent=2) + "\n")
+            files["{dram}"].write_bytes(dram.tobytes())
+            files["{insns}"].write_bytes(self.streams[index])
+            arguments = [_fill(part, files) for part in shlex.split(command)]
+            said = _execute(arguments, index)
+            return _read_back(files["{out}"], arguments[0], index, len(dram)), said
+
+
+def _fill(part: str, files: dict[str, Path]) -> str:
+    for placeholder, path in files.items():
+        part = part.replace(placeholder, str(path))
+    return part
+
+
+def _execute(arguments: list[str], index: int) -> str:
+    try:
+        done = subprocess.run(arguments, capture_output=True, check=False)
+    except OSError as error:
+        raise InputError(f"cannot run the VTA runner '{arguments[0]}': {error.strerror}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        last = f": {said[-1]}" if said else ""
+        raise InputError(
+            f"the VTA runner '{arguments[0]}' failed on launch {index} "
+            f"with exit status {done.returncode}{last}"
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def _read_back(path: Path, program: str, index: int, size: int) -> Dram:
+    if not path.exists():
+        raise InputError(f"the VTA runner '{program}' wrote no image for launch {index}")
+    image = np.fromfile(path, np.uint8)
+    if len(image) != size:
+        raise InputError(
+            f"the VTA runner '{program}' wrote {len(image)} bytes for launch {index}, "
+            f"expected the DRAM image of {size}"
+        )
+    return image
+
+
+Entry = Mapping[str, object]
+
+
+def open_package(folder: Path, content: Entry, command: str | None) -> tuple[Dram, VtaRunner]:
+    """
+    The image before the first launch, and what runs launches by number; `content` is the manifest,
+    which names all files.
+    """
+    path = str(folder / MANIFEST)
+    entry = content.get("vta")
+    if not isa(entry, dict[str, object]):
+        raise InputError("has no entry 'vta'", path)
+    dram, launches = entry.get("dram"), entry.get("launches")
+    if not isa(dram, dict[str, object]) or not isa(launches, list[dict[str, object]]):
+        raise InputError("needs 'dram' and a list of 'launches' in its entry 'vta'", path)
+
+    def named(entry: Entry, key: str) -> Path:
+        name = entry.get(key)
+        if not isinstance(name, str) or not is_inside(folder, name):
+            raise InputError(f"'{key}' must name a file of the folder, got {name!r}", path)
+        return folder / name
+
+    board = load_board(str(named(entry, "config")))
+    streams = [named(launch, "instructions").read_bytes() for launch in launches]
+    image = read_image(named(dram, "file"))
+    if len(image) != dram.get("size"):
+        raise InputError(f"{len(image)} bytes of DRAM, expected {dram.get('size')}", path)
+    return image, VtaRunner(streams, board, command)

@@ -1,0 +1,290 @@
+"""
+Launches of kernels that replace operations, and their constants in the layout of the board.
+
+Each kernel is once in a module. Constants are tiles, and vectors of B lanes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import (
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    i32,
+    i64,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import InsertPoint
+from xdsl.traits import SymbolTable
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS
+from ceras_ir.backends.vta.rules.addition_pooling import Averaging, multiplier_digits
+from ceras_ir.backends.vta.rules.channel_constants import (
+    border_values,
+    digits,
+    folded_bias,
+    further_shifts,
+    radix,
+    widened,
+)
+from ceras_ir.backends.vta.schedule.contraction import Contraction, borders_of
+from ceras_ir.dialects import graph, mem, mem_packing
+from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.sparse import MASK
+
+Array = NDArray[np.generic]
+
+
+def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
+    """
+    [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], zeros in added lanes and between
+    groups.
+    """
+    plain, lanes = graph.known_array(op.weights), board.block
+    if isinstance(op, graph.Conv2dOp):
+        plain = widened(op, plain, lanes)
+    if plain.ndim == 2:
+        plain = plain[:, None, None, :]
+    o, kh, kw, c = plain.shape
+    padded = np.pad(plain, ((0, -o % lanes), (0, 0), (0, 0), (0, -c % lanes)))
+    split = padded.reshape(-1, lanes, kh, kw, padded.shape[3] // lanes, lanes)
+    tiles = np.ascontiguousarray(split.transpose(0, 4, 2, 3, 1, 5))
+    return graph.ConstantOp.from_array(tiles, UniformType(_scale(op.weights)))
+
+
+def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
+    """The bias with all constants in it that are known, as `_added`."""
+    scale = _scale(op.input) * _scale(op.weights)
+    return _added(folded_bias(op), board, shape.bias_tiles, scale)
+
+
+def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
+    """By how many bits each channel goes right after all have, in the layout of the bias."""
+    assert op.requant is not None
+    return _vectors(np.array(further_shifts(op.requant), np.int64), board)
+
+
+def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...]:
+    """What all lanes of each vector of `packed_shifts` are; -1 where they differ."""
+    assert op.requant is not None
+    shifts = np.array(further_shifts(op.requant), np.int64)
+    blocks = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, board.block)
+    alike = blocks.min(axis=1) == blocks.max(axis=1)
+    return tuple(np.where(alike, blocks[:, 0], -1).tolist())
+
+
+def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
+    """What the zero point around the input contributes to sums at the edge, as `_added`."""
+    return _added(border_values(op, borders_of(shape)), board, shape.border_tiles)
+
+
+def packed_radix(board: VtaBoard) -> graph.ConstantOp:
+    """What the digits of constants count, in every row of a vector."""
+    rows = np.broadcast_to(radix(board.block), board.vector)
+    return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
+
+
+def one_number(value: int, *shape: int) -> graph.ConstantOp:
+    """An int32 that every lane has."""
+    array = np.full(shape, value, np.int32)
+    return graph.ConstantOp.from_array(array, UniformType(1.0, storage=i32))
+
+
+def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
+    """
+    The diagonal [B, B] that moves a residual left by up to six bits; [O/B, B, B] where channels go
+    by different numbers of bits.
+    """
+    shifts = np.array(op.residual_shifts) - common_residual_shift(op)
+    if len(shifts) == 1:
+        return diagonal(1 << int(shifts[0]), board)
+    lanes = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, 1, board.block)
+    tiles = np.eye(board.block, dtype=np.int64) << lanes
+    return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
+
+
+def common_residual_shift(op: graph.LinearOperation) -> int:
+    """By how many bits the residual of every channel goes left behind these weights."""
+    return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
+
+
+def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
+    """The tile that multiplies every lane by a factor."""
+    tile = np.eye(board.block, dtype=np.int64) * factor
+    return graph.ConstantOp.from_array(tile.astype(np.int8), UniformType(1.0))
+
+
+def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
+    """The digits of the multiplier as tiles [1 or 2, B, B]."""
+    eye = np.eye(board.block, dtype=np.int64)
+    tiles = np.stack([eye * digit for digit in multiplier_digits(a)])
+    return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
+
+
+def swish_constants(op: graph.ShiftSwishOp, board: VtaBoard) -> graph.ConstantOp:
+    """The bends of every channel, negated, then the third and the fourth: [7, O/B, B]."""
+    channels = graph.shape_of(op.result)[-1]
+    bends = np.array(op.channel_bends, np.int32)
+    rows = np.broadcast_to(bends, (channels, 5)).T
+    return _vectors(np.concatenate([-rows, rows[2:4]]), board)
+
+
+def _added(
+    channels: NDArray[np.integer], board: VtaBoard, tiles: int, scale: float = 1.0
+) -> graph.ConstantOp:
+    """
+    Constants of channels [.., O] as [.., O/B, B], or their digits in `tiles` [.., O/B, T, B, B].
+    Added lanes repeat the last channel of a bias, so that one number stays one; others are zero.
+    """
+    if not tiles:
+        return _vectors(channels, board, scale, "edge" if channels.ndim == 1 else "constant")
+    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels, ends)
+    vectors = padded.reshape(*channels.shape[:-1], -1, board.block)
+    packed = digits(vectors, tiles, board.block).swapaxes(-3, -2)
+    return graph.ConstantOp.from_array(np.ascontiguousarray(packed), UniformType(scale))
+
+
+def _vectors(
+    channels: NDArray[np.integer],
+    board: VtaBoard,
+    scale: float = 1.0,
+    pad: Literal["edge", "constant"] = "edge",
+) -> graph.ConstantOp:
+    """int32 of channels [.., O] as [.., O/B, B], or [.., O/B, R, B] with equal rows."""
+    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels.astype(np.int32), ends, mode=pad)
+    packed = padded.reshape(*channels.shape[:-1], -1, *(1,) * (len(board.vector) - 1), board.block)
+    full = np.broadcast_to(packed, (*packed.shape[: -len(board.vector)], *board.vector))
+    return graph.ConstantOp.from_array(np.ascontiguousarray(full), UniformType(scale, storage=i32))
+
+
+def _scale(value: SSAValue) -> float:
+    """The scale for the type of a packed constant; 1 where each channel has its own."""
+    element = graph.quantized_element(value)
+    return 1.0 if element is None or element.is_per_axis else element.scale
+
+
+LAYERS = "vta.layers"
+"""Of a launch: how many operations of the placed graph it replaces, one after the other."""
+
+Body = Callable[[Builder, Sequence[SSAValue]], None]
+"""Adds the operations of a kernel, on its arguments: the inputs, then the output."""
+
+
+def replaced_by(launch: mem.LaunchOp) -> int:
+    """How many operations of the placed graph `launch` replaces; one if it does not say."""
+    count = launch.attributes.get(LAYERS)
+    return count.value.data if isa(count, IntegerAttr) else 1
+
+
+class Kernels:
+    """The kernels of a module, one for each shape."""
+
+    def __init__(self, module: ModuleOp):
+        self.module = module
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def get(
+        self, stem: str, tensors: Sequence[Tensor], properties: Mapping[str, object], body: Body
+    ) -> str:
+        """The name of the kernel on packed operands of these types, the result last."""
+        types = [_buffer_type(tensor) for tensor in tensors]
+        key = (stem, *types, *properties.items())
+        if key not in self._names:
+            self._names[key] = self._build(stem, types, body)
+        return self._names[key]
+
+    def _build(self, stem: str, types: Sequence[MemRefType[Attribute]], body: Body) -> str:
+        """A new function at the end of the module."""
+        count = len(self._names)
+        while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
+            count += 1
+        function = FuncOp(name, (types, []))
+        self.module.body.block.add_op(function)
+        block = function.body.block
+        builder = Builder(InsertPoint.at_end(block))
+        body(builder, block.args)
+        builder.insert(ReturnOp())
+        return name
+
+
+def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
+    return MemRefType(
+        graph.storage_type(kind.element_type), kind.get_shape(), NoneAttr(), StringAttr("dram")
+    )
+
+
+class Launch:
+    """
+    What replaces operations, of which only the last has other readers: packed inputs, constants,
+    the launch, an unpacked result. They come where the first was, so that launches have the order
+    of the layers.
+    """
+
+    def __init__(self, board: VtaBoard, *replaced: graph.GraphOperation):
+        self.board, self.replaced, self.op = board, replaced, replaced[-1]
+        self.location = replaced[0].location
+        self._builder = Builder(InsertPoint.before(replaced[0]))
+        self.inputs: list[SSAValue] = []
+
+    def constant(self, new: graph.ConstantOp) -> None:
+        self.inputs.append(self._insert(new))
+
+    def pack(self, value: SSAValue) -> None:
+        self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
+
+    def tiles(self, weights: SSAValue, bias: graph.ConstantOp, zero_point: int) -> None:
+        """Computed weights in tiles, and the bias; what `zero_point` contributes is taken off."""
+        packed = self._insert(mem.PackTilesOp(weights, self.board.block))
+        constant = self._insert(bias)
+        if zero_point:
+            constant = self._insert(mem.FoldZeroPointOp(constant, packed, zero_point))
+        self.inputs += [packed, constant]
+
+    def _insert(self, new: graph.GraphOperation) -> SSAValue:
+        new.location = self.location
+        self._builder.insert(new)
+        return new.output
+
+    def run(
+        self, kernels: Kernels, stem: str, properties: Mapping[str, object], body: Body
+    ) -> None:
+        """Replace the operations by a launch of the kernel with this body."""
+        op = self.op
+        plain = graph.tensor_type(op.output)
+        shape = mem_packing.packed_shape(plain.get_shape(), self.board.vector)
+        packed = TensorType(plain.element_type, shape)
+        types = [*map(graph.tensor_type, self.inputs), packed]
+        name = kernels.get(stem, types, properties, body)
+        launch = mem.LaunchOp(name, self.inputs, [packed])
+        launch.attributes.update(op.attributes)
+        # The weights are packed from here on; a mask of weights as they were is of no launch.
+        launch.attributes.pop(MASK, None)
+        launch.location = self.location
+        if len(self.replaced) > 1:
+            launch.attributes[LAYERS] = IntegerAttr(len(self.replaced), i64)
+        self._builder.insert(launch)
+        function = launch.parent_op()
+        assert isinstance(function, FuncOp)
+        function.attributes[mem.ALIGNMENT] = IntegerAttr(self.board.alignment, i64)
+        op.output.replace_all_uses_with(self._insert(mem.UnpackOp(launch.outputs[0], plain)))
+        makers = [value.owner for old in self.replaced for value in old.operands]
+        for old in reversed(self.replaced):
+            old.detach()
+            old.erase()
+        for maker in makers:
+            if isinstance(maker, graph.ConstantOp) and not maker.result.uses and maker.parent:
+                maker.detach()
+                maker.erase()

@@ -1,0 +1,261 @@
+"""
+The DRAM image that all launches of a network share, and the cache maintenance around launches.
+
+Physical address 0 is the first byte of the image. It begins with the arena of the host part:
+constants are in place, activations are zero until they are computed. Micro-op tables follow. The
+host accesses the image through its caches, VTA directly: before a launch, bytes that the host wrote
+must be in memory, both those that the launch reads and those that it writes, since a later write
+back would destroy results. After it, results must not come from the cache. Values begin at cache
+lines, so that a line holds one value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.vta.lowering.launches import LoweredLaunch, lower_launches
+from ceras_ir.backends.vta.machine.board import CACHE_LINE, VtaBoard
+from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
+from ceras_ir.transforms.memory.analysis.regions import refuse_regions
+from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
+from ceras_ir.transforms.memory.analysis.starts import starts_of
+
+Dram = NDArray[np.uint8]
+
+IMAGE_PAGE = 4096
+"""The image is a whole number of pages, as programs that map it into memory expect."""
+
+
+@dataclass(frozen=True)
+class ImageRegion:
+    """Bytes [offset, offset + size) of the image; activations may share them."""
+
+    name: str
+    kind: str
+    """`input`, `output`, `constant`, `activation` or `micro_ops`."""
+    offset: int
+    size: int
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    """`plain` (row-major as the shape says), `packed` (channels in vectors, as the shape says)."""
+
+    def to_json(self) -> dict[str, object]:
+        return {**self.__dict__, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True, eq=False)
+class VtaImage:
+    """Streams of all launches and the memory that they work on."""
+
+    module: ModuleOp
+    board: VtaBoard
+    launches: Sequence[LoweredLaunch]
+
+    @property
+    def arena_bytes(self) -> int:
+        """How much of the image the host part uses."""
+        return arena_size(main_function(self.module))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the image."""
+        end = self.arena_bytes
+        for launch in self.launches:
+            table = len(launch.program.micro_op_bytes(self.board))
+            end = max(end, launch.micro_op_address + table)
+        return max(1, -(-end // IMAGE_PAGE)) * IMAGE_PAGE
+
+    def dram(self, garbage: int | None = None) -> Dram:
+        """
+        A new image, with constants and micro-ops in place; the rest is zero, or noise from the
+        seed `garbage`, as nothing may depend on it.
+        """
+        image = np.zeros(self.size, np.uint8)
+        if garbage is not None:
+            image[...] = np.random.default_rng(garbage).integers(0, 256, self.size, np.uint8)
+        for op in main_function(self.module).body.block.ops:
+            if isinstance(op, graph.ConstantOp) and (block := mem.block_of(op.result)):
+                data = np.ascontiguousarray(op.array()).view(np.uint8).reshape(-1)
+                image[block.offset.data : block.offset.data + len(data)] = data
+        for launch in self.launches:
+            table = np.frombuffer(launch.program.micro_op_bytes(self.board), np.uint8)
+            image[launch.micro_op_address : launch.micro_op_address + len(table)] = table
+        return image
+
+    def regions(self) -> list[ImageRegion]:
+        """Everything that has a place, in the order of the network."""
+        main = main_function(self.module)
+        outputs = dict(zip(result_values(main), output_names(main), strict=True))
+        found: list[ImageRegion] = []
+        for name, value in zip(input_names(main), main.body.block.args, strict=True):
+            found += _region(name, "input", value)
+        for op in main.body.block.ops:
+            for value in op.results:
+                if value in outputs:
+                    found += _region(outputs[value], "output", value)
+                elif isinstance(op, graph.ConstantOp):
+                    found += _region(node_name(op), "constant", value)
+                else:
+                    found += _region(node_name(op), "activation", value)
+        for index, launch in enumerate(self.launches):
+            words = launch.program.micro_op_bytes(self.board)
+            name, address = f"launch_{index}.uops", launch.micro_op_address
+            shape = (len(launch.program.micro_ops),)
+            found.append(
+                ImageRegion(name, "micro_ops", address, len(words), shape, "uint32", "plain")
+            )
+        return found
+
+
+def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
+    """Lower all launches of a module whose values have their places."""
+    main = main_function(module)
+    arena = arena_size(main)
+    return VtaImage(module, board, lower_launches(starts_of(main), arena, board))
+
+
+def arena_size(main: FuncOp) -> int:
+    """Bytes of the arena of a network; refuses one whose values have no places yet."""
+    refuse_regions(main, "vta")
+    refuse_gaps(main, "vta")
+    arena = mem.arena_of(main)
+    if arena is None:
+        raise InputError("values have no places in memory yet: run allocate-blocks first")
+    return arena.size.data
+
+
+def _region(name: str, kind: str, value: SSAValue) -> list[ImageRegion]:
+    block = mem.block_of(value)
+    if block is None:
+        return []
+    tensor = graph.tensor_type(value)
+    dtype = graph.numpy_dtype(tensor.element_type)
+    shape = tensor.get_shape()
+    size = int(np.prod(shape)) * dtype.itemsize
+    layout = "packed" if _is_packed(value) else "plain"
+    return [ImageRegion(name, kind, block.offset.data, size, shape, dtype.name, layout)]
+
+
+def _is_packed(value: SSAValue) -> bool:
+    """Whether a launch reads or writes `value`; then its layout is the accelerator's."""
+    return isinstance(value.owner, mem.LaunchOp | mem.PackOp | mem.PackWindowsOp) or any(
+        isinstance(use.operation, mem.LaunchOp) for use in value.uses
+    )
+
+
+ByteRange = tuple[int, int]
+"""Offset and size, in bytes."""
+
+
+@dataclass
+class Maintenance:
+    """Of one launch: ranges to write back before it, and to forget after it."""
+
+    clean: list[ByteRange] = field(default_factory=list[ByteRange])
+    invalidate: list[ByteRange] = field(default_factory=list[ByteRange])
+
+
+def cache_maintenance(module: ModuleOp) -> list[Maintenance]:
+    """
+    The least for every launch, whole values at a time. The network is followed twice, as the
+    second run finds the caches as the first leaves them.
+    """
+    caches = _Caches(module)
+    for _ in range(2):
+        for argument in main_function(module).body.block.args:
+            if (place := _range(argument)) is not None:
+                caches.host_writes(place)
+        for op in steps(main_function(module)):
+            caches.visit(op)
+        caches.read_results(module)
+    return caches.found
+
+
+def _range(value: SSAValue) -> ByteRange | None:
+    block = mem.block_of(value)
+    return None if block is None else (block.offset.data, byte_size(value))
+
+
+def _lines(place: ByteRange) -> slice:
+    return slice(place[0] // CACHE_LINE, -(-(place[0] + place[1]) // CACHE_LINE))
+
+
+class _Caches:
+    """Which lines the host wrote since they were clean, and which result of VTA is in others."""
+
+    def __init__(self, module: ModuleOp):
+        size = -(-arena_size(main_function(module)) // CACHE_LINE)
+        self.starts = starts_of(main_function(module))
+        self.numbers = {launches[0]: i for i, launches in enumerate(self.starts)}
+        self.found = [Maintenance() for _ in self.starts]
+        self.dirty = np.zeros(size, np.bool_)
+        self.writer: NDArray[np.int32] = np.full(size, -1, np.int32)
+        """The result that the host may have an older copy of, an index of `results`, or -1."""
+        self.results = [
+            (number, place)
+            for number, launches in enumerate(self.starts)
+            for op in launches
+            for place in map(_range, op.outputs)
+            if place is not None
+        ]
+
+    def visit(self, op: Operation) -> None:
+        if isinstance(op, mem.LaunchOp):
+            # Those that start with the one before have been visited with it.
+            if op in self.numbers:
+                self.launch(self.numbers[op])
+            return
+        if viewed(op) is not None and _range(op.operands[0]) == _range(op.results[0]):
+            return
+        for operand in op.operands:
+            self.host_reads(operand)
+        for result in op.results:
+            if (place := _range(result)) is not None:
+                self.host_writes(place)
+
+    def host_reads(self, value: SSAValue) -> None:
+        place = _range(value)
+        if place is None or isinstance(value.owner, graph.ConstantOp):
+            return
+        writers = self.writer[_lines(place)]
+        for index in map(int, np.unique(writers[writers >= 0])):
+            number, result = self.results[index]
+            if result not in self.found[number].invalidate:
+                self.found[number].invalidate.append(result)
+        self.writer[_lines(place)] = -1
+
+    def host_writes(self, place: ByteRange) -> None:
+        self.dirty[_lines(place)] = True
+        self.writer[_lines(place)] = -1
+
+    def launch(self, number: int) -> None:
+        found = self.found[number]
+        values = [v for op in self.starts[number] for v in (*op.inputs, *op.outputs)]
+        places = {place for place in map(_range, values) if place is not None}
+        # The largest first: results of one start may lie over each other.
+        for place in sorted(places, key=lambda p: (-p[1], p[0])):
+            if self.dirty[_lines(place)].any():
+                self.dirty[_lines(place)] = False
+                if place not in found.clean:
+                    found.clean.append(place)
+        found.clean.sort()
+        # Where one result lies over another, the later one is what the host finds.
+        for index, (of, result) in enumerate(self.results):
+            if of == number:
+                self.writer[_lines(result)] = index
+
+    def read_results(self, module: ModuleOp) -> None:
+        last = main_function(module).body.block.last_op
+        assert isinstance(last, ReturnOp)
+        for value in last.operands:
+            self.host_reads(value)

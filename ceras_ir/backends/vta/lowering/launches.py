@@ -1,0 +1,340 @@
+"""
+The launches of a module as VTA programs.
+
+The loops of a kernel are run, and every tile operation goes to the stream builder: scratchpads get
+addresses, boxes get pads, and loop nests become micro-ops and affine factors. The two outermost
+loops of an operation are those of the hardware, all others are unrolled into micro-ops. One DRAM
+image serves all launches: first the arena, with activations and constants at their `mem.block`,
+then the micro-op tables of the programs, one after the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+
+import numpy as np
+from xdsl.dialects import memref
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
+from xdsl.interpreters.arith import ArithFunctions
+from xdsl.interpreters.func import FuncFunctions
+from xdsl.interpreters.scf import ScfFunctions
+from xdsl.ir import Operation
+from xdsl.traits import SymbolTable
+
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import MicroOps, VtaProgram
+from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.machine.scratchpads import (
+    MEMORIES,
+    Clip,
+    Flags,
+    Place,
+    Scratchpads,
+    WeightTiles,
+    constant_tiles,
+    matrix_at,
+    shift_steps,
+    unrolled,
+)
+from ceras_ir.backends.vta.machine.stream import StreamBuilder
+from ceras_ir.dialects import mem, tile
+from ceras_ir.interpreters.bounds import index_values
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name
+
+OPCODES = {
+    tile.Alu.ADD: AluOpcode.ADD,
+    tile.Alu.MAX: AluOpcode.MAX,
+    tile.Alu.MIN: AluOpcode.MIN,
+    tile.Alu.SHR: AluOpcode.SHR,
+}
+
+
+@dataclass(eq=False)
+class DramBuffer:
+    """A buffer in DRAM, from byte `address` on."""
+
+    address: int
+    tiles: Flags | None = None
+    """Of weights with tiles of zeros: which tiles are others."""
+
+
+@dataclass(eq=False)
+class ChipBuffer:
+    """`shape` vectors of `memory`, from element `base` on."""
+
+    memory: MemoryType
+    base: int
+    shape: tuple[int, ...]
+    turns: int = 0
+
+    def position(self, indices: Sequence[int]) -> int:
+        """The element that leading indices mean; those left out are zero."""
+        position, known = 0, index_values(indices)
+        for extent, index in zip(self.shape, (*known, *(0,) * len(self.shape)), strict=False):
+            position = position * extent + index
+        return self.base + position
+
+
+@register_impls
+class VtaFunctions(InterpreterFunctions):
+    """Emitting implementations of the tile dialect."""
+
+    def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
+        self.builder, self.places = builder, places
+        self.weights = WeightTiles(builder.board)
+
+    @property
+    def board(self) -> VtaBoard:
+        return self.builder.board
+
+    @impl(memref.AllocOp)
+    def alloc(self, interpreter: Interpreter, op: memref.AllocOp, args: PythonValues):
+        memory = MEMORIES[tile.space_of(op.memref)]
+        shape, vector = tile.vectors_in(op.memref), tile.vector_of(op.memref)
+        rows = self.board.block if memory is MemoryType.WGT else self.board.batch
+        if vector != (expected := (rows, self.board.block)):
+            raise UnsupportedError(
+                f"unsupported kernel: its vectors of {memory.name.lower()} are {vector}, the "
+                f"board's {expected}; convert the graph for this board"
+            )
+        place = self.places[op]
+        return (ChipBuffer(memory, place.base, shape, place.stage),)
+
+    @impl(tile.ViewOp)
+    def view(self, interpreter: Interpreter, op: tile.ViewOp, args: PythonValues):
+        return args
+
+    @impl(tile.RotateOp)
+    def rotate(self, interpreter: Interpreter, op: tile.RotateOp, args: PythonValues):
+        ring: ChipBuffer = args[0]
+        stages, *shape = ring.shape
+        base = ring.base + ring.turns % stages * prod(shape)
+        ring.turns += 1
+        return (ChipBuffer(ring.memory, base, tuple(shape)),)
+
+    @impl(tile.LoadOp)
+    def load(self, interpreter: Interpreter, op: tile.LoadOp, args: PythonValues):
+        count = len(op.source_indices)
+        target: ChipBuffer = args[1 + count]
+        sram = target.position(args[2 + count :])
+        outer, (row, column), (height, width) = matrix_at(op.source, args[1 : 1 + count])
+        rows, columns = op.extents
+        step = op.row_step.value.data
+        y, x = Clip.of(row, rows, height, step), Clip.of(column, columns, width)
+        if not y.inside or not x.inside:
+            raise _refusal(op, f"a box at {[row, column]} lies outside of {op.source.type}")
+        vectors = (outer * height + row + y.before * step) * width + column + x.before
+        dram = self._element(op, target.memory, args[0], vectors)
+        x_size, y_size, stride = x.inside, y.inside, step * width
+        pad = (y.before, y.after, x.before, x.after)
+        if target.memory is MemoryType.WGT:
+            steps = np.arange(y_size)[:, None] * stride + np.arange(x_size)
+            self.weights.load(sram, args[0].tiles, vectors + steps)
+        if not any(pad) and (y_size == 1 or stride == x_size):
+            x_size, y_size, stride = x_size * y_size, 1, x_size * y_size
+        try:
+            self.builder.load(target.memory, sram, dram, x_size, y_size, stride, pad=pad)
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+        return ()
+
+    @impl(tile.StoreOp)
+    def store(self, interpreter: Interpreter, op: tile.StoreOp, args: PythonValues):
+        count = len(op.source_indices)
+        source: ChipBuffer = args[0]
+        sram = source.position(args[1 : 1 + count])
+        outer, (row, column), (height, width) = matrix_at(op.target, args[2 + count :])
+        rows, columns = op.extents
+        y, x = Clip.of(row, rows, height), Clip.of(column, columns, width)
+        if y.before or x.before or not y.inside or not x.inside:
+            raise _refusal(op, f"a box at {[row, column]} begins outside of {op.target.type}")
+        vectors = (outer * height + row) * width + column
+        dram = self._element(op, MemoryType.OUT, args[1 + count], vectors)
+        try:
+            if x.after:
+                # On chip rows are as wide as the box: a narrower store can take only one.
+                for r in range(y.inside):
+                    self.builder.store(sram + r * columns, dram + r * width, x.inside)
+            elif x.inside == width:
+                self.builder.store(sram, dram, y.inside * width)
+            else:
+                self.builder.store(sram, dram, x.inside, y.inside, width)
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+        return ()
+
+    @impl(tile.ClearOp)
+    def clear(self, interpreter: Interpreter, op: tile.ClearOp, args: PythonValues):
+        target: ChipBuffer = args[0]
+        (count,) = op.loops
+        uops = unrolled((target.position(args[1:]),), [])
+        self._run(op, uops, [(count, 1)], reset=True)
+        return ()
+
+    @impl(tile.GemmOp)
+    def gemm(self, interpreter: Interpreter, op: tile.GemmOp, args: PythonValues):
+        a, i = len(op.acc_indices), len(op.inp_indices)
+        first = (
+            args[0].position(args[1 : 1 + a]),
+            args[1 + a].position(args[2 + a : 2 + a + i]),
+            args[2 + a + i].position(args[3 + a + i :]),
+        )
+        strides = (op.acc_strides, op.inp_strides, op.wgt_strides)
+        loops = list(zip(op.loops, *(s.get_values() for s in strides), strict=True))
+        for uops, nest in self.weights.nests(first, loops):
+            self._run(op, uops, nest)
+        return ()
+
+    @impl(tile.AluOp)
+    def alu(self, interpreter: Interpreter, op: tile.AluOp, args: PythonValues):
+        count = len(op.target_indices)
+        dst = args[0].position(args[1 : 1 + count])
+        dst_strides = op.target_strides.get_values()
+        if op.source_strides is not None:
+            source: ChipBuffer = args[1 + count]
+            src = source.position(args[2 + count :])
+            loops = list(zip(op.loops, dst_strides, op.source_strides.get_values(), strict=True))
+            if op.uniform is None:
+                self._run(op, unrolled((dst, src), loops[2:]), loops[:2])
+                return ()
+            first, (extent, step, _) = src - source.base, loops[0]
+            known = op.uniform.get_values()[first : first + extent]
+            done = 0
+            for number, run in groupby(known):
+                length = len(list(run))
+                part = [(length, step, 1), *loops[1:]]
+                start = dst + done * step
+                if number < 0:
+                    uops = unrolled((start, src + done), part[2:])
+                    self._run(op, uops, part[:2])
+                else:
+                    self._immediate(op, start, [loop[:2] for loop in part], number)
+                done += length
+            return ()
+        assert op.immediate is not None
+        loops = list(zip(op.loops, dst_strides, strict=True))
+        self._immediate(op, dst, loops, op.immediate.value.data)
+        return ()
+
+    def _immediate(
+        self, op: tile.AluOp, dst: int, loops: Sequence[tuple[int, int]], number: int
+    ) -> None:
+        """With one number for all lanes."""
+        amounts = shift_steps(number) if op.function is tile.Alu.SHR else (number,)
+        for amount in amounts:
+            self._run(op, unrolled((dst,), loops[2:]), loops[:2], imm=amount)
+
+    def _element(self, op: Operation, memory: MemoryType, start: DramBuffer, count: int) -> int:
+        """The element of `memory` that is `count` after the one at `start`."""
+        element, rest = divmod(start.address, size := self.board.element_bytes(memory))
+        if rest:
+            raise _refusal(
+                op, f"its operand at byte {start.address} is not aligned to {size} bytes"
+            )
+        return element + count
+
+    def _run(
+        self,
+        op: Operation,
+        uops: MicroOps,
+        loops: Sequence[tuple[int, ...]],
+        *,
+        reset: bool = False,
+        imm: int | None = None,
+    ) -> None:
+        """One GEMM or ALU instruction: `loops` are extents and strides, outermost first."""
+        # A loop that runs once has no factor; the hardware always has two loops.
+        nest = [(1, 0, 0, 0)] * (2 - len(loops))
+        nest += [(e, *(s if e > 1 else 0 for s in steps), 0, 0)[:4] for e, *steps in loops]
+        (outer, *outer_steps), (inner, *inner_steps) = nest
+        dst, src, wgt = zip(outer_steps, inner_steps, strict=True)
+        iterations = (outer, inner)
+        try:
+            if isinstance(op, tile.AluOp):
+                opcode = OPCODES[op.function]
+                self.builder.alu(opcode, uops, iter=iterations, dst=dst, src=src, imm=imm)
+            else:
+                self.builder.gemm(uops, iter=iterations, dst=dst, src=src, wgt=wgt, reset=reset)
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+
+
+def _refusal(op: Operation, message: str) -> InputError:
+    """For an operation that is valid at its level, but that no instruction can spell."""
+    return UnsupportedError(f"unsupported '{op.name}' on VTA: {message}")
+
+
+TABLE_ALIGNMENT = 64
+"""Bytes; tables begin at a cache line, so that a read of one touches no other data."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredLaunch:
+    """Launches that start together, a layer each, and the program that runs them."""
+
+    ops: Sequence[mem.LaunchOp]
+    program: VtaProgram
+    micro_op_address: int
+    """Where the micro-op table must be in DRAM, in bytes."""
+    skipped: Sequence[float]
+    """Of each layer: the share of its products that tiles of zeros save."""
+
+    @property
+    def name(self) -> str:
+        """The layers, from the first to the last."""
+        first, last = node_name(self.ops[0]), node_name(self.ops[-1])
+        return first if len(self.ops) == 1 else f"{first} to {last}"
+
+
+def lower_launches(
+    starts: Sequence[Sequence[mem.LaunchOp]], table: int, board: VtaBoard
+) -> list[LoweredLaunch]:
+    """
+    The programs of launches, one for those that start together, with micro-op tables from address
+    `table` on. The i-th is launch number i everywhere.
+    """
+    lowered: list[LoweredLaunch] = []
+    for ops in starts:
+        table = -(-table // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
+        builder, scratchpads = StreamBuilder(board), Scratchpads(board)
+        skipped: list[float] = []
+        for op in ops:
+            builder.begin_kernel()
+            skipped.append(_run_kernel(op, builder, scratchpads))
+        size = board.element_bytes(MemoryType.UOP)
+        program = builder.finish(table // size)
+        lowered.append(LoweredLaunch(ops, program, table, skipped))
+        table += len(program.micro_ops) * size
+    return lowered
+
+
+def _run_kernel(op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads) -> float:
+    """Append the operations of a launch; the share of its products that are left out."""
+    name = op.kernel.string_value()
+    kernel = SymbolTable.lookup_symbol(op, name)
+    assert isinstance(kernel, FuncOp)
+    module = kernel.parent_op()
+    assert isinstance(module, ModuleOp)
+    interpreter = Interpreter(module)
+    emitting = VtaFunctions(builder, scratchpads.places(kernel))
+    for functions in (FuncFunctions(), ArithFunctions(), ScfFunctions(), emitting):
+        interpreter.register_implementations(functions)
+    interpreter.call_op(name, _buffers(op))
+    scratchpads.record(builder.kernel)
+    return emitting.weights.skipped_share
+
+
+def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:
+    buffers: list[DramBuffer] = []
+    for value in (*op.inputs, *op.outputs):
+        block = mem.block_of(value)
+        if block is None:
+            raise InputError(
+                f"launch '{node_name(op)}' uses a value of type {value.type} without a place in "
+                "memory: run allocate-blocks first"
+            )
+        buffers.append(DramBuffer(block.offset.data, constant_tiles(value)))
+    return tuple(buffers)

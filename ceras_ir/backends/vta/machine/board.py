@@ -1,0 +1,414 @@
+"""
+A VTA configuration, read from VTA's own JSON (`vta_config.json`), with the keys that it lacks.
+
+Number formats are fixed, because all arithmetic depends on them. The intrinsic and the buffer sizes
+may vary as far as instructions can be encoded. `DRIVER_FLOW` names the registers (`hls`: the HLS
+design, four modules a page apart; `chisel`: the shell of the Chisel design), `DRIVER_REGISTERS` the
+physical address of the first, and `DRIVER_ADDRESS_OFFSET` what VTA adds to physical addresses of
+memory. Addresses are integers, or text such as "0x43C00000".
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.vta.machine.isa import PORTABLE_UOPS, MemoryType
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.suggestions import MISTYPED, did_you_mean
+from ceras_ir.targets.boards import board_files, board_text
+
+Flow = Literal["hls", "chisel"]
+FLOWS: tuple[Flow, ...] = get_args(Flow)
+DRIVER_KEYS = FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
+DRIVER_PAGE = 4096
+"""Registers and memory are mapped by pages, and VTA fetches in bursts that must not leave one."""
+
+
+@dataclass(frozen=True)
+class DriverInterface:
+    """What a driver has to know of a board."""
+
+    flow: Flow
+    registers: int
+    address_offset: int = 0
+
+    def config(self) -> dict[str, str]:
+        """The same as keys of a board's JSON."""
+        offset = {OFFSET: f"{self.address_offset:#x}"} if self.address_offset else {}
+        return {FLOW: self.flow, REGISTERS: f"{self.registers:#x}", **offset}
+
+
+def parse_driver(config: Mapping[str, object], file: str | None) -> DriverInterface | None:
+    """What `config` says of a driver, if anything; `file` is named in messages."""
+    if FLOW not in config:
+        if key := next((key for key in (REGISTERS, OFFSET) if key in config), None):
+            raise InputError(f"{key} without {FLOW}", file)
+        return None
+    flow: Flow | None = next((name for name in FLOWS if name == config[FLOW]), None)
+    if flow is None:
+        raise InputError(f"{FLOW} must be hls or chisel, got {config[FLOW]!r}", file)
+
+    def address(key: str) -> int:
+        value = config.get(key, 0)
+        if isinstance(value, str):
+            try:
+                value = int(value, 0)
+            except ValueError:
+                raise InputError(f"{key} is no address: {value!r}", file) from None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"{key} is no address: {value!r}", file)
+        if not 0 <= value < 1 << 32 or value % DRIVER_PAGE:
+            message = f"{key} must be a multiple of {DRIVER_PAGE} below 2^32, got {value:#x}"
+            raise InputError(message, file)
+        return value
+
+    if not (registers := address(REGISTERS)):
+        raise InputError(f"{FLOW} without {REGISTERS}", file)
+    return DriverInterface(flow, registers, address(OFFSET))
+
+
+_FIXED = {
+    "LOG_INP_WIDTH": (3, "inputs must be int8"),
+    "LOG_WGT_WIDTH": (3, "weights must be int8"),
+    "LOG_ACC_WIDTH": (5, "accumulators must be int32"),
+}
+_INTRINSIC = {"LOG_BATCH": "log_batch", "LOG_BLOCK": "log_block"}
+_DERIVED = {
+    "LOG_BLOCK_IN": "LOG_BLOCK",
+    "LOG_BLOCK_OUT": "LOG_BLOCK",
+    "LOG_OUT_WIDTH": "LOG_INP_WIDTH",
+}
+_BUFFERS = {
+    "LOG_UOP_BUFF_SIZE": (MemoryType.UOP, "log_uops"),
+    "LOG_INP_BUFF_SIZE": (MemoryType.INP, "log_inp"),
+    "LOG_WGT_BUFF_SIZE": (MemoryType.WGT, "log_wgt"),
+    "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
+}
+MIN_LOG_BUS, MAX_LOG_BUS = 5, 10
+"""AXI has buses of 32 to 1024 bits; VTA's designs have 64 and 128."""
+MAX_LOG_INTRINSIC = 8
+"""Of rows and of lanes: 65,536 multipliers."""
+CACHE_LINE = 64
+"""Bytes; the longest line of the CPUs beside VTA."""
+
+_OWN_KEYS = {
+    "DRAM_READ_LATENCY": "read_latency",
+    "DRAM_WRITE_LATENCY": "write_latency",
+    "HOST_MACS_PER_US": "host_macs_per_us",
+    "HOST_BYTES_PER_US": "host_bytes_per_us",
+}
+"""Keys that VTA's JSON does not have, for measured boards."""
+
+_HLS_KEYS = {
+    "HLS_REFILL": "refill",
+    "HLS_LATENCY": "latency",
+    "HLS_BYTES_PER_CYCLE": "bytes_per_cycle",
+    "HLS_INSTRUCTION": "instruction",
+}
+"""What a calibrated board is like that is built from the HLS source; see `HlsModel`."""
+_OPTIONAL = (*_OWN_KEYS, *_HLS_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ", "TIMING", *DRIVER_KEYS)
+"""Keys without which a board has defaults; VTA's tools write others that say nothing here."""
+
+TIMINGS = ("chisel", "hls")
+"""Whose cycles a board takes (TIMING): those of VTA's Chisel source, or of its HLS source."""
+
+
+@dataclass(frozen=True, order=True)
+class HlsModel:
+    """
+    The parameters on which the time of VTA's HLS source (`vta.cc`) on a board depends. Only its
+    loops over micro-ops are pipelined: every entry of a loop refills the pipeline, and every row of
+    a transfer waits for its first data.
+    """
+
+    refill: int
+    """Cycles of an entry of a loop over micro-ops, in addition to its micro-ops."""
+    latency: int
+    """Cycles of a row of a transfer, in addition to its bytes."""
+    bytes_per_cycle: int
+    """Of the one port to DRAM."""
+    instruction: int
+    """Cycles of every instruction, in addition to its work."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = int(name == "bytes_per_cycle")
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+@dataclass(frozen=True)
+class VtaBoard:
+    """The intrinsic, buffer sizes in elements, and what is told of the memory system."""
+
+    target: str = "sim"
+    log_uops: int = 13
+    log_inp: int = 11
+    log_wgt: int = 10
+    log_acc: int = 11
+    bus_bytes: int | None = None
+    """Bytes of one beat of the memory bus."""
+    clock_mhz: int | None = None
+    read_latency: int = 50
+    """Cycles from a request to DRAM to its first beat; VTA's own JSON does not tell."""
+    write_latency: int = 31
+    host_macs_per_us: int = 335
+    """Of a plain product on one A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
+    host_bytes_per_us: int = 500
+    """Bytes that the host reads and writes in element-wise work, packing included."""
+    log_batch: int = 0
+    log_block: int = 4
+    driver: DriverInterface | None = None
+    timing: str = "chisel"
+    hls: HlsModel | None = None
+    """As calibrated."""
+
+    @property
+    def is_hls(self) -> bool:
+        """Whether it is built from VTA's HLS source."""
+        return self.timing == "hls"
+
+    @property
+    def batch(self) -> int:
+        """Rows of a vector."""
+        return 1 << self.log_batch
+
+    @property
+    def block(self) -> int:
+        """Lanes of a row, and inputs and outputs of a tile of weights."""
+        return 1 << self.log_block
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The last dimensions of packed tensors: rows, where there are several, and lanes."""
+        return (self.block,) if self.batch == 1 else (self.batch, self.block)
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiplications of one GEMM iteration, which takes one cycle."""
+        return self.batch * self.block**2
+
+    @property
+    def alignment(self) -> int:
+        """
+        Bytes at whose multiples every element of every memory can begin in DRAM, and which are
+        cache lines of no other value.
+        """
+        return max(CACHE_LINE, *(self.element_bytes(memory) for memory in MemoryType))
+
+    def element_bytes(self, memory: MemoryType) -> int:
+        """Bytes of one element in DRAM, by which `dram_base` is multiplied."""
+        return 1 << _log_bytes(memory, self.log_batch, self.log_block)
+
+    @property
+    def clock(self) -> int:
+        """Cycles of a microsecond; the slowest of the published boards' where nothing is said."""
+        return self.clock_mhz or 100
+
+    @property
+    def uops(self) -> int:
+        """Micro-ops that the configuration has room for."""
+        return 1 << self.log_uops
+
+    @property
+    def portable_uops(self) -> int:
+        """Micro-ops that every implementation has room for."""
+        return min(self.uops, PORTABLE_UOPS)
+
+    @property
+    def inp(self) -> int:
+        return 1 << self.log_inp
+
+    @property
+    def wgt(self) -> int:
+        return 1 << self.log_wgt
+
+    @property
+    def acc(self) -> int:
+        """Accumulator vectors; OUT has as many."""
+        return 1 << self.log_acc
+
+    def elements(self, memory: MemoryType) -> int:
+        """Size of `memory` in elements."""
+        sizes = {MemoryType.UOP: self.uops, MemoryType.WGT: self.wgt, MemoryType.INP: self.inp}
+        return sizes.get(memory, self.acc)
+
+    def config(self) -> dict[str, str | int]:
+        """The same in VTA's own JSON fields, for programs that read those."""
+        memory: dict[str, str | int] = {
+            key: getattr(self, field)
+            for key, field in _OWN_KEYS.items()
+            if getattr(self, field) != getattr(VtaBoard, field)
+        }
+        if self.bus_bytes is not None:
+            memory["FPGA_LOG_AXI_BUS_WIDTH"] = (8 * self.bus_bytes).bit_length() - 1
+        if self.clock_mhz is not None:
+            memory["FPGA_FREQ"] = self.clock_mhz
+        driver = {} if self.driver is None else self.driver.config()
+        return {
+            "TARGET": self.target,
+            "HW_VER": "0.0.2",
+            **{key: value for key, (value, _) in _FIXED.items()},
+            **{key: getattr(self, field) for key, field in _INTRINSIC.items()},
+            **{
+                key: _log_bytes(kind, self.log_batch, self.log_block) + getattr(self, field)
+                for key, (kind, field) in _BUFFERS.items()
+            },
+            **memory,
+            **driver,
+            **({"TIMING": self.timing} if self.is_hls else {}),
+            **({} if self.hls is None else {k: vars(self.hls)[f] for k, f in _HLS_KEYS.items()}),
+        }
+
+
+def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
+    vector = batch + block
+    logs = {MemoryType.UOP: 2, MemoryType.WGT: 2 * block, MemoryType.ACC: 2 + vector}
+    return logs.get(memory, vector)
+
+
+def parse_board(text: str, file: str | None = None) -> VtaBoard:
+    """The board that the JSON `text` describes; `file` is named in messages."""
+    try:
+        loaded: object = json.loads(text, object_pairs_hook=_object(file))
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"not JSON: {e}", file) from None
+    if not isa(loaded, dict[str, object]):
+        raise InputError("a VTA configuration is a JSON object", file)
+    config = loaded
+    for key in config.keys() - _OPTIONAL:
+        if hint := did_you_mean(key, _OPTIONAL, MISTYPED):
+            raise InputError(f"a VTA configuration has no {key}{hint}", file)
+
+    def integer(key: str) -> int:
+        if key not in config:
+            raise InputError(f"VTA configuration without {key}", file)
+        value = config[key]
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 31:
+            raise InputError(f"{key} must be an integer below 2^31, got {value!r}", file)
+        return value
+
+    for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
+        least = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0}
+        least["FPGA_LOG_AXI_BUS_WIDTH"] = MIN_LOG_BUS
+        if key in config and (value := integer(key)) < (low := least.get(key, 1)):
+            raise InputError(f"{key} must be at least {low}, got {value}", file)
+    target = config.get("TARGET", "sim")
+    if not isinstance(target, str):
+        raise InputError(f"TARGET must be a text, got {target!r}", file)
+    for key, (expected, reason) in _FIXED.items():
+        if (value := integer(key)) != expected:
+            raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
+    batch, block = integer("LOG_BATCH"), integer("LOG_BLOCK")
+    if batch < 0:
+        raise UnsupportedError(f"unsupported LOG_BATCH {batch}: a vector has at least a row", file)
+    if block < 1:
+        raise UnsupportedError(
+            f"unsupported LOG_BLOCK {block}: VTA's multipliers have at least two lanes", file
+        )
+    for key in _INTRINSIC:
+        if (value := integer(key)) > MAX_LOG_INTRINSIC:
+            message = f"unsupported {key} {value}: at most {MAX_LOG_INTRINSIC}"
+            raise UnsupportedError(message, file)
+    _check_derived(config, file)
+    logs: dict[MemoryType, int] = {}
+    for key, (memory, _) in _BUFFERS.items():
+        logs[memory] = integer(key) - _log_bytes(memory, batch, block)
+        if logs[memory] < 1:
+            raise UnsupportedError(f"unsupported {key}: fewer than two elements", file)
+    _check_encodable(logs, file)
+
+    bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
+    if bus is not None and bus > MAX_LOG_BUS:
+        raise InputError(f"FPGA_LOG_AXI_BUS_WIDTH must be at most {MAX_LOG_BUS}, got {bus}", file)
+    timing, hls = _timing(config, integer, file)
+    return VtaBoard(
+        target=target,
+        timing=timing,
+        hls=hls,
+        **{field: logs[memory] for memory, field in _BUFFERS.values()},
+        log_batch=batch,
+        log_block=block,
+        bus_bytes=None if bus is None else (1 << bus) // 8,
+        clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
+        driver=parse_driver(config, file),
+        **{field: integer(key) for key, field in _OWN_KEYS.items() if key in config},
+    )
+
+
+def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, object]]:
+    """Makes objects, none with a key twice, of which a reader would take the last unseen."""
+
+    def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise InputError(f"{key} is given twice", file)
+            found[key] = value
+        return found
+
+    return build
+
+
+def _check_derived(config: Mapping[str, object], file: str | None) -> None:
+    """Keys of older VTA files that follow from others must say the same."""
+    for key, other in _DERIVED.items():
+        if key in config and config[key] != config[other]:
+            raise UnsupportedError(
+                f"unsupported {key} {config[key]!r}: must be {other}, {config[other]!r}", file
+            )
+
+
+def _timing(
+    config: Mapping[str, object], integer: Callable[[str], int], file: str | None
+) -> tuple[str, HlsModel | None]:
+    """Whose cycles, and the model of a calibrated board."""
+    timing = config.get("TIMING", "chisel")
+    if not isinstance(timing, str) or timing not in TIMINGS:
+        raise InputError(f"TIMING must be one of {', '.join(TIMINGS)}, got {timing!r}", file)
+    if not (given := [key for key in _HLS_KEYS if key in config]):
+        return timing, None
+    if timing != "hls" or len(given) < len(_HLS_KEYS):
+        raise InputError(
+            f"{', '.join(_HLS_KEYS)} belong together, and to TIMING hls, got {', '.join(given)}",
+            file,
+        )
+    for key in _HLS_KEYS:
+        if integer(key) < (least := int(key == "HLS_BYTES_PER_CYCLE")):
+            raise InputError(f"{key} must be at least {least}, got {integer(key)}", file)
+    return timing, HlsModel(**{field: integer(key) for key, field in _HLS_KEYS.items()})
+
+
+def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
+    """
+    Indices must fit the 32-bit micro-op and the 128-bit instruction, and the input buffer must
+    hold as many vectors as the accumulator: else HLS (`VTA_UOP_GEM_2_0`) and the simulator
+    (`VTAUop.src_idx`) disagree on where the weight index is.
+    """
+    uop, inp, wgt, acc = (logs[memory] for memory, _ in _BUFFERS.values())
+    for used, most, reason in (
+        (2 * (acc + inp + wgt), 64, "GEMM index factors exceed 64 bits"),
+        (acc + inp + wgt, 32, "micro-op indices exceed 32 bits"),
+        (4 * acc, 44, "ALU index factors exceed 44 bits"),
+        (2 * uop, 27, "micro-op range exceeds 27 bits"),
+        (max(logs.values()), 16, "sram_base has 16 bits"),
+        (acc, inp, "VTA's implementations disagree on micro-ops with fewer inputs than sums"),
+    ):
+        if used > most:
+            sizes = f"{1 << uop} uop, {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
+            raise UnsupportedError(f"unsupported buffer sizes ({sizes}): {reason}", file)
+
+
+def load_board(name: str | Path) -> VtaBoard:
+    """A board by name (`pynq`, `zcu102`, ...) or by the path of a JSON file."""
+    text = board_text("vta", "ceras_ir.backends.vta", str(name), suffix=".json")
+    return parse_board(text, str(name))
+
+
+def board_names() -> list[str]:
+    """Boards that come with the compiler."""
+    return list(board_files("ceras_ir.backends.vta", ".json"))

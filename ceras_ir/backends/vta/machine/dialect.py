@@ -1,0 +1,383 @@
+"""
+The `vta` dialect: VTA's instructions, one operation each, in the order of the stream.
+
+A `vta.program` is what one launch fetches: straight-line, with the micro-op table that its
+UOP loads bring on chip. Fields have the names and ranges of `isa`, which defines them bit for bit:
+integers are `i64`, pairs are arrays that are left out when zero, and token flags are units.
+Verifiers hold each operation to the portable subset. The immediate of an ALU instruction that does
+not use it is not kept.
+"""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.dialects.builtin import (
+    I64,
+    BytesAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    UnitAttr,
+    i16,
+    i64,
+)
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SpacedOpaqueSyntaxAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    lazy_traits_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
+from ceras_ir.backends.vta.machine.isa import (
+    FLAGS,
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Store,
+    violations,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Memory(StrEnum):
+    """`isa.MemoryType` as text."""
+
+    UOP = "uop"
+    WGT = "wgt"
+    INP = "inp"
+    ACC = "acc"
+    ACC_8BIT = "acc_8bit"
+
+
+class AluOperator(StrEnum):
+    """`isa.AluOpcode` as text."""
+
+    MIN = "min"
+    MAX = "max"
+    ADD = "add"
+    SHR = "shr"
+    MUL = "mul"
+
+
+@irdl_attr_definition
+class MemoryAttr(EnumAttribute[Memory], SpacedOpaqueSyntaxAttribute):
+    """An on-chip memory that a load fills."""
+
+    name = "vta.memory"
+
+
+@irdl_attr_definition
+class AluOperatorAttr(EnumAttribute[AluOperator], SpacedOpaqueSyntaxAttribute):
+    """What an ALU instruction computes."""
+
+    name = "vta.alu_operator"
+
+
+INTEGER = IntegerAttr[I64].constr(type=i64)
+PAIR = DenseArrayBase.constr(i64)
+TOKENS = (
+    "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)? "
+    "(`push_prev` $push_prev^)? (`push_next` $push_next^)? attr-dict"
+)
+TRANSFER = "`sram` $sram_base `dram` $dram_base `size` $size `stride` $stride "
+LOOP = "`uops` $uops `iter` $iter (`dst` $dst_factors^)? (`src` $src_factors^)? "
+
+ZERO_UNLESS_GIVEN = frozenset({"pad", "dst_factors", "src_factors", "wgt_factors"})
+
+
+# Attributes are immutable, and a stream repeats most of them.
+@lru_cache(1 << 14)
+def integer(value: int) -> IntegerAttr[I64]:
+    return IntegerAttr(value, i64)
+
+
+@lru_cache(1 << 14)
+def spelled(name: str, values: tuple[int, ...]) -> Attribute | None:
+    """The property `name` with one number or several; None where it is left out."""
+    if len(values) == 1:
+        return integer(values[0])
+    left_out = name in ZERO_UNLESS_GIVEN and not any(values)
+    return None if left_out else DenseArrayBase.from_list(i64, values)
+
+
+def numbers_of(attribute: Attribute | None, name: str, length: int) -> tuple[int, ...]:
+    """What the property `name` says; zeros where it is left out."""
+    if isinstance(attribute, IntegerAttr):
+        return (attribute.value.data,)
+    if not isinstance(attribute, DenseArrayBase):
+        return (0,) * length
+    values = tuple(int(v) for v in attribute.get_values())
+    if len(values) != length:
+        key = name.removesuffix("_factors")
+        raise VerifyException(f"{key} must have {length} values, got {len(values)}")
+    return values
+
+
+class _InstructionOp(IRDLOperation, ABC):
+    """What all instructions share: token flags, and verification of the value they spell."""
+
+    FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Properties that are one number or an array of several, and the fields that these are."""
+
+    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
+
+    pop_prev = opt_prop_def(UnitAttr)
+    pop_next = opt_prop_def(UnitAttr)
+    push_prev = opt_prop_def(UnitAttr)
+    push_next = opt_prop_def(UnitAttr)
+
+    def __init__(self, i: Instruction, **properties: Attribute | None):
+        numbers = {
+            name: spelled(name, tuple(getattr(i, field) for field in fields))
+            for name, fields in self.FIELDS.items()
+        }
+        flags = {name: UnitAttr() for name in FLAGS if getattr(i, name)}
+        super().__init__(properties={**properties, **numbers, **flags})
+
+    @abstractmethod
+    def instruction(self) -> Instruction:
+        """The value of this operation."""
+
+    def numbers(self) -> dict[str, int]:
+        """The fields of `FIELDS`, for the constructor of an instruction."""
+        found: dict[str, int] = {}
+        for name, fields in self.FIELDS.items():
+            attribute = self.properties.get(name)
+            found.update(zip(fields, numbers_of(attribute, name, len(fields)), strict=True))
+        return found
+
+    def flags(self) -> dict[str, bool]:
+        """The token flags, likewise."""
+        return {name: name in self.properties for name in FLAGS}
+
+    def verify_(self) -> None:
+        instruction = self.instruction()
+        limits = field_limits(type(instruction))
+        for name, (low, high) in limits.items():
+            value: int = getattr(instruction, name)
+            if not low <= value <= high:
+                raise VerifyException(f"{name} must be in [{low}, {high}], got {value}")
+        for message in violations(instruction):
+            raise VerifyException(message)
+
+
+class _TransferOp(_InstructionOp, ABC):
+    """A box between DRAM and a memory on chip."""
+
+    FIELDS: ClassVar = {
+        "sram_base": ("sram_base",),
+        "dram_base": ("dram_base",),
+        "size": ("y_size", "x_size"),
+        "stride": ("x_stride",),
+    }
+
+    sram_base = prop_def(INTEGER)
+    dram_base = prop_def(INTEGER)
+    size = prop_def(PAIR)
+    """Rows and elements of a row."""
+    stride = prop_def(INTEGER)
+
+
+@irdl_op_definition
+class LoadOp(_TransferOp):
+    """DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`)."""
+
+    name = "vta.load"
+    FIELDS: ClassVar = {
+        **_TransferOp.FIELDS,
+        "pad": ("y_pad_top", "y_pad_bottom", "x_pad_left", "x_pad_right"),
+    }
+
+    memory = prop_def(MemoryAttr)
+    pad = opt_prop_def(PAIR)
+
+    assembly_format = "$memory " + TRANSFER + "(`pad` $pad^)? " + TOKENS
+
+    def __init__(self, i: Load):
+        super().__init__(i, memory=MemoryAttr(Memory(i.memory.name.lower())))
+
+    def instruction(self) -> Load:
+        return Load(MemoryType[self.memory.data.name], **self.numbers(), **self.flags())
+
+
+@irdl_op_definition
+class StoreOp(_TransferOp):
+    """OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`)."""
+
+    name = "vta.store"
+
+    assembly_format = TRANSFER + TOKENS
+
+    def instruction(self) -> Store:
+        return Store(**self.numbers(), **self.flags())
+
+
+class _LoopOp(_InstructionOp, ABC):
+    """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, zeros left out."""
+
+    FIELDS: ClassVar = {
+        "uops": ("uop_bgn", "uop_end"),
+        "iter": ("iter_out", "iter_in"),
+        "dst_factors": ("dst_factor_out", "dst_factor_in"),
+        "src_factors": ("src_factor_out", "src_factor_in"),
+    }
+
+    uops = prop_def(PAIR)
+    """First micro-op and the one after the last."""
+    iter = prop_def(PAIR)
+    dst_factors = opt_prop_def(PAIR)
+    src_factors = opt_prop_def(PAIR)
+
+
+@irdl_op_definition
+class GemmOp(_LoopOp):
+    """Accumulate vectors times transposed tiles, or clear (`isa.Gemm`)."""
+
+    name = "vta.gemm"
+    FIELDS: ClassVar = {**_LoopOp.FIELDS, "wgt_factors": ("wgt_factor_out", "wgt_factor_in")}
+
+    reset = opt_prop_def(UnitAttr)
+    wgt_factors = opt_prop_def(PAIR)
+
+    assembly_format = "(`reset` $reset^)? " + LOOP + "(`wgt` $wgt_factors^)? " + TOKENS
+
+    def __init__(self, i: Gemm):
+        super().__init__(i, reset=UnitAttr() if i.reset else None)
+
+    def instruction(self) -> Gemm:
+        return Gemm(**self.numbers(), reset=self.reset is not None, **self.flags())
+
+
+@irdl_op_definition
+class AluOp(_LoopOp):
+    """Combine accumulators with an immediate or with other accumulators (`isa.Alu`)."""
+
+    name = "vta.alu"
+
+    operator = prop_def(AluOperatorAttr)
+    imm = opt_prop_def(INTEGER)
+
+    assembly_format = "$operator " + LOOP + "(`imm` $imm^)? " + TOKENS
+
+    def __init__(self, i: Alu):
+        operator = AluOperatorAttr(AluOperator(i.opcode.name.lower()))
+        super().__init__(i, operator=operator, imm=integer(i.imm) if i.use_imm else None)
+
+    def instruction(self) -> Alu:
+        imm = None if self.imm is None else self.imm.value.data
+        opcode = AluOpcode[self.operator.data.name]
+        return Alu(opcode, **self.numbers(), use_imm=imm is not None, imm=imm or 0, **self.flags())
+
+
+@irdl_op_definition
+class FinishOp(_InstructionOp):
+    """Tell the host that the program is done (`isa.Finish`)."""
+
+    name = "vta.finish"
+
+    assembly_format = TOKENS
+
+    def instruction(self) -> Finish:
+        return Finish(**self.flags())
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """
+    One launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src,
+    wgt) that is in DRAM from 4-byte element `uop_base` on.
+    """
+
+    name = "vta.program"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    uop_base = prop_def(INTEGER)
+    micro_ops = prop_def(DenseIntOrFPElementsAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+    assembly_format = "$sym_name `uops` `at` $uop_base $micro_ops attr-dict-with-keyword $body"
+
+    def __init__(
+        self,
+        name: str,
+        micro_ops: "NDArray[np.integer]",
+        uop_base: int,
+        body: Sequence[Operation],
+    ):
+        table = TensorType(i16, (len(micro_ops), 3))
+        data = BytesAttr(micro_ops.astype("<i2").tobytes())
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "uop_base": integer(uop_base),
+                "micro_ops": DenseIntOrFPElementsAttr(table, data),
+            },
+            regions=[Region(Block(body))],
+        )
+
+    def verify_(self) -> None:
+        shape = self.micro_ops.type.get_shape()
+        if self.micro_ops.type.element_type != i16 or len(shape) != 2 or shape[1] != 3:
+            raise VerifyException(
+                f"micro-ops must be tensor<Nx3xi16> (dst, src, wgt), got {self.micro_ops.type}"
+            )
+        if not 0 <= (base := self.uop_base.value.data) < 2**32:
+            raise VerifyException(f"uops must be at an element in [0, 2**32), got {base}")
+        values = array("h", self.micro_ops.data.data)
+        for column, limit in enumerate(micro_op_limits(DEFAULT_BOARD)):
+            for row, value in enumerate(values[column::3]):
+                if not 0 <= value < limit:
+                    raise VerifyException(
+                        f"micro-op {row}: index {column} must be in [0, {limit - 1}], got {value}"
+                    )
+        for op in self.body.block.ops:
+            if not isinstance(op, _InstructionOp):
+                raise VerifyException(f"a program holds vta instructions only, got '{op.name}'")
+            if isinstance(op, FinishOp) != (op.next_op is None):
+                raise VerifyException("vta.finish must be the last instruction, and only it")
+
+
+def from_instruction(instruction: Instruction) -> Operation:
+    """The operation of `instruction`."""
+    match instruction:
+        case Load():
+            return LoadOp(instruction)
+        case Store():
+            return StoreOp(instruction)
+        case Gemm():
+            return GemmOp(instruction)
+        case Alu():
+            return AluOp(instruction)
+        case Finish():
+            return FinishOp(instruction)
+
+
+Vta = Dialect(
+    "vta",
+    [ProgramOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
+    [MemoryAttr, AluOperatorAttr],
+)

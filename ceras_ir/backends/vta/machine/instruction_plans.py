@@ -1,0 +1,181 @@
+"""
+Plans of the simulator for one instruction: a GEMM as matrix products, an ALU operation as stages.
+
+Sums of int32 are the same in any order, so the iterations of a GEMM are sorted by destination; rows
+with equal weight tiles become one product. ALU iterations are sequential. They are put in stages in
+which no iteration reads or writes what another writes, except that it may overwrite what another
+reads; a stage reads all its operands first.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.vta.machine.encoding import MicroOps
+from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode, Gemm
+
+Indices = NDArray[np.int64]
+
+FLOAT32_PRODUCTS = 1 << 10
+"""Sums of so many products of int8 are exact in float32: 2^10 * 2^14 = 2^24."""
+
+
+def iteration_indices(
+    uops: NDArray[np.int64],
+    i: Gemm | Alu,
+    factor_out: int,
+    factor_in: int,
+    outer: range | None = None,
+) -> Indices:
+    """The index of every iteration, in order: `uops[k] + factor_out * a + factor_in * b`."""
+    outer = range(i.iter_out) if outer is None else outer
+    a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factor_out
+    b = np.arange(i.iter_in, dtype=np.int64)[None, :, None] * factor_in
+    return (a + b + uops).reshape(-1)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """`g` products of `r` vectors by `k` tiles one below the other, to what nothing else writes."""
+
+    dst: Indices
+    """`[g, r]`"""
+    src: Indices
+    """`[g, r, k]`"""
+    wgt: Indices
+    """`[g, k]`"""
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """All products of an instruction; each destination belongs to one of them."""
+
+    products: list[_Product]
+    dst: Indices
+    """Every destination once."""
+
+    def run(
+        self,
+        inp: NDArray[np.float32],
+        wgt: NDArray[np.float32],
+        acc: NDArray[np.int32],
+    ) -> None:
+        """Add the products to `acc`; `wgt` holds tiles as `[in][out]`."""
+        for p in self.products:
+            (g, r, k), (_, lanes, outputs) = p.src.shape, wgt.shape
+            left = inp[p.src].swapaxes(2, 3).reshape(g, -1, k * lanes)
+            right = wgt[p.wgt.reshape(-1)].reshape(g, k * lanes, outputs)
+            if k * lanes > FLOAT32_PRODUCTS:
+                exact = left.astype(np.float64) @ right.astype(np.float64)
+                total = exact.astype(np.int64).astype(np.int32)
+            else:
+                total = (left @ right).astype(np.int32)
+            acc[p.dst.reshape(-1)] += total.reshape(g * r, -1, outputs)
+
+
+def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:
+    """
+    Numbers from 0 on, the same for equal rows, and where each number occurs first. As
+    `np.unique` by rows, which makes a field of every column and so is slow for wide ones.
+    """
+    numbers: dict[bytes, int] = {}
+    group = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
+    _, firsts = np.unique(group, return_index=True)
+    return group, firsts
+
+
+def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
+    """Group the iterations of `i` with `outer` for its outer loop."""
+    dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
+    src = iteration_indices(uops[:, 1], i, i.src_factor_out, i.src_factor_in, outer)
+    wgt = iteration_indices(uops[:, 2], i, i.wgt_factor_out, i.wgt_factor_in, outer)
+    order = np.argsort((dst << 32) | wgt, kind="stable")
+    dst, src, wgt = dst[order], src[order], wgt[order]
+    targets, starts, counts = np.unique(dst, return_index=True, return_counts=True)
+
+    products: list[_Product] = []
+    for k in np.unique(counts).tolist():
+        chosen = np.flatnonzero(counts == k)
+        at: Indices = np.add.outer(starts[chosen], np.arange(k, dtype=np.int64))
+        group, firsts = _equal_rows(tiles := wgt[at])
+        sizes = np.bincount(group)
+        by_group = np.argsort(group, kind="stable")
+        ends = np.cumsum(sizes)
+        for r in np.unique(sizes).tolist():
+            same = np.flatnonzero(sizes == r)
+            rows = by_group[(ends[same] - r)[:, None] + np.arange(r)]
+            products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[firsts[same]]))
+    return GemmPlan(products, targets)
+
+
+Int32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class AluPlan:
+    """Destination and source indices of every stage; sources are unused with an immediate."""
+
+    stages: list[tuple[Indices, Indices]]
+
+
+def plan_alu(uops: MicroOps, i: Alu, outer: range) -> AluPlan:
+    """Stages of `i` with `outer` for its outer loop."""
+    dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
+    src = iteration_indices(uops[:, 1], i, i.src_factor_out, i.src_factor_in, outer)
+    if i.use_imm or not np.isin(src, dst).any():
+        stage = _occurrence(dst)
+    elif _independent(dst, src):
+        stage = np.zeros_like(dst)
+    else:
+        stage = _schedule(dst.tolist(), src.tolist())
+    order = np.argsort(stage, kind="stable")
+    cuts = np.flatnonzero(np.diff(stage[order])) + 1
+    parts = np.split(order, cuts)
+    return AluPlan([(dst[part], src[part]) for part in parts])
+
+
+def _occurrence(values: Indices) -> Indices:
+    """How often each value has occurred before its position."""
+    order = np.argsort(values, kind="stable")
+    _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
+    rank = np.empty_like(values)
+    rank[order] = np.arange(len(values)) - np.repeat(starts, counts)
+    return rank
+
+
+def _independent(dst: Indices, src: Indices) -> bool:
+    """Whether no iteration writes what another has written or a later one reads."""
+    written_at = np.full(int(max(dst.max(), src.max())) + 1, len(dst))
+    position = np.arange(len(dst))
+    written_at[dst] = position
+    distinct = np.array_equal(written_at[dst], position) and len(np.unique(dst)) == len(dst)
+    return distinct and bool((written_at[src] >= position).all())
+
+
+def _schedule(dst: list[int], src: list[int]) -> Indices:
+    """The earliest stage of each iteration under RAW, WAW and WAR order."""
+    after_write: dict[int, int] = {}
+    last_read: dict[int, int] = {}
+    stages: list[int] = []
+    for d, s in zip(dst, src, strict=True):
+        stage = max(after_write.get(s, 0), after_write.get(d, 0), last_read.get(d, 0))
+        stages.append(stage)
+        last_read[s] = max(stage, last_read.get(s, 0))
+        after_write[d] = stage + 1
+    return np.array(stages, np.int64)
+
+
+def compute(opcode: AluOpcode, x: Int32, y: Int32) -> Int32:
+    """`opcode` on int32 vectors, wrapping; shift amounts are taken modulo 32."""
+    match opcode:
+        case AluOpcode.MIN:
+            return np.minimum(x, y)
+        case AluOpcode.MAX:
+            return np.maximum(x, y)
+        case AluOpcode.ADD:
+            return x + y
+        case AluOpcode.MUL:
+            return x * y
+        case AluOpcode.SHR:
+            return np.where(y >= 0, x >> (y & 31), x << (-y & 31))

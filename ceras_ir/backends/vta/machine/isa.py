@@ -1,0 +1,326 @@
+"""
+Instructions of VTA as values, and the limits that all implementations have in common.
+
+Field names are those of `hw_spec.h` in apache/tvm-vta. Sizes, strides and bases count elements of
+the addressed memory. The functional simulator (`sim_driver.cc`), the HLS design (`vta.cc`) and the
+Chisel RTL (`core/`) differ outside the portable subset, which `violations` checks for single
+instructions; `check` has the rules that need micro-ops or the order of the stream. `encoding` has
+the bits of instructions, `assembler` the text, `simulator` the meaning and `time` the cycles.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+DEFAULT_BOARD_NAME = "tsim"
+"""The Chisel design in its cycle-accurate simulator, on which `timing` was measured."""
+
+INSTRUCTION_BYTES = 16
+
+PORTABLE_UOPS = 2048
+"""Micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
+
+IMMEDIATE_RANGE = (-(2**15), 2**15 - 1)
+"""What an ALU operation takes as a constant."""
+
+SHR_RANGE = (-16, 15)
+"""HLS reads five signed bits of a shift amount (`aluop_shr_arg_T`)."""
+
+QUEUE_LENGTH = 512
+"""Instructions that wait in front of a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
+
+TOKEN_LIMIT = 255
+"""Most tokens of one kind outstanding: the RTL's semaphores have 8 bits and saturate."""
+
+GEMM_PIPELINE = 2
+"""
+Iterations of a GEMM before an accumulator that one has written may be written again: HLS pipelines
+`acc_mem` with `DEPENDENCE inter false`.
+"""
+
+RESIDUAL_WEIGHT_BITS = 6
+"""Most bits by which an int8 diagonal can move a residual left; 2^7 would not be int8."""
+
+
+def is_immediate(value: int) -> bool:
+    """Whether an ALU operation takes `value` as a constant."""
+    return IMMEDIATE_RANGE[0] <= value <= IMMEDIATE_RANGE[1]
+
+
+class Opcode(IntEnum):
+    """Bits [2:0] of every instruction."""
+
+    LOAD = 0
+    STORE = 1
+    GEMM = 2
+    FINISH = 3
+    ALU = 4
+
+
+class MemoryType(IntEnum):
+    """The on-chip memories; `ACC_8BIT` is the accumulator loaded from int8 (not portable)."""
+
+    UOP = 0
+    WGT = 1
+    INP = 2
+    ACC = 3
+    OUT = 4
+    ACC_8BIT = 5
+
+
+class AluOpcode(IntEnum):
+    """What an ALU instruction does with two int32 vectors; `MUL` is not portable."""
+
+    MIN = 0
+    MAX = 1
+    ADD = 2
+    SHR = 3
+    MUL = 4
+
+
+class Module(IntEnum):
+    """The units that run concurrently; `prev` and `next` of a flag are neighbours here."""
+
+    LOAD = 0
+    COMPUTE = 1
+    STORE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """
+    Dependence flags: wait for a token of the previous or next module before running, give it
+    one afterwards. Load has no previous module, store no next.
+    """
+
+    pop_prev: bool = False
+    pop_next: bool = False
+    push_prev: bool = False
+    push_next: bool = False
+
+
+FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+"""The fields of `Tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Tokens):
+    """
+    Copy `y_size` rows of `x_size` elements, `x_stride` apart in DRAM, to consecutive elements
+    of `memory`, with zeros around them. `x_size == 0` moves nothing and carries tokens.
+    """
+
+    memory: MemoryType
+    sram_base: int
+    dram_base: int
+    y_size: int
+    x_size: int
+    x_stride: int
+    y_pad_top: int = 0
+    y_pad_bottom: int = 0
+    x_pad_left: int = 0
+    x_pad_right: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows written on chip, padding included."""
+        return self.y_pad_top + self.y_size + self.y_pad_bottom
+
+    @property
+    def columns(self) -> int:
+        """Elements of one row on chip, padding included."""
+        return self.x_pad_left + self.x_size + self.x_pad_right
+
+    @property
+    def elements(self) -> int:
+        """Elements written on chip, from `sram_base` on."""
+        return self.rows * self.columns if self.x_size else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Tokens):
+    """Copy consecutive elements of OUT to `y_size` rows in DRAM, `x_stride` apart."""
+
+    sram_base: int
+    dram_base: int
+    y_size: int
+    x_size: int
+    x_stride: int
+
+    @property
+    def elements(self) -> int:
+        """Elements read on chip, from `sram_base` on."""
+        return self.y_size * self.x_size
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm(Tokens):
+    """
+    For i < iter_out, j < iter_in and each micro-op u in [uop_bgn, uop_end):
+    `acc[u.dst + i * dst_factor_out + j * dst_factor_in] += inp[u.src + ...] . wgt[u.wgt + ...]^T`
+    in wrapping int32, and OUT at the same index becomes the low 8 bits. With `reset`, the
+    accumulator becomes zero and OUT is left alone.
+    """
+
+    uop_bgn: int
+    uop_end: int
+    iter_out: int
+    iter_in: int
+    dst_factor_out: int = 0
+    dst_factor_in: int = 0
+    src_factor_out: int = 0
+    src_factor_in: int = 0
+    wgt_factor_out: int = 0
+    wgt_factor_in: int = 0
+    reset: bool = False
+
+    @property
+    def iterations(self) -> int:
+        """How many micro-operations run."""
+        return self.iter_out * self.iter_in * max(0, self.uop_end - self.uop_bgn)
+
+
+@dataclass(frozen=True, slots=True)
+class Alu(Tokens):
+    """
+    In the loop order of `Gemm`, one after the other: `acc[dst] = opcode(acc[dst], other)` with
+    `other` the immediate or `acc[src]`, and OUT at `dst` becomes the low 8 bits.
+    """
+
+    opcode: AluOpcode
+    uop_bgn: int
+    uop_end: int
+    iter_out: int
+    iter_in: int
+    dst_factor_out: int = 0
+    dst_factor_in: int = 0
+    src_factor_out: int = 0
+    src_factor_in: int = 0
+    use_imm: bool = False
+    imm: int = 0
+
+    @property
+    def iterations(self) -> int:
+        """How many micro-operations run."""
+        return self.iter_out * self.iter_in * max(0, self.uop_end - self.uop_bgn)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish(Tokens):
+    """Tell the host that the stream is done; the last instruction."""
+
+
+Instruction = Load | Store | Gemm | Alu | Finish
+
+
+def module_of(instruction: Instruction) -> Module:
+    """The module that executes `instruction`."""
+    match instruction:
+        case Store():
+            return Module.STORE
+        case Load(memory=MemoryType.INP | MemoryType.WGT):
+            return Module.LOAD
+        case _:
+            return Module.COMPUTE
+
+
+def describe(instruction: Instruction) -> str:
+    """A short name for messages: `load inp`, `alu add`."""
+    match instruction:
+        case Load(memory=memory):
+            return f"load {memory.name.lower()}"
+        case Alu(opcode=opcode):
+            return f"alu {opcode.name.lower()}"
+        case _:
+            return type(instruction).__name__.lower()
+
+
+TokenQueue = tuple[int, int]
+"""The numbers of the module that gives the tokens of a queue, and of the one that takes them."""
+
+
+def tokens_taken(i: Instruction) -> list[TokenQueue]:
+    """The queues that `i` takes a token from; flags for modules that do not exist are left out."""
+    m = int(module_of(i))
+    return [
+        (other, m)
+        for other, is_set in ((m - 1, i.pop_prev), (m + 1, i.pop_next))
+        if is_set and 0 <= other <= Module.STORE
+    ]
+
+
+def tokens_given(i: Instruction) -> list[TokenQueue]:
+    """The queues that `i` gives a token to, likewise."""
+    m = int(module_of(i))
+    return [
+        (m, other)
+        for other, is_set in ((m - 1, i.push_prev), (m + 1, i.push_next))
+        if is_set and 0 <= other <= Module.STORE
+    ]
+
+
+def violations(instruction: Instruction) -> list[str]:
+    """What is not portable in `instruction`, looked at alone."""
+    found = _token_violations(instruction)
+    match instruction:
+        case Load() as i:
+            found += _load_violations(i)
+        case Store() as i:
+            if i.x_size and not i.y_size:
+                found.append("y_size must not be 0 unless x_size is")
+        case Gemm() | Alu() as i:
+            found += _loop_violations(i)
+        case Finish() as i:
+            if i.pop_prev or i.pop_next or i.push_prev or i.push_next:
+                found.append("finish must carry no tokens: drain with no-ops before it")
+    return found
+
+
+def _token_violations(i: Instruction) -> list[str]:
+    module = module_of(i)
+    if module is Module.LOAD and (i.pop_prev or i.push_prev):
+        return ["the load module has no previous module: pop_prev and push_prev must be off"]
+    if module is Module.STORE and (i.pop_next or i.push_next):
+        return ["the store module has no next module: pop_next and push_next must be off"]
+    return []
+
+
+def _load_violations(i: Load) -> list[str]:
+    found: list[str] = []
+    padded = i.y_pad_top or i.y_pad_bottom or i.x_pad_left or i.x_pad_right
+    if i.memory is MemoryType.ACC_8BIT:
+        found.append("acc_8bit loads exist in newer implementations only: load acc")
+    if i.x_size == 0:
+        if padded:
+            found.append("a no-op (x_size 0) must have no pads")
+        return found
+    if i.y_size == 0:
+        found.append("y_size must not be 0 unless x_size is")
+    if i.memory is MemoryType.UOP and i.y_size != 1:
+        found.append(f"micro-op loads must have y_size 1, got {i.y_size}")
+    if padded and i.memory in (MemoryType.WGT, MemoryType.UOP):
+        found.append(f"{i.memory.name.lower()} loads must have no pads")
+    return found
+
+
+def _loop_violations(i: Gemm | Alu) -> list[str]:
+    found: list[str] = []
+    if not i.uop_bgn < i.uop_end:
+        found.append(f"empty micro-op range [{i.uop_bgn}, {i.uop_end})")
+    if i.uop_end > PORTABLE_UOPS:
+        found.append(f"uop_end must be at most {PORTABLE_UOPS}, got {i.uop_end}")
+    if i.iter_out < 1 or i.iter_in < 1:
+        found.append(f"iterations must be at least 1, got {i.iter_out} x {i.iter_in}")
+    if isinstance(i, Gemm):
+        return found
+    if i.opcode is AluOpcode.MUL:
+        found.append("mul exists in newer implementations only")
+    low, high = SHR_RANGE
+    if i.opcode is AluOpcode.SHR and i.use_imm and not low <= i.imm <= high:
+        found.append(f"shift amount must be in [{low}, {high}], got {i.imm}")
+    src, dst = (i.src_factor_out, i.src_factor_in), (i.dst_factor_out, i.dst_factor_in)
+    if i.use_imm and src != dst:
+        found.append(
+            f"an immediate operation must have src factors equal to dst factors, "
+            f"got {list(src)} and {list(dst)}"
+        )
+    return found

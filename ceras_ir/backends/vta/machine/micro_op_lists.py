@@ -1,0 +1,211 @@
+"""
+The lists of micro-ops of a stream: their place on chip, and their length for the HLS source.
+
+A stream is cut into phases, each of which begins with one UOP load. A kernel is one phase if all
+its lists fit the micro-op memory, after those of earlier kernels if there is room; lists that are
+on chip are not loaded again, and equal lists of a phase are kept once. For the HLS source long
+lists replace loops around short ones: exact, as a list has the iterations of the loop in order.
+Their length is limited, because all share a small memory and reloads cost more than refills.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import MicroOps, field_limits, micro_ops
+from ceras_ir.backends.vta.machine.isa import Alu, Gemm, Instruction, MemoryType
+from ceras_ir.backends.vta.machine.time import Timing
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Micro-ops that are on chip from position `start` of the stream on."""
+
+    start: int
+    """The first user, as a position in the list of sequences; 0 of the first phase."""
+    table_base: int
+    """Where the phase begins in the table."""
+    length: int
+    place: int = 0
+    """Where it is put on chip."""
+
+
+@dataclass(frozen=True)
+class Residency:
+    """The micro-op table in DRAM, its phases, and the place of every user's sequence."""
+
+    table: MicroOps
+    phases: list[Phase]
+    places: list[int | None]
+    """Index on chip of the first micro-op of each user; None for users without micro-ops."""
+
+
+def plan_residency(
+    users: Sequence[MicroOps | None], capacity: int, kernels: Sequence[int] = ()
+) -> Residency:
+    """
+    Place the sequence of each user, in the order of the stream; `kernels` has the number of each
+    user's kernel, one kernel for all if it is left out.
+    """
+    phases: list[Phase] = []
+    places: list[int | None] = []
+    parts: list[MicroOps] = []
+    resident: dict[bytes, int] = {}
+    start, table_base, place, used = 0, 0, 0, 0
+    needs = _needs(users, kernels)
+    kernel = kernels[0] if kernels else 0
+
+    def close() -> None:
+        nonlocal table_base, place
+        if used > place:
+            phases.append(Phase(start, table_base, used - place, place))
+        table_base, place = table_base + used - place, used
+
+    for position, rows in enumerate(users):
+        if rows is None:
+            places.append(None)
+            continue
+        assert 0 < len(rows) <= capacity, f"{len(rows)} micro-ops in one instruction"
+        key = rows.tobytes()
+        if kernels and kernels[position] != kernel:
+            kernel = kernels[position]
+            close()
+            missing = (n for k, n in needs[kernel].items() if k not in resident)
+            if used + sum(missing) > capacity:
+                resident.clear()
+                place = used = 0
+        if key not in resident:
+            if used + len(rows) > capacity:
+                close()
+                resident.clear()
+                place = used = 0
+            if used == place and phases:
+                start = position
+            resident[key] = used
+            used += len(rows)
+            parts.append(rows)
+        places.append(resident[key])
+    close()
+    return Residency(np.concatenate(parts) if parts else micro_ops([]), phases, places)
+
+
+def _needs(users: Sequence[MicroOps | None], kernels: Sequence[int]) -> dict[int, dict[bytes, int]]:
+    """The lengths of the distinct sequences of each kernel."""
+    found: dict[int, dict[bytes, int]] = {}
+    for kernel, rows in zip(kernels, users, strict=False):
+        if rows is not None:
+            found.setdefault(kernel, {})[rows.tobytes()] = len(rows)
+    return found
+
+
+Listed = tuple[Instruction, MicroOps | None]
+
+LENGTHS = (512, 256, 128, 64, 32, 16, 8, 1)
+"""Lists that are tried, at most so long."""
+OPERANDS = ("dst", "src", "wgt")
+
+
+def with_long_lists(operations: Sequence[Listed], board: VtaBoard) -> list[Listed]:
+    """The operations with lists of the length that takes the fewest cycles in all."""
+    best: tuple[float, list[Listed]] | None = None
+    known: dict[tuple[object, ...], float] = {}
+    for length in LENGTHS:
+        found = [longer for o in operations for longer in _lengthened(o, length, board)]
+        cycles = _cycles(found, board, known)
+        if best is None or cycles < best[0]:
+            best = cycles, found
+    assert best is not None
+    return best[1]
+
+
+def _cycles(
+    operations: Sequence[Listed], board: VtaBoard, known: dict[tuple[object, ...], float]
+) -> float:
+    """Of all instructions that compute, and of loading their micro-ops."""
+    timing, total = Timing.of(board), 0.0
+    for i, uops in operations:
+        if not isinstance(i, Gemm | Alu) or uops is None:
+            continue
+        key = (type(i), len(uops), i.iter_out * i.iter_in)
+        if key not in known:
+            known[key] = timing.compute_cycles(replace(i, uop_bgn=0, uop_end=len(uops)))
+        total += known[key]
+    phases = plan_residency([uops for _, uops in operations], board.portable_uops).phases
+    bytes_loaded = sum(phase.length for phase in phases) * board.element_bytes(MemoryType.UOP)
+    start = timing.read_latency + timing.load_micro_ops
+    return total + len(phases) * start + bytes_loaded / timing.bus_bytes
+
+
+def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]:
+    """The same with iterations of its inner loop, then of its outer loop, in the list."""
+    i, uops = operation
+    if not isinstance(i, Gemm | Alu) or uops is None:
+        return [operation]
+    if i.iter_in == 1:
+        i = _inwards(i)
+    most = length // len(uops)
+    if most < 2 or i.iter_in == 1:
+        return [(i, uops)]
+    whole = max(d for d in range(1, min(most, i.iter_in) + 1) if i.iter_in % d == 0)
+    if i.iter_out == 1 and i.iter_in > most and i.iter_in // most + 2 < i.iter_in // whole:
+        # Two instructions have fewer entries than one whose lists are equally long.
+        cut = i.iter_in // most * most
+        rest = uops + np.array(_factors(i)[1], np.int64) * cut
+        parts = [(replace(i, iter_in=cut), uops), (replace(i, iter_in=i.iter_in - cut), rest)]
+        return [one for part in parts for one in _lengthened(part, length, board)]
+    while not _fits(i, whole, board):
+        whole = max(d for d in range(1, whole) if i.iter_in % d == 0)
+    if whole == 1:
+        return [(i, uops)]
+    steps = np.arange(whole, dtype=np.int64)[:, None, None] * np.array(_factors(i)[1], np.int64)
+    listed = (uops[None] + steps).reshape(-1, 3)
+    outer, inner = _factors(i)
+    count = i.iter_in // whole
+    widened = (0, 0, 0) if count == 1 else tuple(step * whole for step in inner)
+    longer = _with_loops(i, (i.iter_out, count), outer, widened)
+    if count == 1 and i.iter_out > 1:
+        return _lengthened((longer, listed), length, board)
+    return [(longer, listed)]
+
+
+def _inwards(i: Gemm | Alu) -> Gemm | Alu:
+    """The outer loop as the inner one, which runs once."""
+    return _with_loops(i, (1, i.iter_out), (0, 0, 0), _factors(i)[0])
+
+
+def _fits(i: Gemm | Alu, whole: int, board: VtaBoard) -> bool:
+    """Whether the inner loop can step over so many iterations."""
+    if i.iter_in == whole:
+        return True
+    limits = field_limits(type(i), board)
+    return all(
+        step * whole <= limits[f"{kind}_factor_in"][1]
+        for kind, step in zip(OPERANDS, _factors(i)[1], strict=True)
+        if step
+    )
+
+
+def _factors(i: Gemm | Alu) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Of the outer and of the inner loop, for destination, source and weights."""
+    if isinstance(i, Gemm):
+        return (
+            (i.dst_factor_out, i.src_factor_out, i.wgt_factor_out),
+            (i.dst_factor_in, i.src_factor_in, i.wgt_factor_in),
+        )
+    return (i.dst_factor_out, i.src_factor_out, 0), (i.dst_factor_in, i.src_factor_in, 0)
+
+
+def _with_loops(
+    i: Gemm | Alu, extents: tuple[int, int], outer: Sequence[int], inner: Sequence[int]
+) -> Gemm | Alu:
+    fields = {
+        "dst_factor_out": outer[0],
+        "dst_factor_in": inner[0],
+        "src_factor_out": outer[1],
+        "src_factor_in": inner[1],
+    }
+    if isinstance(i, Gemm):
+        fields |= {"wgt_factor_out": outer[2], "wgt_factor_in": inner[2]}
+    return replace(i, iter_out=extents[0], iter_in=extents[1], **fields)

@@ -1,0 +1,289 @@
+"""
+Boxes, tiles and buffers of a kernel on chip.
+
+`Clip`, `unrolled` and `shift_steps` cut boxes, loops and shifts to what one instruction can take.
+`WeightTiles` leaves out products with tiles of weights that are zero. `Scratchpads` places buffers:
+each kernel could have all of every memory. What the previous kernel uses last is free last, so
+buffers are where the oldest values are, and a ring begins with its oldest stage; then loads of a
+kernel need not wait for the end of the previous one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects import memref
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.dependence import Footprints, Space
+from ceras_ir.backends.vta.machine.encoding import MicroOps
+from ceras_ir.backends.vta.machine.isa import GEMM_PIPELINE, SHR_RANGE, Instruction, MemoryType
+from ceras_ir.backends.vta.machine.time import Timing
+from ceras_ir.dialects import graph, tile
+from ceras_ir.interpreters.bounds import index_values
+from ceras_ir.support.diagnostics import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The part of a row of `count` elements, `step` apart, that lies inside `[0, size)`."""
+
+    before: int
+    inside: int
+    after: int
+
+    @classmethod
+    def of(cls, start: int, count: int, size: int, step: int = 1) -> "Clip":
+        before = min(count, -(-max(0, -start) // step))
+        inside = min(count, max(0, -(-(size - start) // step))) - before
+        return cls(before, max(0, inside), count - before - max(0, inside))
+
+
+def shift_steps(amount: int) -> list[int]:
+    """`amount` in as few portable steps as possible; floors compose, so the sum is the same."""
+    low, high = SHR_RANGE
+    steps: list[int] = []
+    while amount:
+        steps.append(min(max(amount, low), high))
+        amount -= steps[-1]
+    return steps
+
+
+def matrix_at(
+    dram: SSAValue, indices: tuple[int, ...]
+) -> tuple[int, tuple[int, int], tuple[int, int]]:
+    """
+    Row-major position of the matrix that the last two indices are in, these indices, and its
+    extents, in vectors; a single index is that of a column.
+    """
+    indices = index_values(indices)
+    shape = tile.memref_type(dram).get_shape()[: len(indices)]
+    outer = 0
+    for extent, index in zip(shape[:-2], indices[:-2], strict=True):
+        outer = outer * extent + index
+    if len(indices) == 1:
+        return outer, (0, indices[0]), (1, shape[0])
+    return outer, (indices[-2], indices[-1]), (shape[-2], shape[-1])
+
+
+def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps:
+    """Rows of three indices, from `first` on, in the order of `loops`; missing ones are zero."""
+    rows = np.array([(*first, 0, 0)[:3]], np.int64)
+    for extent, *steps in loops:
+        offsets = np.arange(extent)[:, None] * np.array((*steps, 0, 0)[:3], np.int64)
+        rows = (rows[:, None] + offsets).reshape(-1, 3)
+    return rows
+
+
+Loop = tuple[int, ...]
+"""Extent and strides of accumulators, inputs and weights."""
+Nest = tuple[MicroOps, Sequence[Loop]]
+"""One GEMM: micro-ops, and the hardware's loops around them."""
+Flags = NDArray[np.bool_]
+
+WEIGHT_DIMENSIONS = 6
+"""Of packed weights: [O/B, C/B, KH, KW, B, B]. Other constants of tiles are dense."""
+
+
+def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
+    """Which tiles of packed weights are not all zero, in order; None if all or no weights."""
+    if array.ndim != WEIGHT_DIMENSIONS:
+        return None
+    flags = array.any(axis=(-2, -1)).reshape(-1)
+    return None if flags.all() else flags
+
+
+def constant_tiles(value: SSAValue) -> Flags | None:
+    """The same of what a launch reads, if that is constant."""
+    owner = value.owner
+    return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None
+
+
+class WeightTiles:
+    """
+    What the weight memory holds while a kernel is expanded, and how many products it takes.
+
+    Leaving out products with tiles of zeros is exact: such a product adds zero, and int32 sums are
+    the same in any order. A GEMM without such a tile is unchanged, and so are dense networks.
+    """
+
+    def __init__(self, board: VtaBoard):
+        self._live = np.ones(board.elements(MemoryType.WGT), np.bool_)
+        self._most = board.portable_uops
+        self._load_cycles = Timing.of(board).beats_of(MemoryType.UOP)
+        self.products = self.skipped = 0
+        """Of a vector by a tile: those that a dense layer takes, and those left out of them."""
+
+    @property
+    def skipped_share(self) -> float:
+        """The share of products that are left out."""
+        return self.skipped / self.products if self.products else 0.0
+
+    def load(self, first: int, tiles: Flags | None, at: NDArray[np.int64]) -> None:
+        """Elements from `first` on are now the tiles `at` of an operand; None is all dense."""
+        self._live[first : first + at.size] = True if tiles is None else tiles[at.reshape(-1)]
+
+    def nests(self, first: Sequence[int], loops: Sequence[Loop]) -> list[Nest]:
+        """The loops of a GEMM operation, from elements `first` on, as instructions."""
+        dense = [(unrolled(first, loops[2:]), loops[:2])]
+        count = prod(extent for extent, *_ in loops)
+        self.products += count
+        moving = [loop for loop in loops if loop[3]]
+        live = self._live[unrolled(first, moving)[:, 2]]
+        # S3's nests stay as published, one loop of positions each: Algorithm 2 stores sums that
+        # nothing but a product writes.
+        if live.all() or len(loops) == 1:
+            return dense
+        # Positions share their tiles: the hardware's loops go over them, micro-ops over tiles.
+        outer = [loop for loop in loops[:2] if not loop[3]]
+        inner = [*(loop for loop in loops[:2] if loop[3]), *loops[2:]]
+        table = unrolled(first, inner)
+        kept = _spaced(table.tobytes(), self._live[table[:, 2]].tobytes())
+        positions = prod(extent for extent, *_ in outer)
+        saved = count - positions * len(kept)
+        if saved <= len(kept) * self._load_cycles:
+            return dense
+        self.skipped += saved
+        starts = range(0, len(kept), self._most)
+        return [(kept[start : start + self._most], outer) for start in starts]
+
+
+@lru_cache(maxsize=4096)
+def _spaced(table_bytes: bytes, live_bytes: bytes) -> MicroOps:
+    """
+    The micro-ops of a table whose tiles have values, those of one accumulator as far apart as the
+    pipeline needs. Where nothing else is left to put between two, a tile of zeros is.
+    """
+    table = np.frombuffer(table_bytes, np.int64).reshape(-1, 3)
+    live = np.frombuffer(live_bytes, np.bool_)
+    kept = table[live]
+    if not _conflicts(kept):
+        return kept
+    if _conflicts(table):
+        return table
+    targets = np.unique(table[:, 0]).tolist()
+    waiting = {t: np.flatnonzero(live & (table[:, 0] == t)).tolist()[::-1] for t in targets}
+    zeros = {t: np.flatnonzero(~live & (table[:, 0] == t)) for t in targets}
+    order: list[int] = []
+    recent: list[int] = []
+    while any(waiting.values()):
+        free = [t for t in targets if t not in recent]
+        target = max(free, key=lambda t: len(waiting[t]))
+        if waiting[target]:
+            order.append(waiting[target].pop())
+        elif fillers := [t for t in free if zeros[t].size]:
+            target = fillers[0]
+            order.append(int(zeros[target][0]))
+        else:
+            return table
+        recent = [*recent, target][-GEMM_PIPELINE:]
+    return table[order] if len(order) < len(table) else table
+
+
+def _conflicts(table: MicroOps) -> bool:
+    """Whether an accumulator is written again before the pipeline allows."""
+    dst = table[:, 0]
+    return any(bool((dst[lag:] == dst[:-lag]).any()) for lag in range(1, 1 + GEMM_PIPELINE))
+
+
+MEMORIES = {"inp": MemoryType.INP, "wgt": MemoryType.WGT, "acc": MemoryType.ACC}
+SPACES = {
+    Space.INP: MemoryType.INP,
+    Space.WGT: MemoryType.WGT,
+    Space.OUT: MemoryType.ACC,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Of one buffer: its first element, and which stage it begins with if it is a ring."""
+
+    base: int
+    stage: int = 0
+
+
+class Scratchpads:
+    """
+    The memories of a board over a stream: which operation touched each element last. Within a
+    kernel no two buffers overlap.
+    """
+
+    def __init__(self, board: VtaBoard):
+        self._board = board
+        self._footprints = Footprints(board)
+        self._last = {
+            memory: np.zeros(board.elements(memory), np.int64) for memory in MEMORIES.values()
+        }
+        self._count = 0
+
+    def record(self, operations: Iterable[tuple[Instruction, MicroOps | None]]) -> None:
+        """These operations come next in the stream."""
+        for i, uops in operations:
+            self._count += 1
+            footprint = self._footprints.of(i, uops)
+            for space, region in (*footprint.reads, *footprint.writes):
+                if (memory := SPACES.get(space)) is not None:
+                    self._last[memory][region] = self._count
+
+    def places(self, kernel: FuncOp) -> dict[memref.AllocOp, Place]:
+        """Of all buffers of `kernel`, which comes next."""
+        found: dict[memref.AllocOp, Place] = {}
+        buffers = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)]
+        for name, memory in MEMORIES.items():
+            here = [op for op in buffers if tile.space_of(op.memref) == name]
+            found |= zip(here, self._place(memory, here), strict=True)
+        return found
+
+    def _place(self, memory: MemoryType, buffers: Sequence[memref.AllocOp]) -> list[Place]:
+        """All buffers of one memory: the layout whose stages that come first are oldest."""
+        capacity = self._board.elements(memory)
+        sizes = [prod(tile.vectors_in(op.memref)) for op in buffers]
+        if (needed := sum(sizes)) > capacity:
+            raise UnsupportedError(
+                f"unsupported schedule: a kernel needs {needed} vectors of "
+                f"{memory.name.lower()}, the board has {capacity}"
+            )
+        last = self._last[memory]
+        stages = [_stages(op) for op in buffers]
+        best: tuple[tuple[int, int], list[Place]] | None = None
+        # Only where the age changes can another beginning be better.
+        for start in (0, *(np.flatnonzero(np.diff(last)) + 1).tolist()):
+            bases = _in_turn(sizes, start, capacity)
+            if bases is None:
+                continue
+            ages = [
+                [int(part.max()) for part in np.split(last[base : base + size], count)]
+                for base, size, count in zip(bases, sizes, stages, strict=True)
+            ]
+            firsts = [min(age) for age in ages]
+            cost = max(firsts, default=0), sum(firsts)
+            if best is None or cost < best[0]:
+                turns = [age.index(first) for age, first in zip(ages, firsts, strict=True)]
+                best = cost, [Place(*place) for place in zip(bases, turns, strict=True)]
+        assert best is not None, "all buffers from element 0 on always fit"
+        return best[1]
+
+
+def _stages(buffer: memref.AllocOp) -> int:
+    """How many buffers a ring has, 1 for what is no ring."""
+    is_ring = any(isinstance(use.operation, tile.RotateOp) for use in buffer.memref.uses)
+    return tile.vectors_in(buffer.memref)[0] if is_ring else 1
+
+
+def _in_turn(sizes: Sequence[int], start: int, capacity: int) -> list[int] | None:
+    """One after the other from `start` on and then from 0 on; None if they do not fit so."""
+    bases: list[int] = []
+    at, end = start, capacity
+    for size in sizes:
+        if at + size > end and end == capacity:
+            at, end = 0, start
+        if at + size > end:
+            return None
+        bases.append(at)
+        at += size
+    return bases

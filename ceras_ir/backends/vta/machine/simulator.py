@@ -1,0 +1,325 @@
+"""
+Run a stream on a DRAM image: the meaning of `isa`, bit for bit, in numpy.
+
+Load, compute and store are three queues of instructions that meet only in dependence tokens,
+as on the hardware; on-chip memories start as noise. So a missing token or an uninitialised
+read shows in the result. OUT is a memory of its own, as in the HLS design and the RTL.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.vta.machine.board import VtaBoard
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, MicroOps, decode, decode_micro_ops
+from ceras_ir.backends.vta.machine.instruction_plans import (
+    AluPlan,
+    GemmPlan,
+    compute,
+    iteration_indices,
+    plan_alu,
+    plan_gemm,
+)
+from ceras_ir.backends.vta.machine.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Module,
+    Store,
+    TokenQueue,
+    describe,
+    module_of,
+    tokens_given,
+    tokens_taken,
+)
+from ceras_ir.support.diagnostics import InputError
+
+Dram = NDArray[np.uint8]
+Integer = TypeVar("Integer", np.int8, np.int32, np.uint32)
+
+_CHUNK = 1 << 18
+"""Most iterations planned at once."""
+MOST_ITERATIONS = 1 << 29
+"""Of all instructions of a stream; hardware takes seconds for so many, this simulator minutes."""
+MOST_STEPS = 1 << 16
+"""Of ALU iterations that wait for the results of others."""
+_CACHED_ITERATIONS = 1 << 22
+"""Plans are forgotten when they hold more than this."""
+
+
+@dataclass
+class SimulationStatistics:
+    """What a run did."""
+
+    instructions: Counter[str] = field(default_factory=Counter[str])
+    """How many of each kind, `load inp` for example."""
+    gemm_iterations: int = 0
+    tokens_left: int = 0
+    """Tokens given and never taken; they would confuse the next launch."""
+
+
+class _Fault(Exception):
+    """What an instruction did wrong; becomes an `InputError` with its index."""
+
+
+def simulate(
+    dram: Dram,
+    instructions: bytes | Sequence[Instruction],
+    board: VtaBoard = DEFAULT_BOARD,
+    *,
+    order: Sequence[Module] = tuple(Module),
+    switch_every: int | None = None,
+    seed: int | None = 0,
+) -> SimulationStatistics:
+    """
+    Run `instructions` on `dram`, in place. `order` says which module is preferred when several
+    can run, `switch_every` lets it go on for so many instructions at most; `seed` makes the
+    noise in the on-chip memories, which are zero with None.
+    """
+    stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
+    if (count := sum(_iterations(i) for i in stream)) > MOST_ITERATIONS:
+        raise InputError(
+            f"the stream runs {count:,} iterations, the simulator takes {MOST_ITERATIONS:,}"
+        )
+    machine = Simulator(dram, board, None if seed is None else np.random.default_rng(seed))
+    queues: dict[Module, list[int]] = {m: [] for m in Module}
+    modules = [module_of(i) for i in stream]
+    for index, module in enumerate(modules):
+        queues[module].append(index)
+    tokens: Counter[TokenQueue] = Counter()
+    at = dict.fromkeys(Module, 0)
+
+    progress = True
+    while progress:
+        progress = False
+        for module in order:
+            queue, done = queues[module], 0
+            while at[module] < len(queue) and done != switch_every:
+                index = queue[at[module]]
+                if not _take(stream[index], tokens):
+                    break
+                machine.run(index, stream[index])
+                _give(stream[index], tokens)
+                at[module] += 1
+                done += 1
+            progress |= done > 0
+    _check_finished(stream, queues, at)
+    machine.statistics.tokens_left = sum(tokens.values())
+    return machine.statistics
+
+
+def _iterations(i: Instruction) -> int:
+    return i.iterations if isinstance(i, Gemm | Alu) else 0
+
+
+def _take(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
+    """Take the tokens that `i` waits for, if all are there."""
+    waits = tokens_taken(i)
+    if len(waits) < i.pop_prev + i.pop_next:
+        _refuse_flags(i, ("pop_prev", "pop_next"))
+    if any(not tokens[queue] for queue in waits):
+        return False
+    tokens.subtract(waits)
+    return True
+
+
+def _give(i: Instruction, tokens: Counter[TokenQueue]) -> None:
+    given = tokens_given(i)
+    if len(given) < i.push_prev + i.push_next:
+        _refuse_flags(i, ("push_prev", "push_next"))
+    tokens.update(given)
+
+
+def _refuse_flags(i: Instruction, flags: tuple[str, str]) -> NoReturn:
+    """Only load has no previous module, and only store no next."""
+    flag = flags[module_of(i) is Module.STORE]
+    raise InputError(f"{describe(i)}: {flag}, but there is no such module")
+
+
+def _check_finished(
+    stream: Sequence[Instruction], queues: dict[Module, list[int]], at: dict[Module, int]
+) -> None:
+    stuck = [queues[m][at[m]] for m in Module if at[m] < len(queues[m])]
+    if stuck:
+        names = ", ".join(f"instruction {i} ({describe(stream[i])})" for i in stuck)
+        raise InputError(f"deadlock: {names} wait for tokens that never come")
+    if not any(isinstance(i, Finish) for i in stream):
+        raise InputError("the stream has no finish")
+
+
+class Simulator:
+    """On-chip memories, and what each instruction does to them and to DRAM."""
+
+    def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator | None):
+        assert dram.dtype == np.uint8 and dram.ndim == 1 and dram.flags.c_contiguous
+        self.dram = dram
+        self.board = board
+        self.statistics = SimulationStatistics()
+
+        def initial(dtype: type[Integer], *shape: int) -> NDArray[Integer]:
+            if noise is None:
+                return np.zeros(shape, dtype)
+            limits = np.iinfo(dtype)
+            return noise.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+        vector, tile = (board.batch, board.block), (board.block, board.block)
+        # Held as float32 for the matrix products; the values are int8.
+        self.inp = initial(np.int8, board.inp, *vector).astype(np.float32)
+        self.wgt = initial(np.int8, board.wgt, *tile).astype(np.float32)
+        self.acc = initial(np.int32, board.acc, *vector)
+        self.out = initial(np.int8, board.acc, *vector)
+        self.uops = initial(np.uint32, board.uops)
+        self.gemm_plans: dict[tuple[Hashable, ...], GemmPlan] = {}
+        self.alu_plans: dict[tuple[Hashable, ...], AluPlan] = {}
+        self.cached = self.steps = 0
+
+    def run(self, index: int, i: Instruction) -> None:
+        self.statistics.instructions[describe(i)] += 1
+        try:
+            match i:
+                case Load():
+                    self.load(i)
+                case Store():
+                    self.store(i)
+                case Gemm():
+                    self.gemm(i)
+                case Alu():
+                    self.alu(i)
+                case Finish():
+                    pass
+        except _Fault as e:
+            raise InputError(f"instruction {index} ({describe(i)}): {e}") from None
+
+    def rows(self, i: Load | Store, unit: int) -> Dram:
+        """The rows of a transfer in DRAM, as a view `[y_size, x_size * unit]`."""
+        start, pitch, width = i.dram_base * unit, i.x_stride * unit, i.x_size * unit
+        end = start + (i.y_size - 1) * pitch + width
+        if i.y_size and end > self.dram.size:
+            raise _Fault(f"DRAM bytes [{start}, {end}) of {self.dram.size}")
+        start = start if i.y_size else 0
+        return np.ndarray((i.y_size, width), np.uint8, self.dram, start, (pitch, 1))
+
+    def on_chip(self, memory: MemoryType, base: int, count: int) -> slice:
+        """The elements of a transfer."""
+        if base + count > (size := self.board.elements(memory)):
+            raise _Fault(f"elements [{base}, {base + count}) of {size}")
+        return slice(base, base + count)
+
+    def load(self, i: Load) -> None:
+        if i.x_size == 0:
+            return
+        where = self.on_chip(i.memory, i.sram_base, i.elements)
+        rows = self.rows(i, self.board.element_bytes(i.memory))
+        y, x = i.y_size, i.x_size
+        match i.memory:
+            case MemoryType.UOP:
+                target, data = self.uops, rows.copy().view("<u4")
+            case MemoryType.INP:
+                target, data = self.inp, rows.view(np.int8)
+            case MemoryType.WGT:
+                tiles = rows.copy().view(np.int8).reshape(y, x, *self.wgt.shape[1:])
+                target, data = self.wgt, tiles.swapaxes(2, 3)
+            case MemoryType.ACC:
+                target, data = self.acc, rows.copy().view("<i4")
+            case _:
+                target, data = self.acc, rows.view(np.int8)
+        region = target[where].reshape(i.rows, i.columns, *target.shape[1:])
+        if region.shape[:2] != (y, x):
+            region[...] = 0
+        inner = region[i.y_pad_top :, i.x_pad_left :]
+        inner[:y, :x] = data.reshape(y, x, *target.shape[1:])
+
+    def store(self, i: Store) -> None:
+        if i.x_size == 0:
+            return
+        where = self.on_chip(MemoryType.OUT, i.sram_base, i.elements)
+        rows = self.rows(i, self.board.element_bytes(MemoryType.OUT))
+        data = self.out[where].view(np.uint8).reshape(rows.shape)
+        # Where rows overlap, the later one stays: numpy does not promise an order.
+        if i.x_stride < i.x_size:
+            for row, values in zip(rows, data, strict=True):
+                row[...] = values
+        else:
+            rows[...] = data
+
+    def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
+        """The micro-ops of an instruction, and its outer loop in pieces that fit memory."""
+        if i.uop_end > self.board.uops:
+            raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
+        uops = decode_micro_ops(self.uops[i.uop_bgn : i.uop_end], self.board)
+        step = max(1, _CHUNK // max(1, i.iter_in * len(uops)))
+        pieces = [range(a, min(a + step, i.iter_out)) for a in range(0, i.iter_out, step)]
+        return uops, pieces
+
+    def limit(self, name: str, highest: int, factors: tuple[int, int], i: Gemm | Alu, size: int):
+        """Refuse indices beyond `size`."""
+        last = highest + factors[0] * (i.iter_out - 1) + factors[1] * (i.iter_in - 1)
+        if last >= size:
+            raise _Fault(f"{name} index {last} of {size}")
+
+    def gemm(self, i: Gemm) -> None:
+        if not i.iterations:
+            return
+        self.statistics.gemm_iterations += 0 if i.reset else i.iterations
+        uops, pieces = self.window(i)
+        top = uops.max(axis=0).tolist()
+        self.limit("acc", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        if not i.reset:
+            self.limit("inp", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.inp)
+            self.limit("wgt", top[2], (i.wgt_factor_out, i.wgt_factor_in), i, self.board.wgt)
+        for piece in pieces:
+            if i.reset:
+                dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, piece)
+                self.acc[dst] = 0
+                continue
+            key = _plan_key(uops, i, piece)
+            if (plan := self.gemm_plans.get(key)) is None:
+                self.make_room(len(piece) * i.iter_in * len(uops))
+                plan = self.gemm_plans[key] = plan_gemm(uops, i, piece)
+            plan.run(self.inp, self.wgt, self.acc)
+            self.out[plan.dst] = self.acc[plan.dst].astype(np.int8)
+
+    def alu(self, i: Alu) -> None:
+        if not i.iterations:
+            return
+        uops, pieces = self.window(i)
+        top = uops.max(axis=0).tolist()
+        self.limit("dst", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        if not i.use_imm:
+            self.limit("src", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.acc)
+        immediate = np.int32(i.imm)
+        for piece in pieces:
+            key = (*_plan_key(uops, i, piece), i.use_imm)
+            if (plan := self.alu_plans.get(key)) is None:
+                self.make_room(len(piece) * i.iter_in * len(uops))
+                plan = self.alu_plans[key] = plan_alu(uops, i, piece)
+            self.steps += len(plan.stages)
+            if self.steps > MOST_STEPS:
+                raise _Fault(f"iterations wait for each other in more than {MOST_STEPS:,} steps")
+            for dst, src in plan.stages:
+                other = immediate if i.use_imm else self.acc[src]
+                result = compute(i.opcode, self.acc[dst], np.asarray(other))
+                self.acc[dst] = result
+                self.out[dst] = result.astype(np.int8)
+
+    def make_room(self, iterations: int) -> None:
+        """Forget the plans so far when a new one would make them hold too much."""
+        self.cached += iterations
+        if self.cached > _CACHED_ITERATIONS:
+            self.gemm_plans.clear()
+            self.alu_plans.clear()
+            self.cached = iterations
+
+
+def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
+    """What a plan depends on: everything but tokens, opcode and immediate."""
+    wgt = (i.wgt_factor_out, i.wgt_factor_in) if isinstance(i, Gemm) else ()
+    loop = (i.iter_in, i.dst_factor_out, i.dst_factor_in, i.src_factor_out, i.src_factor_in)
+    return (uops.tobytes(), outer.start, outer.stop, *loop, *wgt)

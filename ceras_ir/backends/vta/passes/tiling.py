@@ -1,0 +1,188 @@
+"""Choose how each contraction is cut into blocks, and expand it into loops over blocks."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ceras_ir.backends.vta.kernels.convolution import ConvolutionExpansion, MaximumExpansion
+from ceras_ir.backends.vta.kernels.pooling import AverageExpansion, MaxExpansion, pooling_of
+from ceras_ir.backends.vta.kernels.s3 import S3Expansion
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.schedule.blocks import Blocks, S3Blocks, longest_row, misfit, s3_misfit
+from ceras_ir.backends.vta.schedule.contraction import Contraction, contraction_of
+from ceras_ir.backends.vta.schedule.search import (
+    Convolution,
+    Limits,
+    averaging_blocks,
+    best_blocks,
+    pooling_blocks,
+    search_all,
+)
+from ceras_ir.dialects import tile
+from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.transforms.pipeline import PipelinePass
+
+Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
+
+
+@dataclass(frozen=True)
+class ScheduleTilesPass(ModulePass):
+    """
+    Give every `tile.conv2d` without a schedule the cheapest one whose blocks fit `board`. Changes
+    no value: a schedule is a promise about order only.
+    """
+
+    name = "schedule-tiles"
+
+    schedule: Schedule = "auto"
+    """
+    auto: overlaps transfers with computation; serial: one buffer of each kind; alg1, alg2, alg3:
+    S3's loop nests, for matrix products only.
+    """
+    mblock: int | None = None
+    """Output positions in a block, at most."""
+    kblock: int | None = None
+    """Input channels in a block."""
+    nblock: int | None = None
+    """Output channels in a block."""
+    board: str = DEFAULT_BOARD_NAME
+    """The board: a name or VTA's .json file."""
+    convolution: Convolution = "auto"
+    """
+    direct: loads the inputs of all taps of windows; kn2row: loads shifted inputs for one tap after
+    the other wherever such a schedule fits; auto: the cheaper.
+    """
+    jobs: int = 1
+    """Processes of joblib that search, -1 for one per core; the result is the same."""
+
+    def __post_init__(self) -> None:
+        if self.jobs == 0 or self.jobs < -1:
+            raise ValueError(f"jobs must be at least 1, or -1 for all cores, got {self.jobs}")
+        for field in ("mblock", "kblock", "nblock"):
+            if (value := getattr(self, field)) is not None and value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        shapes = {
+            contraction: contraction_of(contraction).flattened(longest_row(board))
+            for contraction in op.walk()
+            if isinstance(contraction, tile.Conv2dOp) and contraction.schedule is None
+        }
+        if self.schedule in ("auto", "serial"):
+            search_all(shapes.values(), board, self._limits(board), self.jobs)
+        for contraction, shape in shapes.items():
+            blocks = self._blocks(shape, board)
+            if blocks is None:
+                raise UnsupportedError(
+                    f"unsupported block sizes: no schedule with mblock={self.mblock} "
+                    f"kblock={self.kblock} nblock={self.nblock} fits the buffers of "
+                    f"'{self.board}' for {contraction.weights.type}; leave some to the search"
+                )
+            contraction.schedule = blocks.attribute()
+
+    def _sizes(self, board: VtaBoard) -> tuple[int | None, int | None, int | None]:
+        k, n = (c and -(-c // board.block) for c in (self.kblock, self.nblock))
+        return self.mblock, k, n
+
+    def _limits(self, board: VtaBoard) -> Limits:
+        return Limits(*self._sizes(board), self.schedule == "serial", self.convolution)
+
+    def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
+        if self.schedule in ("auto", "serial"):
+            return best_blocks(shape, board, self._limits(board))
+        order, sizes = tile.Order(self.schedule), self._sizes(board)
+        blocks = S3Blocks(order, *sizes).blocks(shape, board)
+        if reason := s3_misfit(shape, blocks, board):
+            raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")
+        return blocks
+
+
+@dataclass(frozen=True)
+class ExpandTilesPass(ModulePass):
+    """
+    Replace every pooling, and every `tile.conv2d` with a schedule, by `scf.for` loops around loads,
+    GEMMs, ALU operations and stores. Convolutions without a schedule are left.
+
+    Exact: one block computes each output position from a cleared accumulator, and adds the same
+    products in another order. Positions and channels of the last block beyond the tensor are
+    computed from zeros and never stored.
+    """
+
+    name = "expand-tiles"
+
+    board: str = DEFAULT_BOARD_NAME
+    """The board: a name or VTA's .json file."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        for pool in list(op.walk()):
+            if isinstance(pool, tile.MaxPoolOp):
+                sizes = _fitting(pool, pooling_blocks(shape := pooling_of(pool), board))
+                MaxExpansion(pool, shape, *sizes).build()
+            elif isinstance(pool, tile.AveragePoolOp):
+                tiles = tile.memref_type(pool.weights).get_shape()[0]
+                blocks = averaging_blocks(shape := pooling_of(pool), tiles, board)
+                AverageExpansion(pool, shape, *_fitting(pool, blocks)).build()
+            else:
+                continue
+            pool.detach()
+            pool.erase()
+        for contraction in list(op.walk()):
+            if not isinstance(contraction, tile.Conv2dOp) or contraction.schedule is None:
+                continue
+            blocks = Blocks.of(contraction.schedule)
+            shape = contraction_of(contraction).flattened(longest_row(board))
+            s3 = blocks.order.is_s3
+            if reason := (s3_misfit if s3 else misfit)(shape, blocks, board):
+                raise UnsupportedError(
+                    f"unsupported schedule {contraction.schedule} on '{self.board}': {reason}"
+                )
+            whole = MaximumExpansion if shape.maximum else ConvolutionExpansion
+            (S3Expansion if s3 else whole)(contraction, blocks.view(shape), blocks).build()
+            contraction.detach()
+            contraction.erase()
+
+
+Sizes = TypeVar("Sizes")
+
+
+def _fitting(op: Operation, sizes: Sizes | None) -> Sizes:
+    """The blocks of a pooling, which the rules for VTA have found to exist."""
+    if sizes is None:
+        raise UnsupportedError(f"unsupported '{op.name}': no block of it fits the board's buffers")
+    return sizes
+
+
+@dataclass(frozen=True)
+class TilePass(PipelinePass):
+    """Run `schedule-tiles` with these options, then `expand-tiles`."""
+
+    name = "tile"
+
+    schedule: Schedule = "auto"
+    """See `schedule-tiles`."""
+    mblock: int | None = None
+    """See `schedule-tiles`."""
+    kblock: int | None = None
+    """See `schedule-tiles`."""
+    nblock: int | None = None
+    """See `schedule-tiles`."""
+    board: str = DEFAULT_BOARD_NAME
+    """See `schedule-tiles`."""
+    convolution: Convolution = "auto"
+    """See `schedule-tiles`."""
+    jobs: int = 1
+    """See `schedule-tiles`."""
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        blocks = (self.mblock, self.kblock, self.nblock)
+        return (
+            ScheduleTilesPass(self.schedule, *blocks, self.board, self.convolution, self.jobs),
+            ExpandTilesPass(self.board),
+        )
