@@ -21,11 +21,7 @@ from ceras_ir.backends.vta.execution.performance import LayerCost
 from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine.assembler import assemble_program
 from ceras_ir.backends.vta.machine.board import VtaBoard
-from ceras_ir.backends.vta.machine.check import (
-    MAX_FINDINGS,
-    check_program,
-    check_stream,
-)
+from ceras_ir.backends.vta.machine.check import MAX_FINDINGS, check_program, check_stream
 from ceras_ir.backends.vta.machine.encoding import VtaProgram, decode, unused_bits, words
 from ceras_ir.backends.vta.machine.isa import (
     INSTRUCTION_BYTES,

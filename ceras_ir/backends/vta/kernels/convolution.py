@@ -226,11 +226,7 @@ class ConvolutionExpansion:
                 yield _Reduction(k, size, k)
             return
         kh, kw = c.spread
-        with (
-            at.loop(0, kh) as i,
-            at.loop(0, kw) as j,
-            at.loop(0, c.input_blocks, b.kblock) as k,
-        ):
+        with at.loop(0, kh) as i, at.loop(0, kw) as j, at.loop(0, c.input_blocks, b.kblock) as k:
             tap = at.sum(at.product(i, kw), j)
             where = at.sum(at.product(tap, c.input_blocks), k)
             yield _Reduction(k, b.kblock, where, (i, j))
@@ -341,10 +337,7 @@ class MaximumExpansion(ConvolutionExpansion):
 
     def blocks_of_positions(self):
         at, c, (rows, _) = self.at, self.c, self.layout.shape[1:]
-        with (
-            at.loop(0, c.batch) as batch,
-            at.loop(0, self.results()[0], rows) as self._first,
-        ):
+        with at.loop(0, c.batch) as batch, at.loop(0, self.results()[0], rows) as self._first:
             yield batch, at.product(self._first, self.maximum.strides[0]), 0
 
     def combine(self, acc: SSAValue, y: Index) -> None:

@@ -128,11 +128,7 @@ def _micro_op(line: _Line, column: int, words: list[tuple[str, int]], board: Vta
 
 
 def _instruction(
-    line: _Line,
-    mnemonic: str,
-    column: int,
-    words: list[tuple[str, int]],
-    board: VtaBoard,
+    line: _Line, mnemonic: str, column: int, words: list[tuple[str, int]], board: VtaBoard
 ) -> Instruction:
     if (kind := _MNEMONICS.get(mnemonic)) is None:
         line.error(column, f"unknown instruction '{mnemonic}'")

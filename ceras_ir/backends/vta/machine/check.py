@@ -268,13 +268,7 @@ class StreamChecker:
             self.report(index, "portable", message)
 
     def reached(
-        self,
-        index: int,
-        i: Gemm | Alu,
-        memory: MemoryType,
-        first: Indices,
-        outer: int,
-        inner: int,
+        self, index: int, i: Gemm | Alu, memory: MemoryType, first: Indices, outer: int, inner: int
     ) -> Indices | None:
         """The elements of `memory` that an index reaches, or None where it leaves `memory`."""
         last = int(first.max()) + outer * (i.iter_out - 1) + inner * (i.iter_in - 1)

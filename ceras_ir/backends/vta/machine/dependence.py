@@ -291,11 +291,7 @@ class DependenceInserter:
             source.flags["push_prev"] = node.flags["pop_next"] = True
         pops.append(len(self._modules[taker]) + 1)
         before, known = node.clock, source.clock
-        node.clock = (
-            max(before[0], known[0]),
-            max(before[1], known[1]),
-            max(before[2], known[2]),
-        )
+        node.clock = (max(before[0], known[0]), max(before[1], known[1]), max(before[2], known[2]))
 
     def drain(self) -> None:
         """Let compute wait until the other modules are done."""

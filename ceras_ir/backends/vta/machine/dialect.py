@@ -322,11 +322,7 @@ class ProgramOp(IRDLOperation):
     assembly_format = "$sym_name `uops` `at` $uop_base $micro_ops attr-dict-with-keyword $body"
 
     def __init__(
-        self,
-        name: str,
-        micro_ops: "NDArray[np.integer]",
-        uop_base: int,
-        body: Sequence[Operation],
+        self, name: str, micro_ops: "NDArray[np.integer]", uop_base: int, body: Sequence[Operation]
     ):
         table = TensorType(i16, (len(micro_ops), 3))
         data = BytesAttr(micro_ops.astype("<i2").tobytes())
@@ -377,7 +373,5 @@ def from_instruction(instruction: Instruction) -> Operation:
 
 
 Vta = Dialect(
-    "vta",
-    [ProgramOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
-    [MemoryAttr, AluOperatorAttr],
+    "vta", [ProgramOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp], [MemoryAttr, AluOperatorAttr]
 )

@@ -66,10 +66,7 @@ def _layouts(board: VtaBoard) -> dict[Opcode, _Layout]:
         *(("sram_base", 16), ("dram_base", 32)),
         *(("y_size", 16), ("x_size", 16), ("x_stride", 16)),
     )
-    pads = (
-        *(("y_pad_top", 4), ("y_pad_bottom", 4)),
-        *(("x_pad_left", 4), ("x_pad_right", 4)),
-    )
+    pads = (*(("y_pad_top", 4), ("y_pad_bottom", 4)), *(("x_pad_left", 4), ("x_pad_right", 4)))
     loop = (
         *(("uop_bgn", board.log_uops), ("uop_end", board.log_uops + 1)),
         *(("iter_out", 14), ("iter_in", 14)),

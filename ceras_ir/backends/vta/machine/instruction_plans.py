@@ -56,10 +56,7 @@ class GemmPlan:
     """Every destination once."""
 
     def run(
-        self,
-        inp: NDArray[np.float32],
-        wgt: NDArray[np.float32],
-        acc: NDArray[np.int32],
+        self, inp: NDArray[np.float32], wgt: NDArray[np.float32], acc: NDArray[np.int32]
     ) -> None:
         """Add the products to `acc`; `wgt` holds tiles as `[in][out]`."""
         for p in self.products:

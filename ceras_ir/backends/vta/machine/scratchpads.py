@@ -192,11 +192,7 @@ def _conflicts(table: MicroOps) -> bool:
 
 
 MEMORIES = {"inp": MemoryType.INP, "wgt": MemoryType.WGT, "acc": MemoryType.ACC}
-SPACES = {
-    Space.INP: MemoryType.INP,
-    Space.WGT: MemoryType.WGT,
-    Space.OUT: MemoryType.ACC,
-}
+SPACES = {Space.INP: MemoryType.INP, Space.WGT: MemoryType.WGT, Space.OUT: MemoryType.ACC}
 
 
 @dataclass(frozen=True)
