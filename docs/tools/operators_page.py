@@ -8,7 +8,12 @@ from ceras_ir.backends.dataflow import rules as dataflow_rules
 from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta.rules import admission as vta_rules
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
-from ceras_ir.frontends.onnx.emission.registry import OPERATORS, REMEDIES, REMEDY, RULES
+from ceras_ir.frontends.onnx.emission.registry import (
+    DEFAULT_REMEDY,
+    OPERATOR_RULES,
+    OPERATORS,
+    REMEDIES,
+)
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
@@ -68,7 +73,7 @@ def operators_page() -> str:
     load_operators()
     rows = ["| operator | how it is imported | rules |", "|---|---|---|"]
     for name in sorted(OPERATORS):
-        rules = "<br>".join(_line(rule.__doc__) for rule in RULES.get(name, ()))
+        rules = "<br>".join(_line(rule.__doc__) for rule in OPERATOR_RULES.get(name, ()))
         rows.append(f"| `{name}` | {_line(OPERATORS[name].__doc__)} | {rules} |")
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
     introduction = INTRODUCTION
@@ -102,7 +107,7 @@ def _refused() -> str:
     others = sorted(others - set(_functions()))
     groups: dict[str, list[str]] = {}
     for name in others:
-        groups.setdefault(REMEDIES.get(name, REMEDY), []).append(f"`{name}`")
+        groups.setdefault(REMEDIES.get(name, DEFAULT_REMEDY), []).append(f"`{name}`")
     return "\n".join(f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
 
 

@@ -369,9 +369,7 @@ def test_subnormal_numbers_of_float16(
     def scaled(given: Node, emitter: Emitter) -> Value | Sequence[Value]:
         result = compute(given, emitter)
         assert not isinstance(result, Sequence)
-        return emitter.mul(
-            result, emitter.constant(np.array(factor, np.float32), "factor")
-        )
+        return emitter.mul(result, emitter.constant(np.array(factor, np.float32), "factor"))
 
     monkeypatch.setitem(OPERATORS, "Mul", scaled)
     found = verdict(proto, tmp_path, {"x": np.full((1, 4), 1e-4, np.float32)})

@@ -24,7 +24,7 @@ from onnx_compare import agree
 import ceras_ir as ceras
 from ceras_ir.dialects.graph import BranchOp, LoopOp, SelectOp
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.frontends.onnx.emission.calls import REASON
+from ceras_ir.frontends.onnx.emission.calls import LOOP_BODY_REASON
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -194,7 +194,7 @@ def test_a_loop_is_said_to_be_float_and_its_work_is_counted(tmp_path: Path) -> N
     compiled = ceras.load(path).compile("c")
     (layer,) = (entry for entry in compiled.layers if entry["op"] == "loop")
     assert layer["macs"] == LONG * 5 * 3 * 3
-    assert layer["float_reason"] == REASON
+    assert layer["float_reason"] == LOOP_BODY_REASON
     # The product's, and the -1 that `x` is multiplied by.
     assert compiled.totals["weight_bytes"] == (3 * 3 + 1) * 4
 

@@ -72,7 +72,7 @@ TAKE_SEQUENCES = frozenset(
 NEWEST_IR = 14
 """The version of ONNX's file format that came with the newest operators."""
 
-MAX_DEPTH = 16
+MAX_NESTING_DEPTH = 16
 """Of control flow and functions inside each other."""
 
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
@@ -321,8 +321,10 @@ class Importer:
         # A name of the graph around it, and so of one value, whatever names are inside.
         emitter.scope = (*scope, next(filter(None, node.outputs), node.name), attribute or "")
         try:
-            if len(scope) > 2 * MAX_DEPTH:
-                raise node.unsupported(f"nested more than {MAX_DEPTH} deep; export it flatter")
+            if len(scope) > 2 * MAX_NESTING_DEPTH:
+                raise node.unsupported(
+                    f"nested more than {MAX_NESTING_DEPTH} deep; export it flatter"
+                )
             own = initializers(graph, self.folder, emitter.scope, refused)
             if refused:
                 raise UnsupportedError(refused)

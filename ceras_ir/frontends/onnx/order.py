@@ -125,11 +125,11 @@ def is_folded(node: Node) -> bool:
     )
 
 
-Loops: TypeAlias = dict[tuple[str, ...], list[bool]]
+LoopStates: TypeAlias = dict[tuple[str, ...], list[bool]]
 """Which states of loops may be constants, by the loops' results, as far as it is known."""
 
 
-def constant_outputs(node: Node, loops: Loops | None = None) -> Sequence[str]:
+def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[str]:
     """
     The results of a node that are constants, or may be, which only emitting the node tells: of
     control flow that constants may decide. Functions that ONNX defines have none of operands that
@@ -154,7 +154,7 @@ def constant_outputs(node: Node, loops: Loops | None = None) -> Sequence[str]:
 
 
 def inner_nodes(
-    node: Node, graph: onnx.GraphProto, constants: set[str], loops: Loops | None = None
+    node: Node, graph: onnx.GraphProto, constants: set[str], loops: LoopStates | None = None
 ) -> Iterator[Node]:
     """
     The nodes of a subgraph of a node, in order. Each knows what may be constant where it stands:
@@ -183,7 +183,7 @@ def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) 
 
 
 def _constant_results(
-    node: Node, graph: onnx.GraphProto, given: Iterable[str], loops: Loops
+    node: Node, graph: onnx.GraphProto, given: Iterable[str], loops: LoopStates
 ) -> list[bool]:
     """
     Which results of a subgraph of a node may be constants if the inputs in `given` and what the
@@ -196,7 +196,7 @@ def _constant_results(
     return [name in constants or name in node.constants for name in names]
 
 
-def _repeated(node: Node, loops: Loops, *, skipped: int, made: int) -> list[bool]:
+def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list[bool]:
     """
     Which results of a loop may be constants. Its body's inputs are the node's from `skipped` on,
     behind as many of its own; the node's results are the body's from `made` on.

@@ -31,7 +31,7 @@ MAX_SHAPE_ATTEMPTS = 60
 MAX_INPUT_ELEMENTS = 1 << 21
 """Elements of the largest input that is tried: pictures of three channels have less."""
 
-MAX_EXTENT = 1 << 16
+MAX_TRIED_EXTENT = 1 << 16
 """The largest extent that is tried."""
 
 SQUARES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 320, 384, 416, 448, 480, 512, 640)
@@ -53,7 +53,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ImportOutcome:
     """The result of an attempt: what is wrong, if anything, and how many nodes were emitted."""
 
     error: InputError | None
@@ -82,9 +82,9 @@ class Outcome:
         return "" if self.error is None or not self.error.findings else self.error.findings[0].node
 
 
-Attempt: TypeAlias = Callable[[Options], Outcome]
+Attempt: TypeAlias = Callable[[Options], ImportOutcome]
 Extents: TypeAlias = Mapping[str, int]
-Values: TypeAlias = Mapping[str, Sequence[float]]
+InputValues: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class ExhaustedError(Exception):
@@ -92,11 +92,11 @@ class ExhaustedError(Exception):
 
 
 @dataclass(frozen=True)
-class Proposal:
+class OptionProposal:
     """Options and the outcome of the import with them, which found no contradiction."""
 
     options: Options
-    outcome: Outcome
+    outcome: ImportOutcome
 
     @property
     def is_complete(self) -> bool:
@@ -120,15 +120,15 @@ class Search:
         self.progressed = False
         """Whether any attempt emitted more nodes than the first one."""
         self._attempt = attempt
-        self._known: dict[tuple[Hashable, ...], Outcome] = {}
+        self._known: dict[tuple[Hashable, ...], ImportOutcome] = {}
         self._left = min(MAX_ATTEMPTS, MAX_EMITTED_NODES // (_node_count(graph) + 1) + 2)
 
-    def run(self) -> Proposal | None:
+    def run(self) -> OptionProposal | None:
         """
         The first complete proposal. Without one, the proposal with the fewest unsupported nodes
         that no option can change, or None.
         """
-        self._partial: Proposal | None = None
+        self._partial: OptionProposal | None = None
         try:
             found = self._with_values(self.open.start, self.taken.values)
             if found is not None:
@@ -137,13 +137,13 @@ class Search:
             pass
         return self._partial
 
-    def options(self, extents: Extents, values: Values) -> Options:
+    def options(self, extents: Extents, values: InputValues) -> Options:
         """The options that give all open dimensions these extents."""
         shapes = {k: s for k, s in self.open.shapes(extents).items() if k not in values}
         kept = {k: s for k, s in self.taken.shapes.items() if k in values}
         return Options({**shapes, **kept}, values)
 
-    def _outcome(self, extents: Extents, values: Values) -> Outcome:
+    def _outcome(self, extents: Extents, values: InputValues) -> ImportOutcome:
         key = (
             tuple(extents.values()),
             tuple(sorted((name, tuple(numbers)) for name, numbers in values.items())),
@@ -157,14 +157,18 @@ class Search:
         self._known[key] = outcome
         return outcome
 
-    def _with_values(self, extents: Extents, values: Values) -> tuple[Extents, Values] | None:
+    def _with_values(
+        self, extents: Extents, values: InputValues
+    ) -> tuple[Extents, InputValues] | None:
         """Extents and values with which the model is imported; `values` are a part of them."""
         extents, outcome = self._fitting(extents, values)
         if outcome.error is None:
             return extents, values
         names = [name for name in outcome.undecided if name not in values]
         if not names and not outcome.is_wrong:
-            self._partial = _fewer(self._partial, Proposal(self.options(extents, values), outcome))
+            self._partial = _fewer(
+                self._partial, OptionProposal(self.options(extents, values), outcome)
+            )
         elif not names:
             # A number that the user gave may be wrong.
             names = [name for name in self.taken.values if values is self.taken.values]
@@ -175,7 +179,7 @@ class Search:
                     return found
         return None
 
-    def _fitting(self, extents: Extents, values: Values) -> tuple[Extents, Outcome]:
+    def _fitting(self, extents: Extents, values: InputValues) -> tuple[Extents, ImportOutcome]:
         """Extents that suit more of the model, as far as `values` decide all that is wrong."""
         first = outcome = self._outcome(extents, values)
         limit = len(self._known) + MAX_SHAPE_ATTEMPTS
@@ -194,8 +198,8 @@ class Search:
         return extents, outcome
 
     def _better(
-        self, extents: Extents, values: Values, outcome: Outcome, limit: int
-    ) -> tuple[Extents, Outcome] | None:
+        self, extents: Extents, values: InputValues, outcome: ImportOutcome, limit: int
+    ) -> tuple[Extents, ImportOutcome] | None:
         """The first change of the extents with which more nodes are emitted."""
         for move in self._moves(extents, outcome):
             changes = [move]
@@ -212,9 +216,9 @@ class Search:
                     changes += ({name: crossing} for crossing in crossings(*line))
         return None
 
-    def _moves(self, extents: Extents, outcome: Outcome) -> Iterator[Mapping[str, int]]:
+    def _moves(self, extents: Extents, outcome: ImportOutcome) -> Iterator[Mapping[str, int]]:
         """Changes of a dimension, or of height and width together; the likely ones first."""
-        found = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_EXTENT]
+        found = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_TRIED_EXTENT]
         # An extent of 1 often fits only because it is broadcast.
         numbers = sorted(found, key=lambda n: n == 1)
         names = sorted(
@@ -236,12 +240,12 @@ class Search:
             yield from (
                 {name: extent * b // a}
                 for a, b in permutations(numbers, 2)
-                if extent * b % a == 0 and extent * b // a <= MAX_EXTENT
+                if extent * b % a == 0 and extent * b // a <= MAX_TRIED_EXTENT
             )
         known = dict.fromkeys((*extents.values(), *self.open.fixed, *USUAL))
         yield from ({name: extent} for extent in known for name in names)
 
-    def _without_needless_values(self, extents: Extents, values: Values) -> Proposal:
+    def _without_needless_values(self, extents: Extents, values: InputValues) -> OptionProposal:
         """The proposal without values that the user did not give and that change nothing."""
         for name in [name for name in values if name not in self.taken.values]:
             fewer = {k: numbers for k, numbers in values.items() if k != name}
@@ -250,10 +254,10 @@ class Search:
                     values = fewer
             except ExhaustedError:
                 break
-        return Proposal(self.options(extents, values), self._outcome(extents, values))
+        return OptionProposal(self.options(extents, values), self._outcome(extents, values))
 
 
-def _fewer(known: Proposal | None, new: Proposal) -> Proposal:
+def _fewer(known: OptionProposal | None, new: OptionProposal) -> OptionProposal:
     """The proposal with fewer unsupported nodes, the known one if there are equally many."""
     if known is None:
         return new
@@ -279,7 +283,7 @@ def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Seq
                 continue
             exact = first + (expected - got) * (second - first) / (other - got)
             found += [int(exact), int(exact) + 1]
-    return [n for n in dict.fromkeys(found) if 0 < n <= MAX_EXTENT][:6]
+    return [n for n in dict.fromkeys(found) if 0 < n <= MAX_TRIED_EXTENT][:6]
 
 
 def _node_count(graph: onnx.GraphProto) -> int:

@@ -16,8 +16,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.frontends.onnx.importer import Importer
 from ceras_ir.frontends.onnx.model.node import MalformedError, as_unsupported
-from ceras_ir.frontends.onnx.model.signature import BORDER, DYNAMIC
-from ceras_ir.frontends.onnx.proposals import Attempt, Options, Outcome, Proposal, Search
+from ceras_ir.frontends.onnx.model.signature import DYNAMIC_DIMENSION, GRAPH_INPUT
+from ceras_ir.frontends.onnx.proposals import (
+    Attempt,
+    ImportOutcome,
+    OptionProposal,
+    Options,
+    Search,
+)
 from ceras_ir.frontends.onnx.search_space import OpenDimensions
 from ceras_ir.support.diagnostics import MAX_FINDINGS, Finding, InputError, UnsupportedError
 from ceras_ir.support.remarks import no_remarks
@@ -37,7 +43,7 @@ def imported(importer: Importer) -> ModuleOp:
         raise error from None
 
 
-def _outcome(importer: Importer, options: Options) -> Outcome:
+def _outcome(importer: Importer, options: Options) -> ImportOutcome:
     """Import a model with other options, and with a finding for every unsupported node."""
     other = Importer(
         importer.model,
@@ -53,7 +59,7 @@ def _outcome(importer: Importer, options: Options) -> Outcome:
             other.module(emits_always=True)
     except InputError as e:
         error = e
-    return Outcome(error, len(other.emitted))
+    return ImportOutcome(error, len(other.emitted))
 
 
 def _explained(
@@ -61,7 +67,7 @@ def _explained(
 ) -> InputError:
     """The error of an import with the options `taken`; `attempt` imports with other ones."""
     is_refused = isinstance(error, UnsupportedError)
-    is_misuse = not is_refused and any(f.operator == BORDER for f in error.findings)
+    is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
         return error
     dimensions = OpenDimensions(model.graph, taken.shapes, batch, taken.values)
@@ -90,10 +96,10 @@ def _explained(
 
 def _is_open(finding: Finding) -> bool:
     """Whether a finding is about an open dimension of an input."""
-    return finding.operator == BORDER and finding.message.startswith(DYNAMIC)
+    return finding.operator == GRAPH_INPUT and finding.message.startswith(DYNAMIC_DIMENSION)
 
 
-def _with_shape(finding: Finding, found: Proposal | None) -> Finding:
+def _with_shape(finding: Finding, found: OptionProposal | None) -> Finding:
     """A finding about an open dimension, with the remedy."""
     if not _is_open(finding):
         return finding
@@ -102,20 +108,20 @@ def _with_shape(finding: Finding, found: Proposal | None) -> Finding:
     return replace(finding, message=f"{finding.message}; {remedy}")
 
 
-def _shape_option(name: str, found: Proposal | None) -> str:
+def _shape_option(name: str, found: OptionProposal | None) -> str:
     """The option that gives an input the proposed shape; empty without a proposal."""
     shape = None if found is None else found.options.shapes.get(name)
     return "" if shape is None else f"--shape {name}={'x'.join(map(str, shape))}"
 
 
-def _values(taken: Options, found: Proposal | None) -> Sequence[Finding]:
+def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
     """The values that a proposal fixes."""
     if found is None or not found.is_complete:
         return []
     return [
         Finding(
             name,
-            BORDER,
+            GRAPH_INPUT,
             "unsupported as an input, because a branch or a size depends on the value; fix it, for "
             f"example with --set {name}={','.join(map(_exactly, numbers))}",
         )
@@ -133,7 +139,7 @@ def _shapes(
     findings: Sequence[Finding],
     is_refused: bool,
     dimensions: OpenDimensions,
-    found: Proposal | None,
+    found: OptionProposal | None,
 ) -> Sequence[Finding]:
     """The inputs whose open dimensions must have other extents than those at hand."""
     explained = {finding.node for finding in findings if _is_open(finding)}
@@ -147,10 +153,10 @@ def _shapes(
                 f"{at_hand}, which does not fit; neither do the other shapes that were tried. Give "
                 "the shape that the model was made for with --shape"
             )
-            remedies.append(Finding(name, BORDER, message))
+            remedies.append(Finding(name, GRAPH_INPUT, message))
         elif found.options.shapes.get(name, shape) != shape:
             message = f"{at_hand}; give another, for example {_shape_option(name, found)}"
-            remedies.append(Finding(name, BORDER, message))
+            remedies.append(Finding(name, GRAPH_INPUT, message))
     return remedies
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from xdsl.dialects.builtin import f32
 
-from ceras_ir.frontends.onnx.model.model_file import DTYPES, tensor_array, text
-from ceras_ir.frontends.onnx.model.signature import ELEMENTS, symbol_of
+from ceras_ir.frontends.onnx.model.model_file import TENSOR_DTYPES, tensor_array, text
+from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES, symbol_of
 
 PICTURE, SOUND, SEQUENCE = 224, 512, 16
 """Extents to begin with: sides of pictures, samples of sound, steps of sequences."""
@@ -113,7 +113,7 @@ def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
             usual[1] = 3
     elif len(dims) == 3 and not is_open[0] and is_open[1] and not is_open[2]:
         usual[1] = 1  # States of recurrent layers: [layers, batch, size].
-    elif len(dims) == 2 and ELEMENTS.get(value.type.tensor_type.elem_type) == f32:
+    elif len(dims) == 2 and ELEMENT_TYPES.get(value.type.tensor_type.elem_type) == f32:
         extent = SOUND
     return [usual.get(i, extent) if free else dims[i].dim_value for i, free in enumerate(is_open)]
 
@@ -121,7 +121,7 @@ def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
 COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod", "Sub")
 """Operators whose constant operand hints at numbers that decide a condition."""
 
-SMALL = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
+SMALL_INTEGERS = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
 """Integers that are tried last."""
 
 MAX_CANDIDATES = 32
@@ -134,7 +134,7 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
     kind = value.type.tensor_type
     if kind.elem_type == onnx.TensorProto.BOOL:
         return [(1,), (0,)]
-    is_float = (dtype := DTYPES.get(kind.elem_type)) is not None and dtype.kind == "f"
+    is_float = (dtype := TENSOR_DTYPES.get(kind.elem_type)) is not None and dtype.kind == "f"
     count = prod(max(dim.dim_value, 1) for dim in kind.shape.dim)
     found: dict[Sequence[float], None] = {}
     for number in _compared(graph, {name}, {}):
@@ -145,7 +145,7 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
         found[(*(1 for _ in range(count - 1)), -1)] = None
     else:
         found.update(((extent,), None) for shape in shapes for extent in shape)
-    found.update(((number,), None) for number in SMALL)
+    found.update(((number,), None) for number in SMALL_INTEGERS)
     kept = [v for v in found if is_float or all(float(n).is_integer() for n in v)]
     return kept[:MAX_CANDIDATES]
 
@@ -184,7 +184,7 @@ def _compared(
 
 def _number(name: str, tensor: onnx.TensorProto) -> Mapping[str, float]:
     """A tensor as a single number, if it is one and is stored in the model itself."""
-    if prod(tensor.dims) != 1 or tensor.data_type not in DTYPES or tensor.external_data:
+    if prod(tensor.dims) != 1 or tensor.data_type not in TENSOR_DTYPES or tensor.external_data:
         return {}
     try:
         array = tensor_array(tensor, None)

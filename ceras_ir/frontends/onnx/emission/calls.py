@@ -32,14 +32,14 @@ from ceras_ir.network.function import result_values
 from ceras_ir.network.precision import FLOAT_REASON
 from ceras_ir.transforms.rebuilding import erase_unused
 
-REASON = "the body of a loop that is not unrolled stays float, as a branch with one does"
+LOOP_BODY_REASON = "the body of a loop that is not unrolled stays float, as a branch with one does"
 
-Step = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
+EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
 """Emits a step: from its number, the carried values and the elements to what it returns."""
 
 
 @dataclass(frozen=True)
-class Body:
+class LoopBody:
     """A step as a function, which is not in the module yet."""
 
     function: FuncOp
@@ -52,7 +52,7 @@ class Body:
         """What a step returns."""
         return result_values(self.function)
 
-    def without_first_result(self) -> "Body":
+    def without_first_result(self) -> "LoopBody":
         """The same body, changed so that it returns one value less."""
         end = self.function.body.block.last_op
         assert end is not None
@@ -67,8 +67,8 @@ class Body:
 
 
 def outlined(
-    emitter: Emitter, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: Step
-) -> Body:
+    emitter: Emitter, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: EmitStep
+) -> LoopBody:
     """The body that `step` emits, of values of the types of `carried` and of `elements`."""
     kinds = [TensorType(i64, []), *map(tensor_type, carried), *elements]
     known = len(emitter.functions)
@@ -80,7 +80,7 @@ def outlined(
         function = _function(block, results, captured)
     inner = emitter.functions[known:]
     del emitter.functions[known:]
-    return Body(function, captured, inner)
+    return LoopBody(function, captured, inner)
 
 
 def _captured(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
@@ -107,7 +107,7 @@ def _function(block: Block, results: Sequence[SSAValue], captured: Sequence[SSAV
 
 def emit_loop(
     emitter: Emitter,
-    body: Body,
+    body: LoopBody,
     steps: int,
     carried: Sequence[SSAValue],
     scanned: Sequence[SSAValue] = (),
@@ -173,7 +173,7 @@ def _add(emitter: Emitter, function: FuncOp, kind: str) -> None:
 
 def _extracted(emitter: Emitter, op: CallingOperation, kinds: Sequence[Tensor]) -> list[SSAValue]:
     """Emit a call, and take its results, of these types, out of the bytes."""
-    op.attributes[FLOAT_REASON] = StringAttr(REASON)
+    op.attributes[FLOAT_REASON] = StringAttr(LOOP_BODY_REASON)
     packed = emitter.emit(op)
     return [
         emitter.emit(ExtractOp(packed, offset, kind))

@@ -27,7 +27,7 @@ from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.interpreters.registry import interpreter_of
 
-MAX_RANK = 8
+MAX_LIST_ENTRIES = 8
 """Entries of an operand that may be a shape, pads or scales."""
 
 MAX_FOLDED_ELEMENTS = 1 << 27
@@ -176,7 +176,7 @@ def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
         case _ if operator in SHRINKING:
             return sum(map(prod, shapes))
         case _:
-            lists = [a for a in arrays if a.ndim < 2 and a.size <= MAX_RANK]
+            lists = [a for a in arrays if a.ndim < 2 and a.size <= MAX_LIST_ENTRIES]
             factors = [float(v) for a in lists for v in a.reshape(-1) if a.dtype.kind in "iuf"]
             numbers = prod(max(1.0, abs(v)) for v in factors if v == v)
             whole = sum(map(prod, shapes))

@@ -38,15 +38,16 @@ from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
 
-STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
+INTEGER_STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integers that may stand for real numbers."""
 
 
 def storage_of(node: Node, name: str) -> IntegerType:
     """The storage type of the numpy type `name`."""
-    if name not in STORAGES:
+    if name not in INTEGER_STORAGES:
         raise node.unsupported(
-            f"numbers are stored as {name}; {', '.join(STORAGES)} are taken: quantize to int8"
+            f"numbers are stored as {name}; {', '.join(INTEGER_STORAGES)} are taken: "
+            "quantize to int8"
         )
     signedness = Signedness.UNSIGNED if name.startswith("u") else Signedness.SIGNLESS
     return IntegerType(int(name.lstrip("uint")), signedness)

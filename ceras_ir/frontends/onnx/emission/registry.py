@@ -8,7 +8,7 @@ would work, or None. Importing the modules of `operators/`, whatever is there, f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import onnx
 
@@ -22,10 +22,15 @@ from ceras_ir.support.docstrings import docstring
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
 """Emits what a node computes and returns its first result, or all where there are several."""
 
-Rule: TypeAlias = Callable[[Node], str | None]
+F = TypeVar("F", bound=OperatorImporter)
+
+MICROSOFT = "com.microsoft::"
+"""The domain of ONNX Runtime's own operators."""
+
+NodeRule: TypeAlias = Callable[[Node], str | None]
 
 OPERATORS: dict[str, OperatorImporter] = {}
-RULES: dict[str, list[Rule]] = {}
+OPERATOR_RULES: dict[str, list[NodeRule]] = {}
 
 _REMEDIES = {
     "fix the inputs that decide with --set, or end the model before it and do the rest in the "
@@ -54,7 +59,7 @@ WHERE_COMPUTED = f"{fix_with_set(())}, or end the model before this node"
 NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
 """The way out for operators that ONNX Runtime has for itself."""
 
-REMEDY = "export the model without it, or rewrite it with supported operators"
+DEFAULT_REMEDY = "export the model without it, or rewrite it with supported operators"
 
 QONNX_DOMAINS = ("qonnx.", "finn", "onnx.brevitas")
 """How the domains of operators of QONNX, FINN and older versions of Brevitas begin."""
@@ -85,10 +90,10 @@ _QUARK_REMEDY = (
 )
 
 
-def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
+def operator(*names: str) -> Callable[[F], F]:
     """Register the importer of the operators called `names`."""
 
-    def register(function: OperatorImporter) -> OperatorImporter:
+    def register(function: F) -> F:
         for name in names:
             assert name not in OPERATORS, name
             OPERATORS[name] = function
@@ -97,12 +102,12 @@ def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
     return register
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*names: str) -> Callable[[NodeRule], NodeRule]:
     """Register a condition on nodes of the operators called `names`."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: NodeRule) -> NodeRule:
         for name in names:
-            RULES.setdefault(name, []).append(function)
+            OPERATOR_RULES.setdefault(name, []).append(function)
         return function
 
     return register
@@ -149,7 +154,7 @@ def refusals(node: Node) -> Sequence[Finding]:
         remedy = fix_with_set(decided) if decided else _remedy(node.operator)
         return [node.refusal(f"not an operator that is imported; {remedy}")]
     found: list[Finding] = []
-    for check in RULES.get(node.operator, ()):
+    for check in OPERATOR_RULES.get(node.operator, ()):
         if (got := check(node)) is not None:
             found.append(node.refusal(f"{docstring(check)}; {got}"))
     return found
@@ -163,4 +168,4 @@ def _remedy(operator: str) -> str:
     if domain.startswith(QUARK_DOMAINS):
         return _QUARK_REMEDY
     is_optimized = domain in ("com.microsoft", "com.microsoft.nchwc")
-    return REMEDIES.get(operator, NOT_OPTIMIZED if is_optimized else REMEDY)
+    return REMEDIES.get(operator, NOT_OPTIMIZED if is_optimized else DEFAULT_REMEDY)

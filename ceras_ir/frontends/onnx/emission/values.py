@@ -23,8 +23,8 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.model.model_file import (
-    DTYPES,
     MAX_ELEMENTS,
+    TENSOR_DTYPES,
     Array,
     DataFolder,
     element_type,
@@ -79,34 +79,29 @@ class Constant:
     def transposed(self, permutation: Sequence[int]) -> Constant:
         """The same elements with dimensions in another order."""
         order = tuple(permutation)
-        return Constant(
-            self.name,
-            tuple(self.shape[p] for p in order),
-            self.dtype,
-            lambda: np.transpose(self.load(), order),
-            self._key("transpose", order),
-        )
+        shape = tuple(self.shape[p] for p in order)
+        return self._moved(shape, lambda array: np.transpose(array, order), "transpose", order)
 
     def reshaped(self, shape: Sequence[int]) -> Constant:
         """The same elements in another shape."""
         target = tuple(shape)
-        return Constant(
-            self.name,
-            target,
-            self.dtype,
-            lambda: self.load().reshape(target),
-            self._key("reshape", target),
-        )
+        return self._moved(target, lambda array: array.reshape(target), "reshape", target)
 
     def reversed(self, axes: Sequence[int]) -> Constant:
         """The same elements in reverse order along dimensions."""
         along = tuple(axes)
+        return self._moved(self.shape, lambda array: np.flip(array, along), "reverse", along)
+
+    def _moved(
+        self,
+        shape: tuple[int, ...],
+        move: Callable[[Array], Array],
+        kind: str,
+        argument: tuple[int, ...],
+    ) -> Constant:
+        """The elements in the order that `move` gives them, of the new `shape`."""
         return Constant(
-            self.name,
-            self.shape,
-            self.dtype,
-            lambda: np.flip(self.load(), along),
-            self._key("reverse", along),
+            self.name, shape, self.dtype, lambda: move(self.load()), self._key(kind, argument)
         )
 
     def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
@@ -174,40 +169,30 @@ class QuantizedConstant(Constant):
         made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
         return replace(made, key=self._key("scale", factor))
 
-    def transposed(self, permutation: Sequence[int]) -> Constant:
-        order = tuple(permutation)
-        element = self.element
-        if isinstance(element.axis, IntAttr):
-            element = element.rescaled(1.0, order.index(element.axis.data))
-        stored = self.stored
-        made = self.make(
-            self.name,
-            tuple(self.shape[p] for p in order),
-            lambda: np.transpose(stored(), order),
-            element,
-        )
-        return replace(made, key=self._key("transpose", order))
+    def _moved(
+        self,
+        shape: tuple[int, ...],
+        move: Callable[[Array], Array],
+        kind: str,
+        argument: tuple[int, ...],
+    ) -> Constant:
+        element, stored = self._element_after(kind, argument), self.stored
+        if element is None:
+            return super()._moved(shape, move, kind, argument)
+        made = self.make(self.name, shape, lambda: move(stored()), element)
+        return replace(made, key=self._key(kind, argument))
 
-    def reshaped(self, shape: Sequence[int]) -> Constant:
-        target = tuple(shape)
-        element = self.element
-        if isinstance(element.axis, IntAttr):
-            found = _channel_axis(self.shape, target, element.axis.data)
-            if found is None:  # Channels are no dimension any more.
-                return super().reshaped(shape)
-            element = element.repeated(*found)
-        stored = self.stored
-        made = self.make(self.name, target, lambda: stored().reshape(target), element)
-        return replace(made, key=self._key("reshape", target))
-
-    def reversed(self, axes: Sequence[int]) -> Constant:
-        along = tuple(axes)
-        element = self.element
-        if isinstance(element.axis, IntAttr) and element.axis.data in along:
-            return super().reversed(axes)
-        stored = self.stored
-        made = self.make(self.name, self.shape, lambda: np.flip(stored(), along), element)
-        return replace(made, key=self._key("reverse", along))
+    def _element_after(self, kind: str, argument: tuple[int, ...]) -> UniformType | None:
+        """The type after a move, None if a channel has no single scale or zero point any more."""
+        if not isinstance(self.element.axis, IntAttr):
+            return self.element
+        axis = self.element.axis.data
+        if kind == "transpose":
+            return self.element.rescaled(1.0, argument.index(axis))
+        if kind == "reverse":
+            return None if axis in argument else self.element
+        found = _channel_axis(self.shape, argument, axis)
+        return None if found is None else self.element.repeated(*found)
 
 
 def _channel_axis(
@@ -226,7 +211,7 @@ def _channel_axis(
     return min(found, default=None)
 
 
-NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
+READABLE_TYPES = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
 
 
 def initializers(
@@ -288,8 +273,8 @@ def constant_of(
         raise InputError([Finding(name, "initializer", "the element type is missing")])
     if (dtype := element_type(data_type)) is None:
         message = (
-            f"unsupported element type {type_name(data_type)}; {NUMBERS}: export with float32 or "
-            "int8"
+            f"unsupported element type {type_name(data_type)}; {READABLE_TYPES}: export with "
+            "float32 or int8"
         )
         raise UnsupportedError([Finding(name, "initializer", message)])
     return Constant(name, shape, dtype, load, (*scope, name))
@@ -306,7 +291,7 @@ def fix_inputs(
     for name, numbers in values.items():
         if (kind := inputs.get(name)) is None:
             raise InputError(f"no input named '{name}' to set; there are {', '.join(inputs)}")
-        if (dtype := DTYPES.get(kind.elem_type)) is None:
+        if (dtype := TENSOR_DTYPES.get(kind.elem_type)) is None:
             raise InputError(f"input '{name}' has no numbers that could be set")
         declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
         shape = tuple(shapes.get(name, declared))
@@ -338,7 +323,7 @@ def empty_inputs(
         dims = kind.shape.dim
         declared = [d.dim_value if d.HasField("dim_value") else -1 for d in dims]
         shape = tuple(shapes.get(value.name, declared))
-        dtype = DTYPES.get(kind.elem_type)
+        dtype = TENSOR_DTYPES.get(kind.elem_type)
         if dtype is not None and shape and min(shape) == 0:
             found[value.name] = Constant.of(value.name, np.zeros(shape, dtype))
     return found

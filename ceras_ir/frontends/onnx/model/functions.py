@@ -122,7 +122,7 @@ MAX_INLINED_NODES = 1 << 20
 MAX_CALL_DEPTH = 64
 """Maximum number of functions that call each other in a chain."""
 
-_Key: TypeAlias = tuple[str, str]
+_FunctionKey: TypeAlias = tuple[str, str]
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -135,7 +135,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not model.functions:
         return model
-    functions: dict[_Key, onnx.FunctionProto] = {}
+    functions: dict[_FunctionKey, onnx.FunctionProto] = {}
     for function in model.functions:
         key = (operator_name(function.domain, function.name), text(function.overload))
         if key in functions:
@@ -154,7 +154,7 @@ class _Inliner:
 
     def __init__(
         self,
-        functions: Mapping[_Key, onnx.FunctionProto],
+        functions: Mapping[_FunctionKey, onnx.FunctionProto],
         graph: onnx.GraphProto,
         versions: Mapping[str, int],
     ):
@@ -162,7 +162,7 @@ class _Inliner:
         self.versions = versions
         self.taken = set(_names(graph))
         """All names of values in the result."""
-        self.sizes: dict[_Key, int] = {}
+        self.sizes: dict[_FunctionKey, int] = {}
         """The number of nodes that each function expands to."""
         if (total := sum(map(self._size, all_nodes(graph.node)))) > MAX_INLINED_NODES:
             raise InputError(
@@ -175,7 +175,7 @@ class _Inliner:
         del graph.node[:]
         graph.node.extend(nodes)
 
-    def _key(self, node: onnx.NodeProto) -> _Key | None:
+    def _key(self, node: onnx.NodeProto) -> _FunctionKey | None:
         """The function that `node` calls, or None if it is an operator."""
         name = operator_name(node.domain, node.op_type)
         domain, _, kind = name.rpartition("::")
@@ -190,7 +190,7 @@ class _Inliner:
             )
         return None
 
-    def _size(self, node: onnx.NodeProto, active: tuple[_Key, ...] = ()) -> int:
+    def _size(self, node: onnx.NodeProto, active: tuple[_FunctionKey, ...] = ()) -> int:
         """The number of nodes that `node` expands to, without subgraphs."""
         if (key := self._key(node)) is None:
             return 1

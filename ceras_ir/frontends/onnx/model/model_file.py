@@ -140,7 +140,7 @@ MAX_ELEMENTS = 1 << 28
 LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 """Fields in which elements may be listed one by one."""
 
-FIELDS: dict[int, str] = {
+ELEMENT_FIELDS: dict[int, str] = {
     onnx.TensorProto.FLOAT: "float_data",
     onnx.TensorProto.DOUBLE: "double_data",
     onnx.TensorProto.INT64: "int64_data",
@@ -149,7 +149,7 @@ FIELDS: dict[int, str] = {
 }
 """The field that lists elements of a type; `int32_data` for all other types."""
 
-DTYPES: dict[int, np.dtype[np.generic]] = {
+TENSOR_DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype("<f4"),
     onnx.TensorProto.DOUBLE: np.dtype("<f8"),
     onnx.TensorProto.FLOAT16: np.dtype("<f2"),
@@ -166,7 +166,7 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
 }
 """Element types that constants may have, and how they are held; bfloat16 as float32 at once."""
 
-PACKED: dict[int, np.dtype[np.generic]] = {
+PACKED_DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
     onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
 }
@@ -217,10 +217,13 @@ def string_array(tensor: onnx.TensorProto) -> Array:
 
 
 def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
-    """The elements of one of the types in `DTYPES`, read-only."""
+    """The elements of one of the types in `TENSOR_DTYPES`, read-only."""
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
-    is_halved, is_packed = tensor.data_type == onnx.TensorProto.BFLOAT16, tensor.data_type in PACKED
+    is_halved, is_packed = (
+        tensor.data_type == onnx.TensorProto.BFLOAT16,
+        tensor.data_type in PACKED_DTYPES,
+    )
     size = prod(shape) * (2 if is_halved else dtype.itemsize)
     if is_packed:
         size = -(-size // 2)
@@ -233,7 +236,7 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
     else:
-        field = FIELDS.get(tensor.data_type, "int32_data")
+        field = ELEMENT_FIELDS.get(tensor.data_type, "int32_data")
         if listed not in ([], [field]):
             raise ValueError(f"its elements are in field {listed[0]}, expected {field}")
         stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
@@ -254,7 +257,7 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
 
 def element_type(data_type: int) -> np.dtype[np.generic] | None:
     """How the elements of an initializer are held; None for types that are not taken."""
-    return DTYPES.get(data_type, PACKED.get(data_type))
+    return TENSOR_DTYPES.get(data_type, PACKED_DTYPES.get(data_type))
 
 
 def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:

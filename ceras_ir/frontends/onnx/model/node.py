@@ -60,7 +60,7 @@ def _signature(kind: str, version: int, domain: str) -> Sequence[object]:
     ]
 
 
-LIMIT = 1 << 31
+INTEGER_LIMIT = 1 << 31
 """Integers of attributes and shapes lie below this; no real network comes near it."""
 
 DATA = ""
@@ -182,7 +182,9 @@ class Node:
     def bounds(self, name: str) -> tuple[int, ...] | None:
         """As `integers`, for ends of ranges, where 2^63 - 1 stands for infinity."""
         a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
-        return None if a is None else tuple(min(max(i, -LIMIT), LIMIT) for i in a.ints)
+        return (
+            None if a is None else tuple(min(max(i, -INTEGER_LIMIT), INTEGER_LIMIT) for i in a.ints)
+        )
 
     def numbers64(self, name: str) -> NDArray[np.int64] | None:
         """An integer or a list of them, of any size: numbers that are data."""
@@ -294,7 +296,7 @@ class Node:
         return value % rank
 
     def _bounded(self, name: str, value: int) -> int:
-        if not -LIMIT < value < LIMIT:
+        if not -INTEGER_LIMIT < value < INTEGER_LIMIT:
             raise self.wrong(f"attribute '{name}' must be below 2^31, got {value}")
         return value
 

@@ -15,8 +15,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
 from ceras_ir.frontends.onnx.model.model_file import (
-    DTYPES,
     MAX_ELEMENTS,
+    TENSOR_DTYPES,
     initializer_names,
     text,
     type_name,
@@ -26,18 +26,18 @@ from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError
 from ceras_ir.support.remarks import remark
 
-BORDER = "graph input"
+GRAPH_INPUT = "graph input"
 """What stands for the operator in diagnostics about inputs."""
 
-DYNAMIC = "unsupported dynamic dimension"
+DYNAMIC_DIMENSION = "unsupported dynamic dimension"
 """How the findings about open dimensions begin; `remedies.py` adds the option."""
 
 UNKNOWN = "?"
 """What is written for a dimension that nothing is known of."""
 
-ELEMENTS: dict[int, Attribute] = {
+ELEMENT_TYPES: dict[int, Attribute] = {
     data_type: element
-    for data_type, dtype in DTYPES.items()
+    for data_type, dtype in TENSOR_DTYPES.items()
     if (element := f32 if dtype.kind == "f" else plain_element(dtype)) is not None
 }
 """What values may hold, and how: floats of every width as float32, integers and booleans."""
@@ -74,7 +74,7 @@ def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
     kind = value.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]
     is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
-    is_float = ELEMENTS.get(kind.elem_type, f32) == f32
+    is_float = ELEMENT_TYPES.get(kind.elem_type, f32) == f32
     most = 1 if is_float else MAX_SET_ELEMENTS
     fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= most
     return frozenset([value.name if fits else DATA])
@@ -117,7 +117,7 @@ def read_inputs(
     for value in given:
         shape: list[int] = []
         for message in _type_refusals(value):
-            refused.append(Finding(value.name, BORDER, message))
+            refused.append(Finding(value.name, GRAPH_INPUT, message))
         for i, dim in enumerate(value.type.tensor_type.shape.dim):
             if value.name in shapes:
                 shape.append(shapes[value.name][i])
@@ -132,11 +132,11 @@ def read_inputs(
                 is_taken = True
             else:
                 symbol = f" '{text(dim.dim_param)}'" if dim.dim_param else ""
-                message = f"{DYNAMIC} {i}{symbol}: only the first may be unknown"
-                refused.append(Finding(value.name, BORDER, message))
+                message = f"{DYNAMIC_DIMENSION} {i}{symbol}: only the first may be unknown"
+                refused.append(Finding(value.name, GRAPH_INPUT, message))
         if prod(shape) > MAX_ELEMENTS:
-            raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
-        element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
+            raise InputError([Finding(value.name, GRAPH_INPUT, f"shape {shape} is too large")])
+        element = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, f32)
         inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
     if not is_taken:
         raise InputError(f"--batch {batch}: no input has an open batch; leave it out")
@@ -162,7 +162,7 @@ def _bound_symbols(
                 fits &= bound.setdefault(symbol, extent) == extent
         if not fits:
             message = f"shape {list(shape)} does not fit the declared {declared}"
-            raise InputError([Finding(value.name, BORDER, message)])
+            raise InputError([Finding(value.name, GRAPH_INPUT, message)])
     return bound
 
 
@@ -174,7 +174,7 @@ def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
 def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
     """What an output is declared as where its numbers are others."""
     elem_type = declared.type.tensor_type.elem_type
-    expected, stored = ELEMENTS.get(elem_type), numpy_dtype(tensor_type(result).element_type)
+    expected, stored = ELEMENT_TYPES.get(elem_type), numpy_dtype(tensor_type(result).element_type)
     if expected is None or numpy_dtype(expected) == stored:
         return None
     return f"is declared as {type_name(elem_type)}, and what is computed is {stored}"
@@ -209,7 +209,7 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
         return ["unsupported type: only tensors are taken; export the model without it"]
     tensor = value.type.tensor_type
     found: list[str] = []
-    if tensor.elem_type not in ELEMENTS:
+    if tensor.elem_type not in ELEMENT_TYPES:
         remedy = (
             "encode text as numbers in the application, and export the model behind that"
             if tensor.elem_type == onnx.TensorProto.STRING
@@ -234,7 +234,7 @@ def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[F
     return [
         Finding(
             value.name,
-            BORDER,
+            GRAPH_INPUT,
             f"unsupported dimension {i} of 0, unless what is refused above does without it; if it "
             "is open, give the shape with --shape",
         )
@@ -244,14 +244,14 @@ def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[F
     ]
 
 
-OPEN = -1
+OPEN_EXTENT = -1
 """The value of `dim_value` that exporters write for an open dimension."""
 
 
 def check_declarations(graph: onnx.GraphProto) -> None:
     """Raise an InputError with all declarations of inputs and outputs that are wrong."""
     wrong: list[Finding] = []
-    for kind, values in ((BORDER, graph.input), ("graph output", graph.output)):
+    for kind, values in ((GRAPH_INPUT, graph.input), ("graph output", graph.output)):
         for value in values:
             wrong += _wrong_dimensions(value, kind)
     for value in graph.input:
@@ -259,12 +259,12 @@ def check_declarations(graph: onnx.GraphProto) -> None:
         if not value.type.WhichOneof("value") or (
             value.type.HasField("tensor_type") and tensor.elem_type == onnx.TensorProto.UNDEFINED
         ):
-            wrong.append(Finding(value.name, BORDER, "the element type is missing"))
-        elif any(dim.dim_value == OPEN for dim in tensor.shape.dim):
+            wrong.append(Finding(value.name, GRAPH_INPUT, "the element type is missing"))
+        elif any(dim.dim_value == OPEN_EXTENT for dim in tensor.shape.dim):
             shape = [extent_text(dim) for dim in tensor.shape.dim]
             remark(
-                f"import: note: input '{text(value.name)}' is declared with dimensions of {OPEN}, "
-                f"which are accepted as open: {shape}"
+                f"import: note: input '{text(value.name)}' is declared with dimensions of "
+                f"{OPEN_EXTENT}, which are accepted as open: {shape}"
             )
     declared = {text(value.name): value.type.tensor_type for value in graph.input}
     for initializer in graph.initializer:
@@ -283,7 +283,7 @@ def _wrong_dimensions(value: onnx.ValueInfoProto, kind: str) -> list[Finding]:
             "is open",
         )
         for i, dim in enumerate(value.type.tensor_type.shape.dim)
-        if dim.dim_value < OPEN
+        if dim.dim_value < OPEN_EXTENT
     ]
 
 
@@ -298,7 +298,7 @@ def _wrong_initializer(
         )
     dims, shape = declared.shape.dim, list(initializer.dims)
     fits = len(dims) == len(shape) and all(
-        dim.dim_value in (0, OPEN, extent) for dim, extent in zip(dims, shape, strict=True)
+        dim.dim_value in (0, OPEN_EXTENT, extent) for dim, extent in zip(dims, shape, strict=True)
     )
     if declared.HasField("shape") and not fits:
         listed = [extent_text(dim) for dim in dims]

@@ -13,7 +13,7 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 
 @dataclass(frozen=True)
-class Window:
+class SpatialWindow:
     """A window over height and width; `padding` is [top, left, bottom, right]."""
 
     kernel: tuple[int, int]
@@ -22,7 +22,7 @@ class Window:
     dilations: tuple[int, int]
     overhang: tuple[int, int] = (0, 0)
     """How much rounding the output extents up added to the padding that the model says."""
-    depth: "Window | None" = None
+    depth: "SpatialWindow | None" = None
     """Of three dimensions the first one, as a window over heights."""
 
     def outputs(self, height: int, width: int) -> tuple[int, int]:
@@ -37,7 +37,9 @@ _Side: TypeAlias = tuple[int, int, int, int, int, int]
 """Of a window along a dimension: kernel, stride, dilation, padding before and after, overhang."""
 
 
-def read_window(node: Node, extents: Sequence[int], weights: Sequence[int] | None = None) -> Window:
+def read_window(
+    node: Node, extents: Sequence[int], weights: Sequence[int] | None = None
+) -> SpatialWindow:
     """
     The window that `node` moves over spatial `extents`. The taps are those of weights
     [O, C/g, ...], which the node may state too; without weights, the node states them.
@@ -106,10 +108,10 @@ def read_window(node: Node, extents: Sequence[int], weights: Sequence[int] | Non
     return _window(*([none] * (2 - rank) + sides)[-2:], depth=depth)
 
 
-def _window(rows: _Side, columns: _Side, depth: Window | None = None) -> Window:
+def _window(rows: _Side, columns: _Side, depth: SpatialWindow | None = None) -> SpatialWindow:
     """The window over two dimensions."""
     kernel, strides, dilations, before, after, overhang = zip(rows, columns, strict=True)
-    return Window(kernel, strides, (*before, *after), dilations, overhang, depth)
+    return SpatialWindow(kernel, strides, (*before, *after), dilations, overhang, depth)
 
 
 def kernel_of(node: Node, rank: int, weights: Sequence[int] | None = None) -> tuple[int, ...]:

@@ -14,7 +14,20 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 LARGEST = float(np.finfo(np.float32).max)
 
-OTHERS = ("Abs", "Celu", "Relu", "Sign")
+LAYER_FUNCTIONS = {
+    "Relu": Function.RELU,
+    "Tanh": Function.TANH,
+    "Sigmoid": Function.SIGMOID,
+    "LeakyRelu": Function.LEAKY_RELU,
+    "HardSigmoid": Function.HARD_SIGMOID,
+    "Elu": Function.ELU,
+    "Softplus": Function.SOFTPLUS,
+    "Softsign": Function.SOFTSIGN,
+    "ThresholdedRelu": Function.THRESHOLDED_RELU,
+}
+"""Functions that recurrent and fused layers apply, by the operators that name them."""
+
+OPERATORS_WITH_RULES = ("Abs", "Celu", "Relu", "Sign")
 """Operators that are functions, but whose importers look at more than attributes."""
 
 
@@ -22,7 +35,7 @@ def _register_functions() -> None:
     """Register an importer for each operator that functions name as theirs."""
     known: dict[str, list[Function]] = {}
     for function in Function:
-        if (onnx := function.facts.onnx) is not None and onnx.name not in OTHERS:
+        if (onnx := function.facts.onnx) is not None and onnx.name not in OPERATORS_WITH_RULES:
             known.setdefault(onnx.name, []).append(function)
     for name, functions in known.items():
         operator(name)(_importer(functions))
@@ -38,12 +51,12 @@ def _importer(functions: Sequence[Function]) -> OperatorImporter:
     names = " or ".join(f"`{f}`" for f in functions)
     if (onnx := functions[0].facts.onnx) is not None and onnx.mode is not None:
         names += f", as `{onnx.mode[0]}` says"
-    given = ", ".join(f"`{name}` (by default {n:.7g})" for name, n in _defaults(functions[0]))
+    given = ", ".join(f"`{name}` (by default {n:.7g})" for name, n in defaults_of(functions[0]))
     function.__doc__ = f"The function {names}" + (f" with {given}." if given else ".")
     return function
 
 
-def _defaults(function: Function) -> Sequence[tuple[str, float]]:
+def defaults_of(function: Function) -> Sequence[tuple[str, float]]:
     """The parameters, and what they are where their attributes are absent."""
     onnx = function.facts.onnx
     return [] if onnx is None else list(zip(function.facts.parameters, onnx.defaults, strict=True))
@@ -59,7 +72,7 @@ def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequ
             known = " or ".join(modes)
             raise node.wrong(f"attribute '{attribute}' must be {known}, got '{mode}'")
         chosen = modes[mode]
-    return chosen, [node.number(name, n) for name, n in _defaults(functions[0])]
+    return chosen, [node.number(name, n) for name, n in defaults_of(functions[0])]
 
 
 @operator("Celu")
@@ -178,7 +191,7 @@ _register_functions()
 
 Composed = Callable[[Emitter, Value], Value]
 
-NEAR = 0.25
+MAX_SERIES_ARGUMENT = 0.25
 """Below this magnitude a series is better than logarithms, which cancel."""
 
 
@@ -242,7 +255,9 @@ def _unless_near(c: Emitter, x: Value, far: Value, series: tuple[float, ...]) ->
     for coefficient in series[-2::-1]:
         p = c.add(c.mul(p, s), c.number(coefficient))
     near = c.add(c.mul(c.mul(p, s), x), x)
-    return c.select(c.compare(Compare.LESS, s, c.number(NEAR * NEAR)), near, far)
+    return c.select(
+        c.compare(Compare.LESS, s, c.number(MAX_SERIES_ARGUMENT * MAX_SERIES_ARGUMENT)), near, far
+    )
 
 
 COMPOSED: dict[str, Composed] = {

@@ -26,14 +26,16 @@ from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
-KINDS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
+BINARY_OPERATORS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
 
 
-@operator(*KINDS)
+@operator(*BINARY_OPERATORS)
 def binary(node: Node, emitter: Emitter) -> Value:
     """Sum, product or difference of two."""
     node.ignore("consumed_inputs")
-    return emitter.binary(KINDS[node.operator], emitter.value(0), _aligned(node, emitter))
+    return emitter.binary(
+        BINARY_OPERATORS[node.operator], emitter.value(0), _aligned(node, emitter)
+    )
 
 
 def _aligned(node: Node, emitter: Emitter) -> Value:
@@ -193,7 +195,7 @@ def negation(node: Node, emitter: Emitter) -> Value:
     return emitter.binary(Binary.XOR, value, emitter.number(1, value))
 
 
-RELATIONS = {
+COMPARISON_OPERATORS = {
     "Equal": (Compare.EQUAL, False),
     "Less": (Compare.LESS, False),
     "LessOrEqual": (Compare.LESS_OR_EQUAL, False),
@@ -203,10 +205,10 @@ RELATIONS = {
 """The relation, and whether it holds the other way round."""
 
 
-@operator(*RELATIONS)
+@operator(*COMPARISON_OPERATORS)
 def compare(node: Node, emitter: Emitter) -> Value:
     """A comparison, of operands in the other order for `Greater`."""
-    kind, swapped = RELATIONS[node.operator]
+    kind, swapped = COMPARISON_OPERATORS[node.operator]
     a, b = emitter.value(0), _aligned(node, emitter)
     if dtype_of_value(a) != dtype_of_value(b):
         raise node.wrong(f"operands of types {dtype_of_value(a)} and {dtype_of_value(b)}")
@@ -225,9 +227,9 @@ def where(node: Node, emitter: Emitter) -> Value:
 DIVISOR = "graph.divisor"
 """The attribute of a product that replaces a quotient, during the import of a model."""
 
-ROUNDING = (Function.FLOOR, Function.CEIL, Function.ROUND, Function.SIGN)
-CONTINUED = (Function.RELU, Function.CLIP, Function.ABS, Function.LEAKY_RELU)
-ARITHMETIC = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.MAX, Binary.MIN)
+ROUNDING_FUNCTIONS = (Function.FLOOR, Function.CEIL, Function.ROUND, Function.SIGN)
+CONTINUING_FUNCTIONS = (Function.RELU, Function.CLIP, Function.ABS, Function.LEAKY_RELU)
+CONTINUING_ARITHMETIC = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.MAX, Binary.MIN)
 
 
 def mark_quotient(product: Value, divisor: NDArray[np.float32]) -> None:
@@ -271,7 +273,7 @@ def _is_rounded(quotient: graph.BinaryOp) -> bool:
 def _rounds(op: Operation) -> bool:
     match op:
         case graph.UnaryOp():
-            return op.function.kind in ROUNDING
+            return op.function.kind in ROUNDING_FUNCTIONS
         case graph.CastOp():
             return graph.element_of(op.result) != f32
         case _:
@@ -281,8 +283,8 @@ def _rounds(op: Operation) -> bool:
 def _continues(op: Operation) -> bool:
     match op:
         case graph.UnaryOp():
-            return op.function.kind in CONTINUED
+            return op.function.kind in CONTINUING_FUNCTIONS
         case graph.BinaryOp():
-            return op.function in ARITHMETIC
+            return op.function in CONTINUING_ARITHMETIC
         case _:
             return isinstance(op, graph.SelectOp) or op.has_trait(MovesElements)

@@ -27,7 +27,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 V = TypeVar("V", bound=Value)
 
-BRANCHES = {"then": "then_branch", "else": "else_branch"}
+BRANCH_ATTRIBUTES = {"then": "then_branch", "else": "else_branch"}
 """The attributes of an If that are its branches."""
 
 
@@ -39,12 +39,12 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     and in such a loop. Both must have results of one shape and type.
     """
     condition = known_condition(node, emitter, emitter.value(0))
-    node.ignore(*BRANCHES.values())
+    node.ignore(*BRANCH_ATTRIBUTES.values())
     if isinstance(condition, bool):
-        return emitter.subgraph(BRANCHES["then" if condition else "else"], {})
+        return emitter.subgraph(BRANCH_ATTRIBUTES["then" if condition else "else"], {})
     if emitter.is_called or node.has_loops():
         return _called(node, emitter, condition)
-    then, other = (_attempt(emitter, name, lambda value: value) for name in BRANCHES)
+    then, other = (_attempt(emitter, name, lambda value: value) for name in BRANCH_ATTRIBUTES)
     branches = results_of_both(node, then, other)
     return [selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
 
@@ -54,7 +54,7 @@ def _attempt(
 ) -> Sequence[V] | InputError:
     """The converted results of a branch, or what is wrong in it for these shapes and values."""
     try:
-        return [convert(value) for value in emitter.subgraph(BRANCHES[branch], {})]
+        return [convert(value) for value in emitter.subgraph(BRANCH_ATTRIBUTES[branch], {})]
     except MalformedError:
         raise
     except InputError as error:

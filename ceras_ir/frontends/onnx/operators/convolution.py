@@ -18,7 +18,7 @@ from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import Window, read_window
+from ceras_ir.frontends.onnx.model.windows import SpatialWindow, read_window
 
 
 @operator("Conv")
@@ -65,7 +65,12 @@ def conv(node: Node, emitter: Emitter) -> Value:
 
 
 def convolved(
-    emitter: Emitter, x: Value, weights: Value, bias: SSAValue | None, window: Window, groups: int
+    emitter: Emitter,
+    x: Value,
+    weights: Value,
+    bias: SSAValue | None,
+    window: SpatialWindow,
+    groups: int,
 ) -> Value:
     """
     `x` [N, H, W, C] by weights [O, KH, KW, C/g], constant or computed. With a window over depth,
@@ -93,8 +98,8 @@ def _sum_of_planes(
     x: Value,
     weights: Value,
     bias: SSAValue | None,
-    window: Window,
-    deep: Window,
+    window: SpatialWindow,
+    deep: SpatialWindow,
     groups: int,
 ) -> Value:
     """The sum over the taps in depth of convolutions over height and width."""
@@ -120,7 +125,12 @@ def _sum_of_planes(
 
 
 def _computed_convolution(
-    emitter: Emitter, x: Value, weights: Value, bias: Value | None, window: Window, groups: int
+    emitter: Emitter,
+    x: Value,
+    weights: Value,
+    bias: Value | None,
+    window: SpatialWindow,
+    groups: int,
 ) -> Value:
     """Of [N, H, W, C] with [O, KH, KW, C/g]: [N, OH, OW, O]."""
     outputs, _, _, channels = shape_of_value(weights)
@@ -143,7 +153,7 @@ def _computed_convolution(
 
 
 def taps_of(
-    emitter: Emitter, x: Value, window: Window, border: FloatAttr | IntegerAttr | None = None
+    emitter: Emitter, x: Value, window: SpatialWindow, border: FloatAttr | IntegerAttr | None = None
 ) -> list[Value]:
     """The elements at each position of the window, row-major: parts of the padded input."""
     top, left, bottom, right = window.padding

@@ -20,23 +20,29 @@ from ceras_ir.frontends.onnx.operators.linear_models import (
     rows_of,
     transformed,
 )
-from ceras_ir.frontends.onnx.operators.tree_tables import MODES, Leaf, Nodes, Split, tables_of
+from ceras_ir.frontends.onnx.operators.tree_tables import (
+    SPLIT_MODES,
+    Leaf,
+    TreeNodes,
+    TreeSplit,
+    tables_of,
+)
 
-CLASSIFIER = "ai.onnx.ml::TreeEnsembleClassifier"
-REGRESSOR = "ai.onnx.ml::TreeEnsembleRegressor"
-ENSEMBLE = "ai.onnx.ml::TreeEnsemble"
+TREE_CLASSIFIER = "ai.onnx.ml::TreeEnsembleClassifier"
+TREE_REGRESSOR = "ai.onnx.ml::TreeEnsembleRegressor"
+TREE_ENSEMBLE = "ai.onnx.ml::TreeEnsemble"
 
 AGGREGATES = ("AVERAGE", "SUM")
-TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+ENSEMBLE_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """In the order of the numbers that `TreeEnsemble` has for them."""
 
 SUM = 1
 """The number that `TreeEnsemble` has for it; averages are 0."""
 
-rule(CLASSIFIER, REGRESSOR)(known_transform)
+rule(TREE_CLASSIFIER, TREE_REGRESSOR)(known_transform)
 
 
-@rule(REGRESSOR)
+@rule(TREE_REGRESSOR)
 def sum_or_average(node: Node) -> str | None:
     """results of trees are summed or averaged"""
     aggregate = node.string("aggregate_function", "SUM")
@@ -45,7 +51,7 @@ def sum_or_average(node: Node) -> str | None:
     return f"got '{aggregate}'; train an ensemble whose trees are summed"
 
 
-@operator(CLASSIFIER)
+@operator(TREE_CLASSIFIER)
 def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     The label of every row and its scores. Labels that are strings are numbers in the order of
@@ -70,7 +76,7 @@ def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     return classified(emitter, scores, labels, post, threshold=threshold, whole=whole)
 
 
-@operator(REGRESSOR)
+@operator(TREE_REGRESSOR)
 def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
     """Sums or averages of the leaves, and the base values."""
     sums = _sums(node, emitter, "target", node.integer("n_targets", 1))
@@ -81,7 +87,7 @@ def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
     )
 
 
-@operator(ENSEMBLE)
+@operator(TREE_ENSEMBLE)
 def tree_ensemble(node: Node, emitter: Emitter) -> Value:
     """Sums or averages of the leaves; `MEMBER`, minima and maxima are refused."""
     node.ignore("nodes_hitrates")
@@ -102,16 +108,21 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
     targets, weights = node.integers("leaf_targetids") or (), _tensor(node, "leaf_weights")
     if len(targets) != len(weights):
         raise node.wrong(f"{len(targets)} targets of leaves and {len(weights)} weights")
-    nodes: dict[Hashable, Split | Leaf] = {
+    nodes: dict[Hashable, TreeSplit | Leaf] = {
         (True, i): [(int(t), float(w))]
         for i, (t, w) in enumerate(zip(targets, weights, strict=True))
     }
     for i, (f, yes, yes_leaf, no, no_leaf) in enumerate(zip(*lists.values(), strict=True)):
-        if not 0 <= (mode := int(modes[i])) < len(MODES):
+        if not 0 <= (mode := int(modes[i])) < len(SPLIT_MODES):
             raise node.unsupported(f"mode {mode} of a node; ONNX's comparisons 0 to 5 are taken")
         is_missing = i < len(missing) and bool(missing[i])
-        nodes[False, i] = Split(
-            f, float(splits[i]), MODES[mode], is_missing, (bool(yes_leaf), yes), (bool(no_leaf), no)
+        nodes[False, i] = TreeSplit(
+            f,
+            float(splits[i]),
+            SPLIT_MODES[mode],
+            is_missing,
+            (bool(yes_leaf), yes),
+            (bool(no_leaf), no),
         )
     roots = [(False, i) for i in node.integers("tree_roots") or ()]
     sums = _emitted(node, emitter, nodes, roots, node.integer("n_targets", 1))
@@ -121,9 +132,9 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
     if aggregate != SUM:
         sums = _averaged(emitter, sums, len(roots))
     post = node.integer("post_transform", 0)
-    if not 0 <= post < len(TRANSFORMS):
+    if not 0 <= post < len(ENSEMBLE_TRANSFORMS):
         raise node.wrong(f"attribute 'post_transform' must be in [0, 5), got {post}")
-    return transformed(emitter, sums, TRANSFORMS[post])
+    return transformed(emitter, sums, ENSEMBLE_TRANSFORMS[post])
 
 
 def _are_opposite(node: Node) -> bool:
@@ -164,7 +175,7 @@ def _sums(
     for tree, leaf, target, weight in zip(*places, ids, weights, strict=True):
         if target or not is_mirrored:
             leaves.setdefault((tree, leaf), []).append((target - is_mirrored, weight))
-    nodes: dict[Hashable, Split | Leaf] = {}
+    nodes: dict[Hashable, TreeSplit | Leaf] = {}
     reached: set[tuple[int, int]] = set()
     for row in zip_longest(*lists, modes, values, missing, fillvalue=0):
         tree, name, feature, true, false, mode, value, is_missing = row
@@ -174,11 +185,11 @@ def _sums(
         if mode == "LEAF":
             nodes[key] = leaves.get(key, [])
             continue
-        if (short := str(mode).removeprefix("BRANCH_")) not in MODES:
+        if (short := str(mode).removeprefix("BRANCH_")) not in SPLIT_MODES:
             raise node.unsupported(f"mode '{mode}' of a node; ONNX's comparisons are taken")
         children = [(int(tree), int(child)) for child in (true, false)]
         reached.update(children)
-        nodes[key] = Split(int(feature), float(value), short, bool(is_missing), *children)
+        nodes[key] = TreeSplit(int(feature), float(value), short, bool(is_missing), *children)
     roots = [key for key in zip(*lists[:2], strict=True) if key not in reached]
     trees = set(lists[0])
     if len(roots) != len(trees) or {tree for tree, _ in roots} != trees:
@@ -195,7 +206,7 @@ def _as_inputs(node: Node, emitter: Emitter, thresholds: Sequence[float]) -> Seq
 
 
 def _emitted(
-    node: Node, emitter: Emitter, nodes: Nodes, roots: Sequence[Hashable], targets: int
+    node: Node, emitter: Emitter, nodes: TreeNodes, roots: Sequence[Hashable], targets: int
 ) -> Value:
     rows = rows_of(emitter)
     if not roots:

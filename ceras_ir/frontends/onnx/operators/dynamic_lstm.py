@@ -47,13 +47,13 @@ def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
     `LSTM` with weights of 8 bits. The input and the state of each step are quantized dynamically
     over the batch, and multiplied as integers.
     """
-    of_input, of_state = (StoredWeights.read(node, emitter, i, s) for i, s in ((1, 8), (2, 10)))
+    of_input, of_state = (StoredLstmWeights.read(node, emitter, i, s) for i, s in ((1, 8), (2, 10)))
     weights = IntegerWeights(node, emitter, of_input, of_state)
     return recurrent_layer(node, emitter, Cell.LSTM, weights)
 
 
 @dataclass(frozen=True)
-class StoredWeights:
+class StoredLstmWeights:
     """Integers [directions, K, gates x hidden]."""
 
     integers: Array
@@ -63,7 +63,7 @@ class StoredWeights:
     """Of each direction."""
 
     @staticmethod
-    def read(node: Node, emitter: Emitter, index: int, scale: int) -> "StoredWeights":
+    def read(node: Node, emitter: Emitter, index: int, scale: int) -> "StoredLstmWeights":
         """Return operand `index`. Operands `scale` and `scale + 1` are its scale and zero point."""
         stored = emitter.array(index)
         if stored.ndim != 3:
@@ -82,7 +82,7 @@ class StoredWeights:
             )
         if scales.dtype != np.float32:
             raise node.wrong(f"the scale must be float32, got {scales.dtype}")
-        return StoredWeights(stored, scales, tuple(int(p) for p in points[:, 0]))
+        return StoredLstmWeights(stored, scales, tuple(int(p) for p in points[:, 0]))
 
 
 def _of_directions(node: Node, stored: Array, numbers: Array, index: int) -> Array:
@@ -99,8 +99,8 @@ class IntegerWeights:
 
     node: Node
     emitter: Emitter
-    input: StoredWeights
-    state: StoredWeights
+    input: StoredLstmWeights
+    state: StoredLstmWeights
     scale: Value | None = None
     point: Value | None = None
     """Scale and zero point of the input, which `prepared` computes."""

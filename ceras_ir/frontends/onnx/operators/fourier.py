@@ -9,7 +9,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import Window
+from ceras_ir.frontends.onnx.model.windows import SpatialWindow
 from ceras_ir.frontends.onnx.operators.convolution import convolved
 
 MAX_WEIGHTS = 1 << 24
@@ -87,7 +87,7 @@ def stft(node: Node, emitter: Emitter) -> Value:
         matrix = matrix * window.reshape(1, 1, length, 1)
     weights = emitter.constant(matrix.reshape(2 * count, 1, length, parts), "matrix")
     signal = emitter.reshaped(emitter.value(0), (n, 1, samples, parts))
-    frames = Window((1, length), (1, step), (0, 0, 0, 0), (1, 1))
+    frames = SpatialWindow((1, length), (1, step), (0, 0, 0, 0), (1, 1))
     result = convolved(emitter, signal, weights, None, frames, 1)
     return emitter.reshaped(result, (n, 1 + (samples - length) // step, count, 2))
 

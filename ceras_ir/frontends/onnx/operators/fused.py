@@ -7,26 +7,15 @@ from collections.abc import Sequence
 
 from ceras_ir.dialects.graph import Function
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, NOT_OPTIMIZED, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS
 from ceras_ir.frontends.onnx.operators.convolution import conv
 from ceras_ir.frontends.onnx.operators.matrix import gemm, matrix_product, scaled
 from ceras_ir.frontends.onnx.operators.normalization import standardized
-from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
-ACTIVATIONS = {
-    "Relu": Function.RELU,
-    "Tanh": Function.TANH,
-    "Sigmoid": Function.SIGMOID,
-    "LeakyRelu": Function.LEAKY_RELU,
-    "HardSigmoid": Function.HARD_SIGMOID,
-    "Elu": Function.ELU,
-    "Softplus": Function.SOFTPLUS,
-    "Softsign": Function.SOFTSIGN,
-    "ThresholdedRelu": Function.THRESHOLDED_RELU,
-    "Clip": Function.CLIP,
-}
+FUSED_ACTIVATIONS = {**LAYER_FUNCTIONS, "Clip": Function.CLIP}
 
 
 @operator(f"{MICROSOFT}FusedConv")
@@ -50,8 +39,8 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
     name = node.string("activation", "")
     if not name:
         return x
-    if (function := ACTIVATIONS.get(name)) is None:
-        known = ", ".join(ACTIVATIONS)
+    if (function := FUSED_ACTIVATIONS.get(name)) is None:
+        known = ", ".join(FUSED_ACTIVATIONS)
         raise node.unsupported(f"activation is one of {known}, got '{name}'; {NOT_OPTIMIZED}")
     if len(parameters) != len(function.facts.parameters):
         raise node.wrong(

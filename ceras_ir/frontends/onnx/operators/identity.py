@@ -95,7 +95,7 @@ constant_operands(
 
 
 @dataclass(frozen=True)
-class _Place:
+class _SequencePlace:
     """Where an operator looks into a sequence."""
 
     tensors: list[Value]
@@ -109,14 +109,14 @@ def _tensors(node: Node, emitter: Emitter) -> list[Value]:
     return list(value.tensors)
 
 
-def _place(node: Node, emitter: Emitter, operand: int, *, behind: bool = False) -> _Place:
+def _place(node: Node, emitter: Emitter, operand: int, *, behind: bool = False) -> _SequencePlace:
     """The place that `operand` says, by default the last one, or the one `behind` it."""
     tensors = _tensors(node, emitter)
     count = len(tensors) + behind
     index = int(emitter.array(operand).item()) if node.has_input(operand) else count - 1
     if not -len(tensors) <= index < count:
         raise node.wrong(f"place {index} of a sequence of {len(tensors)}")
-    return _Place(tensors, index + len(tensors) if index < 0 else index)
+    return _SequencePlace(tensors, index + len(tensors) if index < 0 else index)
 
 
 def _sequence(node: Node, tensors: Sequence[Value]) -> Value:

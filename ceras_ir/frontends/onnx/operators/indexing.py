@@ -190,7 +190,7 @@ constant_operands(
     {"MaxUnpool": [2], "Col2Im": [1, 2]}, "sizes must be constants", "make it an initializer"
 )
 
-REDUCTIONS = {
+SCATTER_REDUCTIONS = {
     "none": None,
     "add": Reduce.SUM,
     "mul": Reduce.PRODUCT,
@@ -332,8 +332,8 @@ def col2im(node: Node, emitter: Emitter) -> Value:
 def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
     """The updates as rows of `width` elements, put at the rows `at`."""
     name = node.string("reduction", "none")
-    if name not in REDUCTIONS:
-        raise node.wrong(f"attribute 'reduction' must be one of {', '.join(REDUCTIONS)}")
+    if name not in SCATTER_REDUCTIONS:
+        raise node.wrong(f"attribute 'reduction' must be one of {', '.join(SCATTER_REDUCTIONS)}")
     shape = emitter.shape(0)
     data, updates = emitter.value(0), emitter.value(2)
     if dtype_of_value(data) != dtype_of_value(updates):
@@ -341,7 +341,7 @@ def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
     count = prod(shape_of_value(at))
     rows = emitter.reshaped(data, (prod(shape) // width, width))
     flat, new = emitter.reshaped(at, (count,)), emitter.reshaped(updates, (count, width))
-    return emitter.reshaped(_placed(emitter, rows, flat, new, REDUCTIONS[name]), shape)
+    return emitter.reshaped(_placed(emitter, rows, flat, new, SCATTER_REDUCTIONS[name]), shape)
 
 
 def _placed(

@@ -27,7 +27,13 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.emission.registry import OPERATORS, constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.registry import (
+    MICROSOFT,
+    OPERATORS,
+    constant_operands,
+    operator,
+    rule,
+)
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
     QuantizedConstant,
@@ -38,7 +44,7 @@ from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.model.windows import read_window
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product
-from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT, dynamically_quantized
+from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
 
 PARAMETERS: dict[str, tuple[int, ...]] = {
     "QLinearConv": (1, 2, 4, 5, 6, 7),
@@ -202,7 +208,7 @@ def qlinear_concat(node: Node, emitter: Emitter) -> Value:
     return _result(emitter, float_operator(emitter, "Concat", operands), 0, "uint8")
 
 
-WEIGHTS: dict[str, tuple[int, int]] = {
+WEIGHT_OPERANDS: dict[str, tuple[int, int]] = {
     "ConvInteger": (1, 3),
     "MatMulInteger": (1, 3),
     f"{MICROSOFT}MatMulIntegerToFloat": (1, 5),
@@ -212,7 +218,9 @@ WEIGHTS: dict[str, tuple[int, int]] = {
 
 
 constant_operands(
-    WEIGHTS, "the second operand and its zero point must be constants", "keep this product in float"
+    WEIGHT_OPERANDS,
+    "the second operand and its zero point must be constants",
+    "keep this product in float",
 )
 
 
@@ -278,7 +286,7 @@ def _scaled(
 
 def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
     """The weights of the node, at scale 1; `axis` is that of the outputs."""
-    index, point = WEIGHTS[emitter.node.operator]
+    index, point = WEIGHT_OPERANDS[emitter.node.operator]
     value, shape = emitter.value(index), emitter.shape(index)
     known = emitter.array(point) if emitter.node.has_input(point) else None
     weights = dequantized(emitter, value, _whole(emitter, value, known, shape, axis))

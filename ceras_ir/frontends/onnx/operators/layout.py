@@ -300,11 +300,8 @@ def depth_to_space(node: Node, emitter: Emitter) -> Value:
     depth = c // block**2
     # In NHWC, where neighbouring channels come last.
     split = (block, block, depth) if mode == "DCR" else (depth, block, block)
-    features = emitter.reshaped(emitter.feature_map(emitter.value(0)), (n, h, w, *split))
     order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
-    moved = emitter.transposed(features, order)
-    merged = emitter.reshaped(moved, (n, h * block, w * block, depth))
-    return emitter.from_feature_map(merged, 4)
+    return _regrouped(emitter, (n, h, w, *split), order, (n, h * block, w * block, depth))
 
 
 @operator("SpaceToDepth")
@@ -316,11 +313,18 @@ def space_to_depth(node: Node, emitter: Emitter) -> Value:
     if mode not in ("DCR", "CRD") or h % block or w % block:
         raise node.wrong(f"{h}x{w} pixels in mode {mode}, expected multiples of {block}")
     shape = (n, h // block, block, w // block, block, c)
-    features = emitter.reshaped(emitter.feature_map(emitter.value(0)), shape)
     order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    moved = emitter.transposed(features, order)
-    merged = emitter.reshaped(moved, (n, h // block, w // block, c * block**2))
-    return emitter.from_feature_map(merged, 4)
+    return _regrouped(emitter, shape, order, (n, h // block, w // block, c * block**2))
+
+
+def _regrouped(
+    emitter: Emitter, split: Sequence[int], order: Sequence[int], merged: Sequence[int]
+) -> Value:
+    """The feature map with dimensions split, in another order, and merged."""
+    features = emitter.reshaped(emitter.feature_map(emitter.value(0)), split)
+    return emitter.from_feature_map(
+        emitter.reshaped(emitter.transposed(features, order), merged), 4
+    )
 
 
 def _feature_map(node: Node, emitter: Emitter) -> tuple[int, ...]:

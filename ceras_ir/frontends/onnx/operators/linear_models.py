@@ -13,18 +13,18 @@ from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.support.docstrings import docstring
 
-Labels: TypeAlias = Sequence[int] | Sequence[str]
+ClassLabels: TypeAlias = Sequence[int] | Sequence[str]
 
-TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
+SCORE_TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
 
 
 def known_transform(node: Node) -> str | None:
     """post_transform must be NONE, LOGISTIC or SOFTMAX"""
     post = node.string("post_transform", "NONE")
-    return None if post in TRANSFORMS else f"got '{post}'; convert the model without it"
+    return None if post in SCORE_TRANSFORMS else f"got '{post}'; convert the model without it"
 
 
-def class_labels(node: Node, integers: str) -> Labels:
+def class_labels(node: Node, integers: str) -> ClassLabels:
     """The labels of a classifier, from its attribute of `integers` or that of strings."""
     numbers = node.integers(integers) or ()
     texts = node.strings("classlabels_strings") or ()
@@ -62,7 +62,7 @@ def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
 def classified(
     emitter: Emitter,
     scores: Value,
-    labels: Labels,
+    labels: ClassLabels,
     post: str,
     *,
     threshold: float = 0.0,
@@ -87,7 +87,7 @@ def classified(
     return [labelled(emitter, emitter.reshaped(index, (rows,)), labels), found]
 
 
-def labelled(emitter: Emitter, index: Value, labels: Labels) -> Value:
+def labelled(emitter: Emitter, index: Value, labels: ClassLabels) -> Value:
     """The labels at computed indices; of strings the indices, marked with their names."""
     value = emitter.materialize(index)
     texts = [label for label in labels if isinstance(label, str)]
@@ -101,13 +101,13 @@ def labelled(emitter: Emitter, index: Value, labels: Labels) -> Value:
     return emitter.reshaped(emitter.taken(table, value), shape)
 
 
-CLASSIFIER = "ai.onnx.ml::LinearClassifier"
-REGRESSOR = "ai.onnx.ml::LinearRegressor"
+LINEAR_CLASSIFIER = "ai.onnx.ml::LinearClassifier"
+LINEAR_REGRESSOR = "ai.onnx.ml::LinearRegressor"
 
-rule(CLASSIFIER, REGRESSOR)(known_transform)
+rule(LINEAR_CLASSIFIER, LINEAR_REGRESSOR)(known_transform)
 
 
-@operator(CLASSIFIER)
+@operator(LINEAR_CLASSIFIER)
 def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     The label of every row and its scores. Labels that are strings are numbers in the order of
@@ -122,7 +122,7 @@ def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     return classified(emitter, scores, labels, node.string("post_transform", "NONE"))
 
 
-@operator(REGRESSOR)
+@operator(LINEAR_REGRESSOR)
 def linear_regressor(node: Node, emitter: Emitter) -> Value:
     """A product and a sum for every target."""
     scores = _scores(node, emitter, node.integer("targets", 1))

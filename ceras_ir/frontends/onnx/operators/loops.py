@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import constant_array, element_of, plain_element, shape_of
 from ceras_ir.dialects.graph.operation import Tensor
-from ceras_ir.frontends.onnx.emission.calls import Body, emit_loop, outlined
+from ceras_ir.frontends.onnx.emission.calls import LoopBody, emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import (
@@ -57,13 +57,13 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     layer if it is the cell of one; else unrolled, or with one body if there are more than 1024
     steps, or it is not known how many.
     """
-    found = _Loop.of(node, emitter)
+    found = _LoopNode.of(node, emitter)
     states = len(found.carried)
     results = _results(found)
     return [*results[:states], *all_outputs(results[states:], found.read, found.scans)]
 
 
-def _results(found: "_Loop") -> Sequence[Value]:
+def _results(found: "_LoopNode") -> Sequence[Value]:
     """What is carried at the end, and the outputs of every step that are read."""
     node, emitter = found.node, found.emitter
     is_short = found.trips is not None and found.trips <= MAX_STEPS
@@ -96,7 +96,7 @@ def _results(found: "_Loop") -> Sequence[Value]:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _LoopNode:
     """The operands of a node `Loop`."""
 
     node: Node
@@ -113,7 +113,7 @@ class _Loop:
     """Which of those something reads; others are not made."""
 
     @classmethod
-    def of(cls, node: Node, emitter: Emitter) -> "_Loop":
+    def of(cls, node: Node, emitter: Emitter) -> "_LoopNode":
         body = node.subgraph("body")
         names = [text(value.name) for value in body.input]
         carried = [emitter.value(i) for i in range(2, len(node.inputs))]
@@ -180,7 +180,7 @@ class _Loop:
         ]
         return found or range(len(self.carried))
 
-    def body(self) -> Body:
+    def body(self) -> LoopBody:
         """
         A step, which first returns whether there is another. Where it runs, it may. It takes and
         returns the carried values that change.
@@ -206,7 +206,7 @@ class _Loop:
             values[i] = value
         return [*values, *changed[len(self.changing) :]]
 
-    def as_layer(self, body: Body) -> Sequence[Value] | None:
+    def as_layer(self, body: LoopBody) -> Sequence[Value] | None:
         """The results of a recurrent layer, if the loop is one."""
         carried = [self.carried[i] for i in self.changing]
         if self.going is not True:
@@ -218,12 +218,12 @@ class _Loop:
         results = layer.results()
         return None if results is None else self.merged(results)
 
-    def can_end_early(self, body: Body) -> bool:
+    def can_end_early(self, body: LoopBody) -> bool:
         """Whether a condition decides how many steps there are."""
         again = constant_array(body.results[0])
         return self.going is not True or again is None or not again.item()
 
-    def with_body(self, body: Body) -> Sequence[Value]:
+    def with_body(self, body: LoopBody) -> Sequence[Value]:
         """The loop that calls `body`."""
         node, emitter = self.node, self.emitter
         steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)

@@ -195,7 +195,7 @@ DOTS = "..."
 
 
 @dataclass(frozen=True)
-class Term:
+class EinsumTerm:
     """A value with a label for each dimension."""
 
     value: Value
@@ -204,11 +204,11 @@ class Term:
     def ordered(self, emitter: Emitter, wanted: Sequence[str]) -> Value:
         return emitter.transposed(self.value, [self.labels.index(label) for label in wanted])
 
-    def without(self, emitter: Emitter, lost: Collection[str]) -> "Term":
+    def without(self, emitter: Emitter, lost: Collection[str]) -> "EinsumTerm":
         """The same without some dimensions, each of one element."""
         pairs = zip(self.labels, shape_of_value(self.value), strict=True)
         kept = {label: n for label, n in pairs if label not in lost}
-        return Term(emitter.reshaped(self.value, list(kept.values())), list(kept))
+        return EinsumTerm(emitter.reshaped(self.value, list(kept.values())), list(kept))
 
 
 def _labels(node: Node) -> tuple[list[str], str]:
@@ -256,7 +256,7 @@ def einsum(node: Node, emitter: Emitter) -> Value:
     if unknown := set(wanted) - set(extents):
         raise node.wrong(f"the result has '{min(unknown)}', which no operand has")
     terms = [
-        _summed(emitter, Term(emitter.value(i), labels), others, extents)
+        _summed(emitter, EinsumTerm(emitter.value(i), labels), others, extents)
         for i, labels in enumerate(lists)
         for others in [{*wanted, *chain.from_iterable(lists[:i] + lists[i + 1 :])}]
     ]
@@ -285,19 +285,25 @@ def _written_out(node: Node, texts: Sequence[str], ranks: Sequence[int]) -> Iter
 
 
 def _summed(
-    emitter: Emitter, term: Term, others: Collection[str], extents: Mapping[str, int]
-) -> Term:
+    emitter: Emitter, term: EinsumTerm, others: Collection[str], extents: Mapping[str, int]
+) -> EinsumTerm:
     """An operand without the labels that nothing else has, and those over which it is repeated."""
     shape = dict(zip(term.labels, shape_of_value(term.value), strict=True))
     lost = [i for i, label in enumerate(term.labels) if label not in others]
     repeated = {k for k, n in shape.items() if n < extents[k] and k in others}
     value = emitter.reduce(Reduce.SUM, term.value, lost) if lost else term.value
-    return Term(value, term.labels).without(emitter, {*repeated, *(term.labels[i] for i in lost)})
+    return EinsumTerm(value, term.labels).without(
+        emitter, {*repeated, *(term.labels[i] for i in lost)}
+    )
 
 
 def _product_of_terms(
-    emitter: Emitter, a: Term, b: Term, kept: Collection[str], extents: Mapping[str, int]
-) -> Term:
+    emitter: Emitter,
+    a: EinsumTerm,
+    b: EinsumTerm,
+    kept: Collection[str],
+    extents: Mapping[str, int],
+) -> EinsumTerm:
     """The product of two, summed over the labels of both that nothing behind them has."""
     batch = [k for k in a.labels if k in b.labels and k in kept]
     inner = [k for k in a.labels if k in b.labels and k not in kept]
@@ -311,11 +317,11 @@ def _product_of_terms(
     if not inner:
         ones = [extents[k] for k in (*batch, *rows)] + [1] * len(columns)
         wide = [extents[k] for k in batch] + [1] * len(rows) + [extents[k] for k in columns]
-        return Term(
+        return EinsumTerm(
             emitter.mul(emitter.reshaped(left, ones), emitter.reshaped(right, wide)), labels
         )
     sizes = [prod(extents[k] for k in part) for part in (batch, rows, inner, columns)]
     product = batched_product(
         emitter, emitter.reshaped(left, sizes[:3]), emitter.reshaped(right, (sizes[0], *sizes[2:]))
     )
-    return Term(emitter.reshaped(product, [extents[k] for k in labels]), labels)
+    return EinsumTerm(emitter.reshaped(product, [extents[k] for k in labels]), labels)

@@ -26,10 +26,10 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import Window, read_window
+from ceras_ir.frontends.onnx.model.windows import SpatialWindow, read_window
 from ceras_ir.frontends.onnx.operators.convolution import taps_of
 
-KINDS = {
+POOLINGS = {
     "AveragePool": Pool.AVERAGE,
     "GlobalAveragePool": Pool.AVERAGE,
     "GlobalMaxPool": Pool.MAX,
@@ -65,11 +65,11 @@ def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
         return _with_indices(node, emitter, window, order == 1)
     if is_integer(element_of(features)):
         return _integer_pool(node, emitter, window)
-    result = _pooled(emitter, KINDS[node.operator], features, window, counts)
+    result = _pooled(emitter, POOLINGS[node.operator], features, window, counts)
     return emitter.from_feature_map(result, len(shape))
 
 
-def _pooled(emitter: Emitter, kind: Pool, x: Value, window: Window, counts: bool) -> Value:
+def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, counts: bool) -> Value:
     if counts and any(window.overhang):
         # The model's padding is written out as zeros, which count, unlike the overhang.
         top, left, bottom, right = window.padding
@@ -93,10 +93,10 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: Window, counts: bool
     )
 
 
-def _deep_pool(node: Node, emitter: Emitter, flat: Window, deep: Window) -> Value:
+def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialWindow) -> Value:
     """Maxima and averages are pooled over height and width first, then over depth."""
     n, c, d, h, w = emitter.shape(0)
-    kind = KINDS[node.operator]
+    kind = POOLINGS[node.operator]
     node.ignore("storage_order")
     counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
     if node.has_output(1):
@@ -110,7 +110,7 @@ def _deep_pool(node: Node, emitter: Emitter, flat: Window, deep: Window) -> Valu
     return emitter.transposed(x, (0, 4, 1, 2, 3))
 
 
-def _integer_pool(node: Node, emitter: Emitter, window: Window) -> Value:
+def _integer_pool(node: Node, emitter: Emitter, window: SpatialWindow) -> Value:
     """The greatest of the taps of a window, of plain integers."""
     if node.operator != "MaxPool":
         raise node.unsupported("averages of integers; put a Cast to float before it")
@@ -119,7 +119,7 @@ def _integer_pool(node: Node, emitter: Emitter, window: Window) -> Value:
     return emitter.from_feature_map(result, len(emitter.shape(0)))
 
 
-def _taps(emitter: Emitter, window: Window) -> list[Value]:
+def _taps(emitter: Emitter, window: SpatialWindow) -> list[Value]:
     """The elements of all windows at each of their positions, the least number around them."""
     features, count = emitter.feature_map(emitter.value(0)), prod(window.kernel)
     least: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
@@ -131,7 +131,7 @@ def _taps(emitter: Emitter, window: Window) -> list[Value]:
 
 
 def _with_indices(
-    node: Node, emitter: Emitter, window: Window, column_major: bool
+    node: Node, emitter: Emitter, window: SpatialWindow, column_major: bool
 ) -> Sequence[Value]:
     """The maxima, and where in the whole input they stand: the first tap that is greatest."""
     shape = emitter.shape(0)
@@ -168,7 +168,7 @@ def global_pool(node: Node, emitter: Emitter) -> Value:
     shape = _shape(node, emitter)
     flat = emitter.reshaped(emitter.value(0), (*shape[:2], prod(shape[2:-1]), shape[-1]))
     features = emitter.feature_map(flat)
-    op = Pool2dOp(KINDS[node.operator], features, shape_of(features)[1:3], result_element=f32)
+    op = Pool2dOp(POOLINGS[node.operator], features, shape_of(features)[1:3], result_element=f32)
     result = emitter.from_feature_map(emitter.emit(op), 4)
     return emitter.reshaped(result, (*shape[:2], *(1,) * (len(shape) - 2)))
 

@@ -35,14 +35,11 @@ from ceras_ir.frontends.onnx.emission.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, constant_operands, operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
-from ceras_ir.frontends.onnx.model.model_file import PACKED, Array, type_name, unpacked
+from ceras_ir.frontends.onnx.model.model_file import PACKED_DTYPES, Array, type_name, unpacked
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import gathered_along
-
-MICROSOFT = "com.microsoft::"
-"""The domain of ONNX Runtime's own operators."""
 
 
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
@@ -60,7 +57,7 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     scale = emitter.array(1)
     point = emitter.array(2) if node.has_input(2) else None
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    if isinstance(value, Constant) and value.dtype in PACKED.values():
+    if isinstance(value, Constant) and value.dtype in PACKED_DTYPES.values():
         return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
     if block:
         storage = stored_type(emitter, value)
@@ -124,18 +121,17 @@ class _Blocks:
 def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
     """The same of constants of four bits, which become weights in float."""
     shape, scale = value.shape, blocks.scale
-    if not blocks.size and scale.size > 1:
-        axis = node.axis(blocks.axis, len(shape))
-        column = [-1 if i == axis else 1 for i in range(len(shape))]
-        if scale.ndim != 1 or scale.size != shape[axis]:
-            raise node.wrong(f"scales of shape {list(scale.shape)}, expected [{shape[axis]}]")
-        point = np.zeros(1) if blocks.point is None else blocks.point.astype(np.float32)
-        real, offset = scale.astype(np.float32).reshape(column), point.reshape(column)
-    elif blocks.size:
+    if blocks.size:
         real, offset = blocks.spread(node, shape)
     else:
+        column: list[int] = []
+        if scale.size > 1:
+            axis = node.axis(blocks.axis, len(shape))
+            column = [-1 if i == axis else 1 for i in range(len(shape))]
+            if scale.ndim != 1 or scale.size != shape[axis]:
+                raise node.wrong(f"scales of shape {list(scale.shape)}, expected [{shape[axis]}]")
         point = np.zeros(1) if blocks.point is None else blocks.point.astype(np.float32)
-        real, offset = scale.astype(np.float32).reshape(()), point.reshape(())
+        real, offset = scale.astype(np.float32).reshape(column), point.reshape(column)
     numbers = value.load().astype(np.float32)
     return Constant.of(node.outputs[0], ((numbers - offset) * real).astype(np.float32))
 
@@ -233,34 +229,34 @@ def _along(node: Node, emitter: Emitter, index: int, rank: int) -> Value:
     return emitter.reshaped(emitter.value(index), (count, *(1,) * behind))
 
 
-Floats: TypeAlias = NDArray[np.float32]
+Float32Array: TypeAlias = NDArray[np.float32]
 
-NAME = f"{MICROSOFT}MatMulNBits"
-TABLE = f"{MICROSOFT}GatherBlockQuantized"
+MATMUL_N_BITS = f"{MICROSOFT}MatMulNBits"
+GATHER_BLOCKS = f"{MICROSOFT}GatherBlockQuantized"
 
-WIDTHS = (2, 4, 8)
+BLOCK_WIDTHS = (2, 4, 8)
 """Bits of a weight."""
 
 constant_operands(
-    {NAME: range(1, 6)},
+    {MATMUL_N_BITS: range(1, 6)},
     "weights, scales, zero points and bias must be constants",
     "make it an initializer",
 )
 constant_operands(
-    {TABLE: (0, 2, 3)},
+    {GATHER_BLOCKS: (0, 2, 3)},
     "the table, scales and zero points must be constants",
     "make it an initializer",
 )
 
 
-@rule(TABLE)
+@rule(GATHER_BLOCKS)
 def known_table_width(node: Node) -> str | None:
     """bits must be 2, 4 or 8"""
     bits = node.integer("bits", 4)
-    return None if bits in WIDTHS else f"bits is {bits}; quantize with 4"
+    return None if bits in BLOCK_WIDTHS else f"bits is {bits}; quantize with 4"
 
 
-@rule(NAME)
+@rule(MATMUL_N_BITS)
 def known_width(node: Node) -> str | None:
     """bits must be 2, 4 or 8, and there is no index of groups"""
     if (reason := known_table_width(node)) is not None:
@@ -268,7 +264,7 @@ def known_width(node: Node) -> str | None:
     return "g_idx is given; quantize without reordering" if node.has_input(4) else None
 
 
-@operator(NAME)
+@operator(MATMUL_N_BITS)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     """
     `graph.matmul` with weights `(q - zero point) * scale` in float; the default zero point is half
@@ -296,7 +292,7 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(emitter.product(rows, weights, bias), (*shape[:-1], n))
 
 
-def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Floats:
+def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Float32Array:
     """The zero point of each block: floats, or `bits` bits in rows of whole bytes."""
     if not node.has_input(3):
         return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
@@ -313,7 +309,7 @@ def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Flo
     return whole[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
 
 
-@operator(TABLE)
+@operator(GATHER_BLOCKS)
 def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
     """
     Rows of a table of floats, `(q - zero point) * scale`; the default zero point is half of what
@@ -339,11 +335,11 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
         if list(points.shape) != blocks:
             raise node.wrong(f"zero points of shape {list(points.shape)}, expected {blocks}")
 
-    def repeated(values: Array) -> Floats:
+    def repeated(values: Array) -> Float32Array:
         whole = np.repeat(values.astype(np.float32), size, axis)
         return whole.take(range(numbers.shape[axis]), axis).astype(np.float32)
 
-    floats: Floats = numbers.astype(np.float32)
+    floats: Float32Array = numbers.astype(np.float32)
     real = (floats - repeated(points)) * repeated(scales)
     table = Constant.of(node.inputs[0], real)
     return gathered_along(node, emitter, table, node.integer("gather_axis", 0))

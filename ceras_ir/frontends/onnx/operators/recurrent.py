@@ -10,29 +10,19 @@ from typing import Protocol
 import numpy as np
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Cell, Compare, Function, FunctionAttr, RecurrenceOp, Reduce
+from ceras_ir.dialects.graph import Cell, Compare, FunctionAttr, RecurrenceOp, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS, defaults_of
 from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
-from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
 DYNAMIC_LSTM = f"{MICROSOFT}DynamicQuantizeLSTM"
 RECURRENT = ("RNN", "GRU", "LSTM")
 
-FUNCTIONS: dict[str, tuple[Function, tuple[float, ...]]] = {
-    "relu": (Function.RELU, ()),
-    "tanh": (Function.TANH, ()),
-    "sigmoid": (Function.SIGMOID, ()),
-    "leakyrelu": (Function.LEAKY_RELU, (0.01,)),
-    "thresholdedrelu": (Function.THRESHOLDED_RELU, (1.0,)),
-    "hardsigmoid": (Function.HARD_SIGMOID, (0.2, 0.5)),
-    "elu": (Function.ELU, (1.0,)),
-    "softsign": (Function.SOFTSIGN, ()),
-    "softplus": (Function.SOFTPLUS, ()),
-}
-"""The functions of a step by ONNX's names, in lower case, with the defaults of their parameters."""
+STEP_FUNCTIONS = {name.lower(): function for name, function in LAYER_FUNCTIONS.items()}
+"""The functions of a step by ONNX's names, in lower case."""
 
 DEFAULTS = {
     Cell.RNN: ("Tanh",),
@@ -59,7 +49,7 @@ def known_functions(node: Node) -> str | None:
     """functions are Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
     and Softplus"""
     for name in node.strings("activations") or ():
-        if name.lower() not in FUNCTIONS:
+        if name.lower() not in STEP_FUNCTIONS:
             return f"got '{name}'; export the model with one of these"
     return None
 
@@ -256,11 +246,11 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
     given = [list(node.numbers(f"activation_{p}") or ()) for p in ("alpha", "beta")]
     found: list[FunctionAttr] = []
     for name in names:
-        function, parameters = FUNCTIONS[name.lower()]
+        function = STEP_FUNCTIONS[name.lower()]
         # Lists have an entry for each function that takes a parameter.
         values = [
             numbers.pop(0) if numbers else default
-            for numbers, default in zip(given, parameters, strict=False)
+            for numbers, (_, default) in zip(given, defaults_of(function), strict=False)
         ]
         found.append(FunctionAttr(function, values))
     return found

@@ -29,10 +29,10 @@ from ceras_ir.frontends.onnx.emission.registry import (
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
-Reduction = Callable[[Emitter, Value, Sequence[int]], Value]
+ReduceAlong = Callable[[Emitter, Value, Sequence[int]], Value]
 
 
-def _plain(kind: Reduce) -> Reduction:
+def _plain(kind: Reduce) -> ReduceAlong:
     return lambda c, x, axes: c.reduce(kind, x, axes)
 
 
@@ -53,7 +53,7 @@ def _absolute(c: Emitter, x: Value) -> Value:
     return c.unary(Function.ABS, x)
 
 
-REDUCTIONS: dict[str, Reduction] = {
+REDUCE_OPERATORS: dict[str, ReduceAlong] = {
     "ReduceSum": _sum,
     "ReduceProd": _plain(Reduce.PRODUCT),
     "ReduceMax": _plain(Reduce.MAX),
@@ -69,7 +69,7 @@ AXES_OPERAND_SINCE = {"ReduceSum": 13}
 """The opset in which axes became an operand; 18 for the others."""
 
 
-@rule("Squeeze", "Unsqueeze", *REDUCTIONS)
+@rule("Squeeze", "Unsqueeze", *REDUCE_OPERATORS)
 def constant_axes(node: Node) -> str | None:
     """axes must be constants"""
     if node.has_input(1) and not node.is_constant(1):
@@ -77,7 +77,7 @@ def constant_axes(node: Node) -> str | None:
     return None
 
 
-@operator(*REDUCTIONS)
+@operator(*REDUCE_OPERATORS)
 def reduce(node: Node, emitter: Emitter) -> Value:
     """Along `axes`, or all; means and maxima over height and width are poolings."""
     shape, value = emitter.shape(0), emitter.value(0)
@@ -88,16 +88,16 @@ def reduce(node: Node, emitter: Emitter) -> Value:
     keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
     if not given and not all_without_axes:
         # What is not reduced is still squared, or its logarithm taken.
-        return REDUCTIONS[node.operator](emitter, value, ())
+        return REDUCE_OPERATORS[node.operator](emitter, value, ())
     axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
     pooled = _pooled(node, emitter, axes)
     if pooled is not None:
         result = pooled
     elif not shape:
-        result = REDUCTIONS[node.operator](emitter, emitter.reshaped(value, (1,)), (0,))
+        result = REDUCE_OPERATORS[node.operator](emitter, emitter.reshaped(value, (1,)), (0,))
         return emitter.reshaped(result, ())
     else:
-        result = REDUCTIONS[node.operator](emitter, value, sorted(axes))
+        result = REDUCE_OPERATORS[node.operator](emitter, value, sorted(axes))
     if keep:
         return result
     return emitter.reshaped(result, [n for i, n in enumerate(shape) if i not in axes])
@@ -135,20 +135,23 @@ def arg(node: Node, emitter: Emitter) -> Value:
 @operator("Hardmax")
 def hardmax(node: Node, emitter: Emitter) -> Value:
     """1 at the first greatest element along `axis`, else 0."""
-    shape = emitter.shape(0)
-    flat = node.opset < 13
-    axis = node.axis(node.integer("axis", 1 if flat else -1), len(shape))
-    value = emitter.value(0)
-    if flat:
-        rows = int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))
-        value, axis = emitter.reshaped(value, rows), 1
+    value, axis = _along_axis(node, emitter)
     current = shape_of_value(value)
     first = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(value), axis))
     emitter.check_indices(current[axis])
     column = [-1 if i == axis else 1 for i in range(len(current))]
     places = emitter.constant(np.arange(current[axis]).reshape(column), "places")
     chosen = emitter.cast(emitter.compare(Compare.EQUAL, places, first))
-    return emitter.reshaped(chosen, shape)
+    return emitter.reshaped(chosen, emitter.shape(0))
+
+
+def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
+    """The operand and `axis`, before opset 13 as rows of all dimensions from `axis` on."""
+    shape, is_flat = emitter.shape(0), node.opset < 13
+    axis = node.axis(node.integer("axis", 1 if is_flat else -1), len(shape))
+    if not is_flat:
+        return emitter.value(0), axis
+    return emitter.reshaped(emitter.value(0), (prod(shape[:axis]), prod(shape[axis:]))), 1
 
 
 @operator("Softmax", "LogSoftmax")

@@ -108,14 +108,16 @@ def _hat(x: float) -> float:
 TENSORFLOW = "tf_half_pixel_for_nn"
 """Coordinates of opsets 11 and 12, which tf2onnx keeps in newer ones: `(i + 0.5) / scale`."""
 
-MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": Resize.LINEAR}
+RESIZE_MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": Resize.LINEAR}
 
 
 @rule("Resize", "Upsample")
 def mode(node: Node) -> str | None:
     """mode must be nearest, linear or cubic"""
     got = node.string("mode", "nearest")
-    return None if got in MODES or got == "cubic" else f"got '{got}'; export with mode='linear'"
+    return (
+        None if got in RESIZE_MODES or got == "cubic" else f"got '{got}'; export with mode='linear'"
+    )
 
 
 @rule("Resize")
@@ -323,7 +325,7 @@ def _resampled(
         return emitter.value(0)
     if (got := node.string("mode", "nearest")) == "cubic":
         return _by_matrices(node, emitter, scales, sizes, Resampling(True, where.value), 0.0)
-    kind = MODES[got]
+    kind = RESIZE_MODES[got]
     if len(shape) == 4 and changed in ([1], [1, 2]):
         # Height and width come first: the model is NHWC already.
         size, factors = (sizes[1], sizes[2]), (scales[1], scales[2])

@@ -14,19 +14,18 @@ from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import NOT_OPTIMIZED, operator, rule
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, NOT_OPTIMIZED, operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import taken_along
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product, scaled
-from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 
 ROTATED = f"{MICROSOFT}RotaryEmbedding"
 GROUPED = f"{MICROSOFT}GroupQueryAttention"
 HEADS = f"{MICROSOFT}MultiHeadAttention"
-WHOLE = f"{MICROSOFT}Attention"
+JOINT_ATTENTION = f"{MICROSOFT}Attention"
 
-HIDDEN = float(np.finfo(np.float32).min)
+HIDDEN_SCORE = float(np.finfo(np.float32).min)
 """The score of a key that a query must not see."""
 
 
@@ -40,10 +39,10 @@ def plain_softmax(node: Node) -> str | None:
     return None
 
 
-@rule(HEADS, WHOLE)
+@rule(HEADS, JOINT_ATTENTION)
 def whole_past(node: Node) -> str | None:
     """keys and values of the past are as long as they are, and not in a buffer"""
-    last = 6 if node.operator == WHOLE else 8
+    last = 6 if node.operator == JOINT_ATTENTION else 8
     if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
         return f"a length of the past is given; {NOT_OPTIMIZED}"
     return None
@@ -115,7 +114,7 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     if node.has_input(10):
         scores = emitter.add(scores, emitter.value(10))
     if seen is not None:
-        scores = emitter.select(seen, scores, emitter.number(HIDDEN))
+        scores = emitter.select(seen, scores, emitter.number(HIDDEN_SCORE))
     return _weighted(emitter, scores, value), key, value
 
 
@@ -143,7 +142,7 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     return _attended(node, emitter, query, key, value, mask=4, bias=5), key, value
 
 
-@operator(WHOLE)
+@operator(JOINT_ATTENTION)
 def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """One product for queries, keys and values, then products of heads."""
     node.ignore("mask_filter_value", "rotary_embedding_dim")
@@ -206,7 +205,7 @@ def _attended(
         begin = emitter.constant(np.array([length - steps]), "begin")
         seen = _seen(emitter, begin, steps, length, -1)
         if seen is not None:
-            scores = emitter.select(seen, scores, emitter.number(HIDDEN))
+            scores = emitter.select(seen, scores, emitter.number(HIDDEN_SCORE))
     return _weighted(emitter, scores, value)
 
 

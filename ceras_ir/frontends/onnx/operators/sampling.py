@@ -17,7 +17,7 @@ from ceras_ir.frontends.onnx.model.node import Node
 SHARPNESS = -0.75
 """Of cubic interpolation."""
 
-KINDS = {"bilinear": "linear", "bicubic": "cubic"}
+OLDER_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 """Older names of modes."""
 
 
@@ -39,7 +39,7 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
     if len(grid) != len(shape) or grid[0] != n or grid[-1] != len(extents):
         raise node.wrong(f"a grid of {list(grid)} for an input of {list(shape)}")
     mode = node.string("mode", "linear")
-    mode, padding = KINDS.get(mode, mode), node.string("padding_mode", "zeros")
+    mode, padding = OLDER_MODES.get(mode, mode), node.string("padding_mode", "zeros")
     corners = node.flag("align_corners")
     places = [n, prod(grid[1:-1])]
     taps = [
@@ -64,7 +64,7 @@ def _modes(node: Node) -> str | None:
     """modes are linear, nearest and cubic, the latter in two dimensions; padding zeros, border and
     reflection"""
     mode, padding = node.string("mode", "linear"), node.string("padding_mode", "zeros")
-    if KINDS.get(mode, mode) not in ("linear", "nearest", "cubic"):
+    if OLDER_MODES.get(mode, mode) not in ("linear", "nearest", "cubic"):
         return f"got mode {mode}"
     return None if padding in ("zeros", "border", "reflection") else f"got padding {padding}"
 

@@ -29,20 +29,20 @@ from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.linear_models import class_labels, labelled, rows_of
 
-CLASSIFIER, REGRESSOR = "ai.onnx.ml::SVMClassifier", "ai.onnx.ml::SVMRegressor"
+SVM_CLASSIFIER, SVM_REGRESSOR = "ai.onnx.ml::SVMClassifier", "ai.onnx.ml::SVMRegressor"
 
 MAX_DEGREE = 8
 """Of a polynomial, which is products."""
 
 
-@rule(CLASSIFIER, REGRESSOR)
+@rule(SVM_CLASSIFIER, SVM_REGRESSOR)
 def plain_scores(node: Node) -> str | None:
     """post_transform must be NONE"""
     post = node.string("post_transform", "NONE")
     return None if post == "NONE" else f"got '{post}'; convert the model without it"
 
 
-@operator(REGRESSOR)
+@operator(SVM_REGRESSOR)
 def svm_regressor(node: Node, emitter: Emitter) -> Value:
     """A sum over support vectors; with `one_class`, 1 where it is positive and -1 elsewhere."""
     count = node.integer("n_supports", 0)
@@ -60,7 +60,7 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
         return emitter.select(above, emitter.number(1), emitter.number(-1))
 
 
-@operator(CLASSIFIER)
+@operator(SVM_CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     The label with the most votes of pairs of classes, and the sums of all pairs, or probabilities
@@ -161,9 +161,9 @@ def _list(node: Node, name: str) -> NDArray[np.float32]:
 
 
 MAX_SWEEPS = 100
-NEAR = 0.005
+MAX_SWEEP_DIFFERENCE = 0.005
 """Over the number of classes: which difference ends the sweeps of a row."""
-LEAST = 1e-7
+MIN_PROBABILITY = 1e-7
 """Probability of a class against another."""
 
 
@@ -179,8 +179,10 @@ def coupled(
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
     sigmoid = emitter.unary(Function.SIGMOID, logits)
-    highest = float(np.float32(1) - np.float32(LEAST))
-    weights = _weights(emitter, emitter.unary(Function.CLIP, sigmoid, LEAST, highest), classes)
+    highest = float(np.float32(1) - np.float32(MIN_PROBABILITY))
+    weights = _weights(
+        emitter, emitter.unary(Function.CLIP, sigmoid, MIN_PROBABILITY, highest), classes
+    )
     start = np.full((rows, classes), 1 / classes, np.float32)
     carried = [
         emitter.materialize(emitter.constant(array, name))
@@ -190,7 +192,9 @@ def coupled(
     def step(_: SSAValue, state: Sequence[SSAValue], __: Sequence[SSAValue]) -> list[Value]:
         before, active = state
         products, total, error = _distance(emitter, weights, before, classes)
-        far = emitter.compare(Compare.LESS_OR_EQUAL, emitter.number(NEAR / classes), error)
+        far = emitter.compare(
+            Compare.LESS_OR_EQUAL, emitter.number(MAX_SWEEP_DIFFERENCE / classes), error
+        )
         still = emitter.mul(active, emitter.cast(far, f32))
         is_active = emitter.compare(Compare.LESS, emitter.number(0), still)
         after = emitter.select(

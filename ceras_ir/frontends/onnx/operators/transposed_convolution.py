@@ -18,7 +18,7 @@ from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import Window, kernel_of, read_window
+from ceras_ir.frontends.onnx.model.windows import SpatialWindow, kernel_of, read_window
 from ceras_ir.frontends.onnx.operators.convolution import convolved
 from ceras_ir.frontends.onnx.operators.sampling import (
     Tap,
@@ -83,16 +83,16 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
         spread = _spread(emitter, x, low, high, between)
         taps = packed.transposed((1, 0, 2, 3, 4))
         (deep, *flat), (apart, *rest) = kernel, dilations
-        depth = Window((deep, 1), (1, 1), (0, 0, 0, 0), (apart, 1))
+        depth = SpatialWindow((deep, 1), (1, 1), (0, 0, 0, 0), (apart, 1))
         sides = (flat[0], flat[1]), (1, 1), (0, 0, 0, 0), (rest[0], rest[1])
-        summed = convolved(emitter, spread, taps, bias, Window(*sides, depth=depth), groups)
+        summed = convolved(emitter, spread, taps, bias, SpatialWindow(*sides, depth=depth), groups)
         return emitter.transposed(summed, (0, 4, 1, 2, 3))
     one, none = (1,) * (2 - rank), (0,) * (2 - rank)
     x = emitter.feature_map(emitter.value(0))
     spread = _spread(emitter, x, [*none, *low], [*none, *high], [*none, *between])
     sides, apart = (*one, *kernel), (*one, *dilations)
     taps = emitter.reshaped(packed, (outputs, *sides, taken))
-    window = Window((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]))
+    window = SpatialWindow((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]))
     result = convolved(emitter, spread, taps, bias, window, groups)
     return emitter.from_feature_map(result, len(shape))
 
@@ -182,7 +182,7 @@ class _Shapes:
     groups: int
     parts: int
     """Groups of channels that have offsets of their own."""
-    window: Window
+    window: SpatialWindow
     sizes: tuple[int, ...]
     """Of the result: height and width."""
 
@@ -232,7 +232,7 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
         rows,
         emitter.transposed(weights, TO_NHWC),
         emitter.tensor(3) if node.has_input(3) else None,
-        Window((1, taps), (1, 1), (0, 0, 0, 0), (1, 1)),
+        SpatialWindow((1, taps), (1, 1), (0, 0, 0, 0), (1, 1)),
         shapes.groups,
     )
     maps = emitter.reshaped(result, (shapes.images, *shapes.sizes, shapes.outputs))
@@ -265,7 +265,7 @@ def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
     return emitter.transposed(apart, (0, 3, 2, 1, 4))
 
 
-def _places(window: Window, sizes: Sequence[int], dimension: int) -> NDArray[np.float32]:
+def _places(window: SpatialWindow, sizes: Sequence[int], dimension: int) -> NDArray[np.float32]:
     """Where the taps of all windows lie along one dimension, before they are moved."""
     first = np.arange(sizes[dimension]) * window.strides[dimension] - window.padding[dimension]
     tap = np.arange(window.kernel[dimension]) * window.dilations[dimension]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
 
-MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
+SPLIT_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 """Comparisons `x mode threshold`, in the order of ONNX's numbers for them."""
 
 Leaf: TypeAlias = Sequence[tuple[int, float]]
@@ -24,7 +24,7 @@ Leaf: TypeAlias = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
-class Split:
+class TreeSplit:
     """A node that asks for `x[feature] mode threshold`; `true` and `false` name what follows."""
 
     feature: int
@@ -39,11 +39,11 @@ class Split:
 Reader: TypeAlias = tuple[list[int], int]
 """A pair of children, and which of the two is meant."""
 
-Nodes: TypeAlias = Mapping[Hashable, Split | Leaf]
+TreeNodes: TypeAlias = Mapping[Hashable, TreeSplit | Leaf]
 
 
 @dataclass(frozen=True)
-class Step:
+class Comparison:
     """`x <= threshold`: to `left`, else to `right`; NaN goes left if `missing_is_left`."""
 
     threshold: np.float32
@@ -56,30 +56,33 @@ SECOND = object()
 """What stands for the second of two steps."""
 
 
-def steps_of(split: Split) -> list[Step]:
+def steps_of(split: TreeSplit) -> list[Comparison]:
     """The comparisons by `<=` that a node is, one or two."""
     at_most, below = _at_most(split.threshold), _below(split.threshold)
     to_true, true, false = split.missing_is_true, split.true, split.false
     match split.mode:
         case "LEQ":
-            return [Step(at_most, to_true, true, false)]
+            return [Comparison(at_most, to_true, true, false)]
         case "LT":
-            return [Step(below, to_true, true, false)]
+            return [Comparison(below, to_true, true, false)]
         case "GT":
-            return [Step(at_most, not to_true, false, true)]
+            return [Comparison(at_most, not to_true, false, true)]
         case "GTE":
-            return [Step(below, not to_true, false, true)]
+            return [Comparison(below, not to_true, false, true)]
         case "EQ":
-            return [Step(at_most, to_true, SECOND, false), Step(below, False, false, true)]
+            return [
+                Comparison(at_most, to_true, SECOND, false),
+                Comparison(below, False, false, true),
+            ]
         case _:
             # NaN differs from every number, so that it always goes to `true`.
-            return [Step(at_most, False, SECOND, true), Step(below, False, true, false)]
+            return [Comparison(at_most, False, SECOND, true), Comparison(below, False, true, false)]
 
 
-class _Writer:
+class _TableWriter:
     """Tables that grow node by node."""
 
-    def __init__(self, nodes: Nodes, inputs: int, width: int):
+    def __init__(self, nodes: TreeNodes, inputs: int, width: int):
         self.nodes, self.inputs, self.width = nodes, inputs, width
         self.features: list[int] = []
         self.thresholds: list[np.float32] = []
@@ -93,7 +96,7 @@ class _Writer:
         while left:
             name, readers = left.pop()
             node = self.nodes[name]
-            if isinstance(node, Split):
+            if isinstance(node, TreeSplit):
                 at = len(self.children)
                 left += reversed(self._split(node).items())
             else:
@@ -102,7 +105,7 @@ class _Writer:
                 pair[side] = at
         return start[0]
 
-    def _split(self, split: Split) -> dict[Hashable, list[Reader]]:
+    def _split(self, split: TreeSplit) -> dict[Hashable, list[Reader]]:
         """Write a node; which entries are to refer to its children."""
         if not 0 <= split.feature < self.inputs:
             raise ValueError(
@@ -127,20 +130,22 @@ class _Writer:
 
 
 def tables_of(
-    nodes: Nodes, roots: Sequence[Hashable], inputs: int, targets: int
+    nodes: TreeNodes, roots: Sequence[Hashable], inputs: int, targets: int
 ) -> tuple[Array, ...]:
     """The operands of `graph.tree_ensemble` behind its input."""
     seen: set[Hashable] = set()
     trees = [_leaves_of(nodes, root, seen) for root in roots]
     spans = [_span(leaves, targets) for leaves in trees]
-    lost = [name for name, node in nodes.items() if isinstance(node, Split) and name not in seen]
+    lost = [
+        name for name, node in nodes.items() if isinstance(node, TreeSplit) and name not in seen
+    ]
     if lost:
         raise ValueError(f"node {lost[0]} is in no tree")
     width = max(last - first + 1 for first, last in spans)
     if width * sum(map(len, trees)) > MAX_ELEMENTS:
         raise ValueError(f"leaves of {width} numbers are too large")
     columns = [min(first, targets - width) for first, _ in spans]
-    writer = _Writer(nodes, inputs, width)
+    writer = _TableWriter(nodes, inputs, width)
     starts = [writer.tree(root, column) for root, column in zip(roots, columns, strict=True)]
     if not writer.children:
         # Constants have elements: a node that no tree begins at.
@@ -163,7 +168,7 @@ def narrowest(values: NDArray[np.int64]) -> Array:
     return values.astype(np.int32)
 
 
-def _leaves_of(nodes: Nodes, root: Hashable, seen: set[Hashable]) -> list[Leaf]:
+def _leaves_of(nodes: TreeNodes, root: Hashable, seen: set[Hashable]) -> list[Leaf]:
     """All leaves of a tree, which must be one: no node of any is `seen` twice."""
     found: list[Leaf] = []
     left = [root]
@@ -172,7 +177,7 @@ def _leaves_of(nodes: Nodes, root: Hashable, seen: set[Hashable]) -> list[Leaf]:
         if name not in nodes:
             raise ValueError(f"node {name} is named and not there")
         node = nodes[name]
-        if not isinstance(node, Split):
+        if not isinstance(node, TreeSplit):
             found.append(node)
             continue
         if name in seen:

@@ -14,7 +14,7 @@ from ceras_ir.frontends.onnx.emission.registry import constant_operands, operato
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import element_type, type_name
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.signature import ELEMENTS
+from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES
 from ceras_ir.interpreters.arithmetic import cast as meaning_of_cast
 
 BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
@@ -193,7 +193,7 @@ def eye(node: Node, emitter: Emitter) -> Value:
 def plain_target(node: Node) -> str | None:
     """the type must be a float of 16 to 64 bits, an integer of 8 to 64 bits or a boolean"""
     target = node.integer("to", 0)
-    if target in ELEMENTS or target == onnx.TensorProto.STRING:
+    if target in ELEMENT_TYPES or target == onnx.TensorProto.STRING:
         return None
     return f"got {type_name(target)}; convert the model to float32"
 
@@ -208,7 +208,7 @@ def cast(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported("numbers and text become each other; remove it from the model")
     if is_text:
         return value
-    return emitter.cast(value, ELEMENTS[node.integer("to", 0)])
+    return emitter.cast(value, ELEMENT_TYPES[node.integer("to", 0)])
 
 
 @operator("CastLike")

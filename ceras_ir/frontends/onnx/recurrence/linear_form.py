@@ -27,9 +27,9 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 
-Floats: TypeAlias = NDArray[np.float64]
+Float64Array: TypeAlias = NDArray[np.float64]
 
-WIDEST = 2048
+MAX_PART_COLUMNS = 2048
 """Columns of a part at most: its matrix has their square, and no layer reads more in a step."""
 
 
@@ -44,8 +44,8 @@ def origin(value: SSAValue) -> SSAValue:
 class LinearForm:
     """A value of [rows, n]; see the module."""
 
-    parts: Mapping[SSAValue, Floats]
-    offset: Floats
+    parts: Mapping[SSAValue, Float64Array]
+    offset: Float64Array
 
     def __add__(self, other: "LinearForm") -> "LinearForm":
         parts = dict(self.parts)
@@ -53,12 +53,12 @@ class LinearForm:
             parts[value] = parts[value] + weights if value in parts else weights
         return LinearForm(parts, self.offset + other.offset)
 
-    def times(self, weights: Floats) -> "LinearForm":
+    def times(self, weights: Float64Array) -> "LinearForm":
         """The product with a matrix [n, m]."""
         parts = {v: _product(w, weights) for v, w in self.parts.items()}
         return LinearForm(parts, _product(self.offset, weights))
 
-    def scaled(self, factors: Floats) -> "LinearForm":
+    def scaled(self, factors: Float64Array) -> "LinearForm":
         """Columns times one factor each, or one for all."""
         return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
 
@@ -75,7 +75,7 @@ class LinearForm:
         return LinearForm(parts, np.pad(self.offset, around))
 
 
-def _product(a: Floats, b: Floats) -> Floats:
+def _product(a: Float64Array, b: Float64Array) -> Float64Array:
     """`a @ b`; a value that nothing was done to yet has the weights of the other exactly."""
     if a.ndim == 2 and a.shape[0] == a.shape[1] and np.array_equal(a, np.eye(len(a))):
         return b
@@ -84,7 +84,7 @@ def _product(a: Floats, b: Floats) -> Floats:
 
 def _itself(value: SSAValue, width: int) -> LinearForm | None:
     """The form of what is a part, unless it is too wide for one."""
-    return None if width > WIDEST else LinearForm({value: np.eye(width)}, np.zeros(width))
+    return None if width > MAX_PART_COLUMNS else LinearForm({value: np.eye(width)}, np.zeros(width))
 
 
 class LinearForms:
@@ -131,7 +131,7 @@ class LinearForms:
                 form = None
         return form or _itself(value, width)
 
-    def _numbers(self, value: SSAValue, width: int) -> Floats | None:
+    def _numbers(self, value: SSAValue, width: int) -> Float64Array | None:
         """A constant that all rows share, one number for each column."""
         array = constant_array(value)
         if array is None or array.dtype.kind != "f":

@@ -25,10 +25,10 @@ from ceras_ir.dialects.graph import (
     numpy_dtype,
     shape_of,
 )
-from ceras_ir.frontends.onnx.emission.calls import Body
+from ceras_ir.frontends.onnx.emission.calls import LoopBody
 from ceras_ir.frontends.onnx.emission.emitter import MAX_INDICES, Emitter
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
-from ceras_ir.frontends.onnx.recurrence.linear_form import Floats, LinearForms, origin
+from ceras_ir.frontends.onnx.recurrence.linear_form import Float64Array, LinearForms, origin
 from ceras_ir.frontends.onnx.recurrence.written_cells import (
     CellMatcher,
     CountedSteps,
@@ -38,7 +38,7 @@ from ceras_ir.frontends.onnx.recurrence.written_cells import (
 )
 from ceras_ir.interpreters.arithmetic import cast, combine, compare
 
-Numbers: TypeAlias = NDArray[np.generic]
+StepNumbers: TypeAlias = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Counters:
 
     number: SSAValue
     """Of the step, from 0 on."""
-    carried: Mapping[SSAValue, tuple[Numbers, SSAValue]]
+    carried: Mapping[SSAValue, tuple[StepNumbers, SSAValue]]
     """What carried numbers start from, constants, and what they are after a step."""
     steps: int
 
-    def of(self, value: SSAValue) -> Numbers | None:
+    def of(self, value: SSAValue) -> StepNumbers | None:
         """One number for each step; None where it depends on anything else."""
         if prod(shape_of(value)) != 1:
             return None
@@ -77,7 +77,7 @@ class Counters:
             case _:
                 return None
 
-    def _advanced(self, value: SSAValue) -> Numbers | None:
+    def _advanced(self, value: SSAValue) -> StepNumbers | None:
         """A carried integer, to which every step adds the same."""
         start, after = self.carried[value]
         op = origin(after).owner
@@ -96,7 +96,7 @@ class RecurrentLoop:
     """A loop over `body`, which may be a recurrent layer."""
 
     emitter: Emitter
-    body: Body
+    body: LoopBody
     carried: Sequence[Value]
     scanned: Sequence[Callable[[], Value]] = ()
     """Emit what has an element of each step along its first dimension."""
@@ -148,7 +148,7 @@ class RecurrentLoop:
                 return int(np.argmin(again)) + 1
         return self.trips if self.trips == counters.steps else None
 
-    def _step(self, chosen: Sequence[int]) -> "_Step | None":
+    def _step(self, chosen: Sequence[int]) -> "_LayerStep | None":
         """The step whose state, and cell state if there are two, are these carried values."""
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:
@@ -165,9 +165,9 @@ class RecurrentLoop:
         cell = matcher.cell() if len(chosen) == 1 else matcher.lstm(inside[1], after[1])
         if cell is None or not any(inside[0] in form.parts for form in cell.gates):
             return None
-        return _Step(cell, chosen, after, mask)
+        return _LayerStep(cell, chosen, after, mask)
 
-    def _replaced(self, step: "_Step", counters: Counters) -> Sequence[Value] | None:
+    def _replaced(self, step: "_LayerStep", counters: Counters) -> Sequence[Value] | None:
         """The results of the loop, made of those of the layer."""
         state = self._inside[step.chosen[0]]
         parts = (v for form in step.cell.gates for v in form.parts)
@@ -206,7 +206,7 @@ class RecurrentLoop:
         return _Source(lambda: captured[inside], moves, indices.astype(np.int64).tolist())
 
     def _result(
-        self, index: int, step: "_Step", counters: Counters
+        self, index: int, step: "_LayerStep", counters: Counters
     ) -> "Callable[[_Ends], Value] | None":
         """What makes a result of the loop of those of the layer."""
         emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
@@ -226,7 +226,7 @@ class RecurrentLoop:
         array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
         return lambda _: emitter.constant(array, f"counter{index}")
 
-    def _is_shown(self, found: Held | None, value: SSAValue, step: "_Step") -> bool:
+    def _is_shown(self, found: Held | None, value: SSAValue, step: "_LayerStep") -> bool:
         """Whether a value is the state in every step, or carried beside it and the same."""
         if found is None or not step.holds(found):
             return False
@@ -238,12 +238,12 @@ class RecurrentLoop:
             for inside, after, first in zip(self._inside, self._after, self.carried, strict=False)
         )
 
-    def _instead(self, found: Held | None, step: "_Step") -> NDArray[np.generic] | None:
+    def _instead(self, found: Held | None, step: "_LayerStep") -> NDArray[np.generic] | None:
         """The constant that a value is instead of the state in steps that do not count."""
         return constant_array(found.old) if found is not None and step.holds(found) else None
 
     def _layer(
-        self, step: "_Step", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
+        self, step: "_LayerStep", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
     ) -> "_Ends":
         """The product for the input of all steps, and the steps."""
         emitter = self.emitter
@@ -253,11 +253,11 @@ class RecurrentLoop:
         batch, steps = prod(outer), len(next(iter(sources.values())).indices)
         sizes = {v: prod(shape_of(v)) // batch for v in sources}
 
-        def weights(of: SSAValue, size: int) -> Floats:
+        def weights(of: SSAValue, size: int) -> Float64Array:
             none = np.zeros((size, width))
             return np.concatenate([form.parts.get(of, none) for form in cell.gates], 1).T
 
-        def constant(array: Floats, name: str) -> SSAValue:
+        def constant(array: Float64Array, name: str) -> SSAValue:
             stored = np.ascontiguousarray(array, np.float32)
             return emitter.materialize(emitter.constant(stored, name))
 
@@ -311,7 +311,7 @@ def _equal(a: Value, b: Value) -> bool:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _LayerStep:
     """What a step computes."""
 
     cell: WrittenCell

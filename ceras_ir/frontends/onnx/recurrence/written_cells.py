@@ -37,9 +37,14 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
-from ceras_ir.frontends.onnx.recurrence.linear_form import Floats, LinearForm, LinearForms, origin
+from ceras_ir.frontends.onnx.recurrence.linear_form import (
+    Float64Array,
+    LinearForm,
+    LinearForms,
+    origin,
+)
 
-FUNCTIONS = frozenset(
+CELL_FUNCTIONS = frozenset(
     (
         Function.RELU,
         Function.TANH,
@@ -62,7 +67,7 @@ class WrittenCell:
     functions: Sequence[FunctionAttr]
     gates: Sequence[LinearForm]
     """In the operation's order, of the state and of what it does not depend on."""
-    state_offset: Floats
+    state_offset: Float64Array
     """Of the last gate of a GRU: what is added to the state's product before it is reset."""
 
 
@@ -118,7 +123,7 @@ class CellMatcher:
 
     def _reset(
         self, form: LinearForm, part: SSAValue, other: SSAValue
-    ) -> tuple[Cell, LinearForm, Floats | None] | None:
+    ) -> tuple[Cell, LinearForm, Float64Array | None] | None:
         """
         The last gate, in whose `form` the product `part` of `other` and a gate stands for the
         state, and what is added to the state's product.
@@ -155,7 +160,7 @@ def _made(
     kind: Cell,
     functions: Sequence[FunctionAttr],
     gates: Sequence[LinearForm | None],
-    state_offset: Floats | None = None,
+    state_offset: Float64Array | None = None,
 ) -> WrittenCell | None:
     known = [form for form in gates if form is not None]
     offset = np.zeros(1) if state_offset is None else state_offset
@@ -198,7 +203,7 @@ def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
         if low == 0 and np.float32(high) * np.float32(scale) == 1:
             return FunctionAttr(Function.HARD_SIGMOID, (scale, 0.0)), op.input
         return None
-    return (function, op.input) if scale == 1 and function.kind in FUNCTIONS else None
+    return (function, op.input) if scale == 1 and function.kind in CELL_FUNCTIONS else None
 
 
 @dataclass(frozen=True)
