@@ -1,8 +1,9 @@
 """Turn what is placed on VTA into launches of kernels on packed tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from xdsl.builder import Builder
@@ -130,49 +131,6 @@ class ConvertGraphToTilePass(ModulePass):
                     raise AssertionError(operation.name)
 
 
-class _Rescaling(TypedDict):
-    """The end of an epilogue."""
-
-    shift: int
-    low: int
-    high: int
-
-
-class _Epilogue(_Rescaling):
-    """What of a convolution its kernel must know besides types and windows."""
-
-    groups: int
-    residual_shift: int
-    outside: int
-    uniform_bias: int | None
-    uniform_shifts: tuple[int, ...] | None
-    proven: tuple[bool, bool]
-
-
-class _Geometry(TypedDict, total=False):
-    strides: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilations: tuple[int, ...]
-
-
-class _Ending(TypedDict, total=False):
-    """A swish or a maximum."""
-
-    maximum: tuple[int, ...]
-    swish: tuple[int, ...]
-    uniform_bends: tuple[int, ...]
-
-
-class _PoolWindow(TypedDict):
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    padding: tuple[int, ...]
-
-
-def _rescaling(requant: RequantAttr) -> _Rescaling:
-    return {"shift": common_shift(requant), "low": requant.low.data, "high": requant.high.data}
-
-
 def _launch_linear(
     op: graph.LinearOperation,
     after: graph.ShiftSwishOp | graph.Pool2dOp | None,
@@ -194,67 +152,59 @@ def _launch_linear(
     if op.residual is not None:
         launch.pack(op.residual)
         launch.constant(residual_weights(op, board))
-    ending: _Ending = {}
+    make = _rescaled(
+        partial(
+            tile.Conv2dOp,
+            groups=block_groups(op, board.block),
+            residual_shift=common_residual_shift(op),
+            proven=proven,
+        ),
+        op.requant,
+    )
+    swishes = False
     if isinstance(after, graph.Pool2dOp):
-        ending["maximum"] = window_maximum(after).values
+        make = partial(make, maximum=window_maximum(after).values)
     elif after is not None:
+        swishes = True
         launch.constant(constants := swish_constants(after, board))
         last = after.requant
-        ending["swish"] = (last.shift.data, last.low.data, last.high.data)
+        make = partial(make, swish=(last.shift.data, last.low.data, last.high.data))
         if len(after.channel_bends) == 1:
             rows = constants.array().reshape(SWISH_ROWS, -1)
-            ending["uniform_bends"] = tuple(rows[:, 0].tolist())
+            make = partial(make, uniform_bends=tuple(rows[:, 0].tolist()))
     outside = 0
     if borders_of(shape).constants:
         launch.constant(border_sums(op, shape, board))
         outside = zero_point(op.input)
+        make = partial(make, outside=outside)
     by_channel = bool(further_shifts(op.requant))
     if by_channel:
         launch.constant(packed_shifts(op, board))
+        make = partial(make, uniform_shifts=uniform_shifts(op, board))
     bias = folded_bias(op)
-    is_known = not shape.bias_tiles and not computed_point(op)
-    is_one = is_known and bool(np.all(bias == bias[0]))
-    windows: _Geometry = {}
+    if not shape.bias_tiles and not computed_point(op) and bool(np.all(bias == bias[0])):
+        make = partial(make, uniform_bias=int(bias[0]))
     if isinstance(op, graph.Conv2dOp):
-        windows = {
-            "strides": tuple(op.strides.get_values()),
-            "padding": tuple(op.padding.get_values()),
-            "dilations": tuple(op.dilations.get_values()),
-        }
-    numbers: _Epilogue = {
-        "groups": block_groups(op, board.block),
-        "residual_shift": common_residual_shift(op),
-        "outside": outside,
-        "uniform_bias": int(bias[0]) if is_one else None,
-        "uniform_shifts": uniform_shifts(op, board) if by_channel else None,
-        "proven": proven,
-        **_rescaling(op.requant),
-    }
+        make = partial(
+            make,
+            strides=tuple(op.strides.get_values()),
+            padding=tuple(op.padding.get_values()),
+            dilations=tuple(op.dilations.get_values()),
+        )
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, added, *rest, y = args
         radix = rest.pop(0) if shape.has_products else None
         shifts = rest.pop() if by_channel else None
         border = rest.pop() if outside else None
-        bends = rest.pop() if "swish" in ending else None
+        bends = rest.pop() if swishes else None
         x = _as_image(builder, x)
         pair = (_as_image(builder, rest[0]), rest[1]) if rest else None
-        y = _as_image(builder, y)
-        builder.insert(
-            tile.Conv2dOp(
-                *(x, weights, added, pair, y),
-                radix=radix,
-                bends=bends,
-                border=border,
-                shifts=shifts,
-                **windows,
-                **numbers,
-                **ending,
-            )
-        )
+        operands = (x, weights, added, pair, _as_image(builder, y))
+        constants = {"radix": radix, "bends": bends, "border": border, "shifts": shifts}
+        builder.insert(make(*operands, **constants))
 
-    properties = {**windows, **numbers, **ending}
-    launch.run(kernels, op.name.removeprefix("graph."), properties, body)
+    launch.run(kernels, op.name.removeprefix("graph."), make.keywords, body)
 
 
 def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
@@ -278,15 +228,9 @@ def _launch_addition(
     launch.constant(one_number(constant, 1, *board.vector))
     launch.pack(second.value)
     launch.constant(diagonal(second.sign << bits, board))
-    numbers: _Epilogue = {
-        "groups": 1,
-        "residual_shift": second.bits - bits,
-        "outside": 0,
-        "uniform_bias": constant,
-        "uniform_shifts": None,
-        "proven": proven,
-        **_rescaling(op.requant),
-    }
+    shift = second.bits - bits
+    make = partial(tile.Conv2dOp, residual_shift=shift, uniform_bias=constant, proven=proven)
+    make = _rescaled(make, op.requant)
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, bias, residual, by, y = args
@@ -296,42 +240,52 @@ def _launch_addition(
         )
         tiles = (1, 1, 1, 1, board.block, board.block)
         weights = builder.insert(tile.ViewOp(weights, tiles)).result
-        builder.insert(tile.Conv2dOp(x, weights, bias, (residual, by), y, **numbers))
+        builder.insert(make(x, weights, bias, (residual, by), y))
 
-    launch.run(kernels, op.function.value, {**numbers}, body)
+    launch.run(kernels, op.function.value, make.keywords, body)
 
 
-def _windows(op: graph.Pool2dOp) -> _PoolWindow:
-    return {
-        "kernel": tuple(op.kernel.get_values()),
-        "strides": tuple(op.strides.get_values()),
-        "padding": tuple(op.padding.get_values()),
-    }
+Made = TypeVar("Made")
+
+
+def _rescaled(make: partial[Made], requant: RequantAttr) -> partial[Made]:
+    """`make` with the end of an epilogue."""
+    shift = common_shift(requant)
+    return partial(make, shift=shift, low=requant.low.data, high=requant.high.data)
+
+
+def _windowed(make: Callable[..., Made], op: graph.Pool2dOp) -> partial[Made]:
+    """`make` with the windows of `op`."""
+    return partial(
+        make,
+        kernel=tuple(op.kernel.get_values()),
+        strides=tuple(op.strides.get_values()),
+        padding=tuple(op.padding.get_values()),
+    )
 
 
 def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int, board: VtaBoard) -> None:
-    launch, windows = Launch(board, op), _windows(op)
+    launch, make = Launch(board, op), partial(_windowed(tile.MaxPoolOp, op), least=least)
     launch.pack(op.input)
     launch.constant(diagonal(1, board))
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
-        builder.insert(tile.MaxPoolOp(*args, **windows, least=least))
+        builder.insert(make(*args))
 
-    launch.run(kernels, "max_pool", {**windows, "least": least}, body)
+    launch.run(kernels, "max_pool", make.keywords, body)
 
 
 def _launch_average(op: graph.Pool2dOp, kernels: Kernels, board: VtaBoard) -> None:
-    average, windows = averaging_of(op), _windows(op)
+    average = averaging_of(op)
     assert average is not None and op.requant is not None
     launch = Launch(board, op)
     launch.pack(op.input)
     launch.constant(averaging_weights(average, board))
     launch.constant(one_number(average.addend, *board.vector))
-    numbers: _Rescaling = {**_rescaling(op.requant), "shift": average.shift}
+    make = _rescaled(_windowed(tile.AveragePoolOp, op), op.requant)
+    make = partial(make, addend=average.addend, shift=average.shift)
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
-        pool = tile.AveragePoolOp(*args, addend=average.addend, **windows, **numbers)
-        builder.insert(pool)
+        builder.insert(make(*args))
 
-    properties = {**windows, **numbers, "addend": average.addend}
-    launch.run(kernels, "average_pool", properties, body)
+    launch.run(kernels, "average_pool", make.keywords, body)
