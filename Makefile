@@ -1,5 +1,6 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
+# make test-xdsl    lit with each supported release of xDSL that is not installed
 # make check   ruff, import-linter, pyright on what changed, lit and the fast tests
 # make core    delete each extension in a copy, and all of them; the tests of the core pass there
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
@@ -32,6 +33,9 @@ LIT := $(BIN)/lit -q -j$(JOBS) --timeout=300
 
 SEEDS ?= 0:1000
 
+# The supported releases of xDSL, as in pyproject.toml.
+XDSL := 0.74 0.75
+
 # What is started hundreds of times is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests fill the cores with processes; numpy's threads would spin beside them.
@@ -49,6 +53,19 @@ test: system $(VENV)/.installed-test
 	@# lit has started the commands; here they are forks of one process, see test/conftest.py.
 	$(BIN)/python -m pytest -n $(JOBS) --forked test
 	@tools/system_packages.sh report
+
+.PHONY: test-xdsl
+test-xdsl: system $(VENV)/.installed-test
+	@# The release is in a separate folder, which is before the environment in the search path.
+	@installed=$$($(BIN)/python -c "from importlib.metadata import version; print(version('xdsl'))"); \
+	for release in $(XDSL); do \
+	  case $$installed in $$release.*) continue;; esac; \
+	  folder=$(CURDIR)/build/xdsl-$$release; \
+	  [ -d $$folder ] || $(BIN)/python -m pip install --quiet --no-deps --target $$folder \
+	    "xdsl==$$release.*" || exit 1; \
+	  echo "lit with xDSL $$release"; \
+	  PYTHONPATH=$$folder $(LIT) -Dforked=1 test/lit || exit 1; \
+	done
 
 check: $(VENV)/.installed-test
 	@# pyright is one process, and would leave the other processors idle. With a larger nursery

@@ -125,6 +125,16 @@ def test_the_changelog_has_a_section_for_the_version():
     assert headings[:2] == ["Unreleased", PROJECT["project"]["version"]]
 
 
+def test_the_supported_releases_of_xdsl_are_those_that_ci_tests():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    releases = re.search(r"^XDSL := 0\.(\d+) 0\.(\d+)$", makefile, re.MULTILINE)
+    assert releases
+    first, last = map(int, releases.groups())
+    assert last == first + 1
+    assert f"xdsl>=0.{first},<0.{last + 1}" in PROJECT["project"]["dependencies"]
+    assert "test-xdsl" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
 def test_the_workflow_runs_what_ci_runs():
     steps = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     for command in re.findall(r"run: (.+)", steps):
