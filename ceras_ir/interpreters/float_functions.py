@@ -326,7 +326,9 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
         case Function.HARD_SIGMOID:
             return clip(p[0] * x + p[1], zero, one)
         case Function.HARD_SWISH:
-            return x * (clip(x + np.float32(3), zero, six) / six)
+            y = clip(x + np.float32(3), zero, six)
+            y /= six
+            return x * y
         case Function.EXP:
             return exp(x)
         case Function.LOG:

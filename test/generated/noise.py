@@ -25,6 +25,10 @@ class Noise:
         is_lost = (np.abs(values) < TINY * (1 + 2.0**-18)) & (self.sign < 0 or self.is_flushing)
         return np.where(is_lost, 0.0, values)
 
+    def moved(self, values: Array, distance: float) -> Array:
+        """Numbers within `distance` of `values`."""
+        return values + distance * (self.sign or self.random.uniform(-1, 1, values.shape))
+
     def changed(self, values: Array, size: float) -> Array:
         """Float32 numbers within about `size` half units of `values`."""
         draws = self.sign or self.random.uniform(-1, 1, values.shape)

@@ -162,8 +162,7 @@ def quantized(
     scale, shift = (spread(np.asarray(a), x.shape, axis, block) for a in (scale, zero))
     quotient = x / scale
     if noise is not None:
-        draws = noise.sign or noise.random.uniform(-1, 1, quotient.shape)
-        quotient = noise.changed(quotient + error * draws, ROUNDINGS)
+        quotient = noise.changed(noise.moved(quotient, error), ROUNDINGS)
     name = zero.dtype.name
     low, high = {"int4": (-8, 7), "uint4": (0, 15)}.get(name) or (
         np.iinfo(zero.dtype).min,

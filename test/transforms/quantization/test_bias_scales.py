@@ -38,7 +38,7 @@ def product(offset: float, unit: float, *, is_stored: bool) -> onnx.ModelProto:
         constants |= {"b": (bias * 1024).astype(np.int32), "u": np.float32(1 / 1024)}
         nodes.append(node("DequantizeLinear", "b u", "db"))
     else:
-        constants["db"] = bias
+        constants |= {"db": bias}
     nodes += [
         node("Gemm", "d dw db", "c"),
         node("QuantizeLinear", "c t z", "r"),
