@@ -56,7 +56,7 @@ def _words(value: object) -> Iterator[str | None]:
     """The words of the texts in a parameter; for a command, the name of its extension."""
     if isinstance(value, str):
         for word in re.findall(r"[\w-]+", value):
-            yield COMMANDS[word] if word in COMMANDS else word
+            yield COMMANDS.get(word, word)
     elif isinstance(value, list | tuple):
         for each in value:  # pyright: ignore[reportUnknownVariableType]
             yield from _words(each)  # pyright: ignore[reportUnknownArgumentType]
