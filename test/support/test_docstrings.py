@@ -10,10 +10,10 @@ from ceras_ir.support.docstrings import docstring
 
 SCRIPT = """
 import sys
-from ceras_ir.frontends.onnx.operators import detection, recurrent, top_k
-from ceras_ir.frontends.onnx.registry import RULES
+from ceras_ir.frontends.onnx.emission.registry import OPERATOR_RULES
+from ceras_ir.frontends.onnx.operators import recurrent, reduction
 from ceras_ir.support.docstrings import docstring
-found = [docstring(rule) for rules in RULES.values() for rule in rules]
+found = [docstring(rule) for rules in OPERATOR_RULES.values() for rule in rules]
 print(sys.flags.optimize, *found, sep=";")
 """
 
