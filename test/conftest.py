@@ -55,7 +55,7 @@ def _missing_extensions() -> set[str]:
 def _words(value: object) -> Iterator[str | None]:
     """The words of the texts in a parameter; for a command, the name of its extension."""
     if isinstance(value, str):
-        for word in re.findall(r"[\w-]+", value):
+        for word in map(str, re.findall(r"[\w-]+", value)):
             yield COMMANDS.get(word, word)
     elif isinstance(value, list | tuple):
         for each in value:  # pyright: ignore[reportUnknownVariableType]

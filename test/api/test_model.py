@@ -234,6 +234,7 @@ def test_comparison(model: ceras.Model, tmp_path: Path) -> None:
     assert other.variants[0].reference == "mix (float)" and other.decibels > 20
 
 
+@pytest.mark.needs("workbench")
 def test_notebooks_show_models(model: ceras.Model) -> None:
     shown = model._repr_html_()  # pyright: ignore[reportPrivateUsage]
     picture = ElementTree.fromstring(shown[shown.index("<svg") : shown.index("</svg>") + 6])
@@ -253,6 +254,7 @@ def test_notebooks_show_models(model: ceras.Model) -> None:
     )
 
 
+@pytest.mark.needs("workbench")
 def test_shortcuts_are_arcs() -> None:
     text = TEXT.replace("add %y, %y", "add %y, %c")
     picture = ceras.Model.parse(text)._repr_html_()  # pyright: ignore[reportPrivateUsage]
@@ -342,8 +344,13 @@ def wrong(model: ceras.Model, what: str) -> object:
         ("level", ceras.UsageError, "no level 'fuzed graph'"),
         ("targets", ceras.UsageError, "is the reference"),
         ("samples", ceras.UsageError, "must be at least 1"),
-        ("metric", ceras.UsageError, "topq"),
-        ("labels", ceras.InputError, "3 labels for 40 samples"),
+        pytest.param("metric", ceras.UsageError, "topq", marks=pytest.mark.needs("workbench")),
+        pytest.param(
+            "labels",
+            ceras.InputError,
+            "3 labels for 40 samples",
+            marks=pytest.mark.needs("workbench"),
+        ),
     ],
 )
 def test_what_is_wrong_is_an_exception(

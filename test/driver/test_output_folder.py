@@ -157,6 +157,7 @@ def test_no_name() -> None:
     assert os.listdir() == ["m.onnx"]
 
 
+@pytest.mark.needs("workbench")
 def test_ceras_compile_lists_all_that_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     command = ["m.onnx", "-o", "out", "--target", "c"]
