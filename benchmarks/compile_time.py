@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 BIN = Path(sys.executable).parent
-SMALL = "test/lit/transforms/fuse-activation.mlir"
+SMALL = "test/lit/transforms/graph/fuse-epilogues-activations.mlir"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _missing_extensions() -> set[str]:
     return {name for name, (folder, *_) in EXTENSIONS.items() if not (ROOT / folder).exists()}
 
 
-def _words(value: object) -> Iterator[str | None]:
+def _words(value: object) -> Iterator[str]:
     """The words of the texts in a parameter; for a command, the name of its extension."""
     if isinstance(value, str):
         for word in map(str, re.findall(r"[\w-]+", value)):

@@ -3,11 +3,13 @@
 import resource
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.support.text_table import aligned
 
@@ -23,7 +25,7 @@ class Statistic:
     made: int = 0
     erased: int = 0
     changed: int = 0
-    """Operations that stayed, with other operands, properties, attributes or types."""
+    """Operations that remained, with other operands, properties, attributes, types or order."""
     seconds: float = 0.0
     growth: int = 0
     """KiB by which the process's peak grew."""
@@ -38,17 +40,17 @@ class Statistics:
     @contextmanager
     def of(self, module: ModuleOp, name: str) -> Generator[None]:
         """Book what is done to `module` inside under `name`."""
-        before = {op: _look(op) for op in module.walk()}
+        before = {op: look(op) for op in module.walk()}
         peak, started = _peak(), time.perf_counter()
         yield
         seconds = time.perf_counter() - started
-        after = {op: _look(op) for op in module.walk()}
+        after = {op: look(op) for op in module.walk()}
         entry = self.found.setdefault(name, Statistic())
         entry.runs += 1
         entry.before, entry.after = len(before), len(after)
         entry.made += len(after.keys() - before.keys())
         entry.erased += len(before.keys() - after.keys())
-        entry.changed += sum(op in after and after[op] != look for op, look in before.items())
+        entry.changed += len(changed_operations(before, after) & before.keys() & after.keys())
         entry.seconds += seconds
         entry.growth += max(0, _peak() - peak)
 
@@ -62,13 +64,22 @@ class Statistics:
             print(line, file=sys.stderr)
 
 
-def _look(op: object) -> tuple[object, ...]:
-    """What a rewrite may change of an operation that stays."""
-    from xdsl.ir import Operation
-
-    assert isinstance(op, Operation)
+def look(op: Operation) -> tuple[object, ...]:
+    """The parts of an operation that a rewrite may change."""
     types = tuple(result.type for result in op.results)
     return tuple(op.operands), types, dict(op.properties), dict(op.attributes)
+
+
+Looks: TypeAlias = Mapping[Operation, tuple[object, ...]]
+
+
+def changed_operations(before: Looks, after: Looks) -> set[Operation]:
+    """The operations that are new, removed, changed, or after another operation than before."""
+    found = {op for op, seen in before.items() if after.get(op) != seen}
+    found |= after.keys() - before.keys()
+    kept = [op for op in after if op in before]
+    order = (op for op in before if op in after)
+    return found | {op for op, other in zip(kept, order, strict=True) if op is not other}
 
 
 def _peak() -> int:

@@ -9,6 +9,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.pass_help import rules_of, spell, summary
 from ceras_ir.driver.target_options import compiling_targets
+from ceras_ir.pipeline.benefits import benefits
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import type_name
 from ceras_ir.pipeline.stages import all_stages
@@ -29,6 +30,10 @@ A **pipeline** is a pass that is only a sequence of other passes. Dumps and timi
 |---|---|
 | `ceras-opt --help-pass=PASS` | the description of a pass, as below |
 | `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
+
+A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these. A
+*benefit* names a network of `benchmarks/benefit_networks.py` that is worse without the pass or rule,
+and in how many builds the IR changes. `python benchmarks/pass_benefits.py --write` measures them.
 
 To write a pass of your own, see [new-pass.md](new-pass.md).
 
@@ -79,8 +84,10 @@ def _describe(cls: type[ModulePass]) -> str:
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
         parts.append(fill(f"Runs by default: {inner}.", 100, break_on_hyphens=False))
+    parts += _benefit(cls.name)
     for rule in rules_of(cls):
         parts += [f"**Rule `{rule.name}`.** " + markdown(type(rule).__doc__)]
+        parts += _benefit(f"{cls.name}{{{rule.name}}}")
     fields = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if fields:
         types, docs = get_type_hints(cls), field_docs(cls)
@@ -92,6 +99,11 @@ def _describe(cls: type[ModulePass]) -> str:
             rows.append(_item(f"- `{name}` ({kind}{default}): {docs.get(f.name, '')}".rstrip(": ")))
         parts.append("\n".join(rows))
     return "\n\n".join(parts)
+
+
+def _benefit(step: str) -> list[str]:
+    known = benefits().get(step)
+    return [] if known is None else [fill(f"*Benefit*: {known.text()}", 100)]
 
 
 def _item(text: str) -> str:

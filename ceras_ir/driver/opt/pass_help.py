@@ -7,6 +7,7 @@ from typing import get_type_hints
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 
+from ceras_ir.pipeline.benefits import benefits
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.pipeline_text import PassTable
 from ceras_ir.support.docstrings import docstring
@@ -37,13 +38,22 @@ def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
     return cls().table() if issubclass(cls, RulePass) else ()
 
 
+def _benefit(step: str) -> list[str]:
+    """The lines on the measured benefit of a pass or rule, if any."""
+    if (known := benefits().get(step)) is None:
+        return []
+    return ["", fill(f"Benefit: {known.text()}", 100, initial_indent="  ", subsequent_indent="  ")]
+
+
 def describe_pass(cls: type[ModulePass]) -> str:
-    """The docstring of `cls`, its rules, and its options with types, defaults and meaning."""
+    """The docstring of `cls`, the measured benefit, the rules, and the options with types."""
     lines = [f"--{cls.name}", ""]
     lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
+    lines += _benefit(cls.name)
     for rule in rules_of(cls):
         lines += ["", f"Rule {rule.name}:"]
         lines += [f"  {line}".rstrip() for line in docstring(type(rule)).split("\n")]
+        lines += _benefit(f"{cls.name}{{{rule.name}}}")
     types, meanings = get_type_hints(cls), field_docs(cls)
     options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if options:

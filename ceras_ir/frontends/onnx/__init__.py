@@ -102,6 +102,7 @@ def _imported(
     from ceras_ir.frontends.onnx.importer import Importer
     from ceras_ir.frontends.onnx.remedies import imported
     from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
+    from ceras_ir.transforms.pipeline import run_step
 
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=folder)
@@ -109,5 +110,5 @@ def _imported(
     if observe is not None:
         observe(NamedImport(module, importer.named))
         module = module.clone()
-    EliminateTransposesPass().apply(Context(), module)
+    run_step(EliminateTransposesPass.name, EliminateTransposesPass(), Context(), module)
     return module

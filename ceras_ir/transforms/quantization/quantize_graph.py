@@ -209,8 +209,10 @@ class FloatSumRule(NetworkPass):
 @dataclass(frozen=True)
 class QuantizeGraphPass(RulePass):
     """
-    Turn a float network with chosen exponents into a quantized network: layers, recurrent layers,
-    states between calls, and the order of the sums that remain in float.
+    Turn a float network with chosen exponents into a quantized network.
+
+    The rules replace recurrent layers and all other operations, store states as integers, and fix
+    the order of the sums that remain in float.
     """
 
     name = "quantize-graph"

@@ -15,7 +15,6 @@ from ceras_ir.support.remarks import remark
 from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
-from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 from ceras_ir.transforms.graph.row_families import NormalizationRule
 from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
 from ceras_ir.transforms.quantization.analysis.function_forms import (
@@ -170,7 +169,5 @@ class SetFunctionsPass(RulePass):
             NormalizationRule(),
             RowRule(self.rows),
             SplitActivationRule(),
-            # `split-activations` leaves sigmoids next to the products that they are parts of.
-            ElementwiseRule(),
             SiluRule(self.silu, self.calibration, self.target, self.board),
         )

@@ -23,13 +23,12 @@ FOLLOWS = "follows the last sum of products"
 @dataclass(frozen=True)
 class TailRule(FloatNetworkPass):
     """
-    Keep in float the operations behind the last convolution, product, pooling or resize on every
-    way to a result. They get `graph.precision = "f32"`: sigmoids of scores, decoding of boxes,
-    concatenations of heads.
+    Keep in float the operations after the last convolution, product, pooling or resize on each path
+    to a result: sigmoids of scores, decoding of boxes, concatenations of outputs.
 
-    These values are for the user, their ranges differ by orders of magnitude, and they are less
-    than a thousandth of the work. Operations that only move elements follow their surroundings.
-    Networks without such sums stay as they are. Changes no value.
+    Users read these values. Their ranges differ by orders of magnitude, and they are less than a
+    thousandth of the work. Operations that only move elements follow their surroundings. Networks
+    without such sums are unchanged. Changes no value.
     """
 
     name = "tail"
@@ -71,15 +70,15 @@ PREPARES = "prepares inputs for the first sum of products"
 @dataclass(frozen=True)
 class HeadRule(FloatNetworkPass):
     """
-    Keep in float the operations on inputs in front of the first convolution, product, pooling or
-    resize. They get `graph.precision = "f32"`: normalization by constants or by what the input
-    holds, features, angles of positions, and what joins several of them.
+    Keep in float the operations on inputs before the first convolution, product, pooling or resize:
+    normalization by constants or by statistics of the input, features, angles of positions, and
+    operations that join several of them.
 
-    Callers hand over floats, whose ranges differ by orders of magnitude from feature to feature and
-    from sample to sample. One scale of int8 would lose the small ones before the network brings
-    them near each other. Operations that only move elements of one value follow their surroundings.
-    What reads constants of floats by computed indices, such as embeddings, is no head; neither is
-    what no sum reads, or what states lead to. Changes no value.
+    Callers pass floats with ranges that differ by orders of magnitude between features and samples.
+    A single scale of int8 would lose the small values before the network normalizes them.
+    Operations that only move elements of a single value follow their surroundings. The rule does
+    not include reads of constants by computed indices, such as embeddings, operations that no sum
+    uses, and operations that depend on states. Changes no value.
     """
 
     name = "head"

@@ -24,13 +24,13 @@ FILLED = "may have a number as large as no other, beside which int8 has no steps
 @dataclass(frozen=True)
 class FillRule(FloatNetworkPass):
     """
-    Keep in float what puts numbers beside a fill, and what reads it: they get
-    `graph.precision = "f32"`.
+    Keep in float the operations that place values next to a fill, and the operations that use their
+    results.
 
-    A fill is a constant with an element of magnitude 10,000 or more, among which rows are put, or
-    that a selection or a concatenation has beside other values: -1e9 where a maximum over the
-    points of a cell has no point. Sums, maxima, minima, magnitudes and moves may have it too; what
-    reads it, such as a ReLU, bounds it. Changes no value.
+    A fill is a constant with an element of magnitude 10,000 or more into which rows are scattered,
+    or that a selection or a concatenation joins with other values: -1e9 if a maximum over the
+    points of a cell has no point. Sums, maxima, minima, magnitudes and data movement also propagate
+    it. A consumer such as a ReLU bounds it. Changes no value.
     """
 
     name = "fills"
@@ -79,17 +79,15 @@ INFINITE = "has or reads infinities, which integers have not"
 @dataclass(frozen=True)
 class MaskRule(FloatNetworkPass):
     """
-    Keep in float what leads from a mask to the softmax of an attention, which gets
-    `graph.precision = "f32"`, and so does the softmax. In int8 one scale would serve the mask and
-    the scores, and leave no steps for the latter. A mask is
+    Keep in float the operations from a mask to the softmax of an attention, and the softmax. In
+    int8 the mask and the scores would share a scale, without steps for the scores. A mask is
 
     1. a constant that has an element of magnitude 64 or more, infinities included, and reaches the
-       softmax by elementwise operations, selections, scatters and moves alone; or
-    2. an input of the network that is added to what softmaxes read, and does nothing else.
+       softmax only by elementwise operations, selections, scatters and data movement; or
+    2. an input of the network that is only added to operands of softmaxes.
 
-    Where a mask, or what a value is padded with, has infinities, which integers have not, every
-    operation that reads them stays in float too, whatever they lead to: the exponential of a
-    segment of sums, a maximum, a comparison.
+    Integers have no infinities. If a mask or a padding value has infinities, each operation that
+    uses them also remains in float: the exponential of a segment of sums, a maximum, a comparison.
 
     A mask that `fuse-epilogues` made the residual of a product is added by a separate operation
     again, which is exact. Changes no value.

@@ -28,11 +28,11 @@ TABULATED = "computes one pixel of a uint8 image: a table takes its place"
 @dataclass(frozen=True)
 class FloatPixelRule(FloatNetworkPass):
     """
-    Keep in float the operations between a uint8 input and the first layer: casts, scalings,
-    subtractions of means. They get `graph.precision = "f32"`, so that only their last value is
-    quantized, in steps that fit it. `tabulate-pixels` then puts one table in the place of all.
+    Keep in float the operations between a uint8 input and the first layer: casts, scaling,
+    subtraction of means. Only the last value is quantized, in steps that fit it, and
+    `tabulate-pixels` then replaces all of them by a table.
 
-    Operations that a network has no layer behind stay as they are. Changes no value.
+    Operations without a layer after them are unchanged. Changes no value.
     """
 
     name = "pixels"
@@ -57,21 +57,20 @@ CALLER = "hands an input back to the caller as it came"
 @dataclass(frozen=True)
 class MoveRule(FloatNetworkPass):
     """
-    Keep in float three kinds of operations that only move elements, which get
-    `graph.precision = "f32"`:
+    Keep in float three kinds of operations that only move elements:
 
-    1. what takes a part of a value that floats compute and no other integers read, such as the
-       last step of a recurrent layer, or rows by indices. Only the part is rounded, in steps of
-       its own.
-    2. what takes the parts of an input, if all that integers read of it are several parts, no
-       larger together than the input, and nothing joins them again. The states of two layers in
-       one array, or features of two kinds, have a scale each then.
-    3. what joins inputs with other values for the caller, such as a cache of keys and values that
-       comes back longer, or of which computed indices take rows, if half of the elements or more
-       are the inputs'. These come back as they came; readers in integers round them as they would
-       have rounded the inputs.
+    1. Operations that select a part of a value that is computed in float and that no other integers
+       use, such as the last step of a recurrent layer, or rows by indices. Only the part is
+       rounded, in separate steps.
+    2. Operations that select the parts of an input, if integers only use several parts, the parts
+       are together no larger than the input, and nothing joins them again. The states of two layers
+       in an array, or features of two kinds, then have separate scales.
+    3. Operations that join inputs with other values for the caller, such as a cache of keys and
+       values that is returned longer, or that select rows of the result by computed indices, if
+       half of the elements or more belong to inputs. These are returned unchanged. Integer consumers
+       round them as they would have rounded the inputs.
 
-    None takes more time. States of the network stay as they are stored. Changes no value.
+    None takes more time. States of the network keep their storage. Changes no value.
     """
 
     name = "moves"
@@ -157,12 +156,12 @@ FORKED = "moves for floats what comes in floats; integers have a copy of their o
 @dataclass(frozen=True)
 class ForkRule(FloatNetworkPass):
     """
-    Copy what only moves elements of an input, where integers and floats both read it. The copy gets
-    `graph.precision = "f32"` and stands before its first reader.
+    Copy an operation that only moves elements of an input if integers and floats both use the
+    result. The copy remains in float, before its first consumer.
 
-    A network that removes noise adds to its input what it computes: read behind the transposition
-    to channels last that a convolution needs, the input would come back in 256 steps. States stay
-    as they are stored. Changes no value.
+    A network that removes noise adds its result to its input. The input is transposed to channels
+    last for a convolution; without the copy it would be returned in 256 steps. States keep their
+    storage. Changes no value.
     """
 
     name = "forks"
@@ -220,10 +219,10 @@ CELL_STATE = "parts the states of a recurrent layer, which is float, from its ce
 @dataclass(frozen=True)
 class CellStateRule(FloatNetworkPass):
     """
-    Give the states of an LSTM and its last cell state a scale each. Both are in one result, of
-    which slices take them; these get `graph.precision = "f32"`, and so what they take has a range
-    of its own. States lie within 1, cell states grow with the steps: in one scale they would leave
-    states few steps.
+    Give the states of an LSTM and the last cell state separate scales. A single result contains
+    both, and slices select them; the slices remain in float, so that each part has its range.
+    States are within 1, but cell states grow with the steps: a common scale would leave few steps
+    for the states.
 
     Runs before `observe-ranges`. Changes no value.
     """

@@ -27,11 +27,11 @@ FACTORS = "multiplies by constants so different that one scale of int8 has no st
 @dataclass(frozen=True)
 class FactorRule(FloatNetworkPass):
     """
-    Keep in float the elementwise products by constants of which one is more than 16 times as large
-    as the median. They get `graph.precision = "f32"`.
+    Keep in float the elementwise products by constants of which the largest is more than 16 times
+    the median.
 
-    Factors share one scale. Behind a relu, a batch normalization divides a channel that is always
-    zero by the root of its epsilon: beside that factor all others would be zero. Zeros among the
+    Factors share a scale. After a ReLU, a batch normalization divides a channel that is always zero
+    by the root of epsilon: next to that factor, all other factors would be zero. Zeros among the
     factors do not count. Changes no value.
     """
 
