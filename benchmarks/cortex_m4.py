@@ -158,7 +158,7 @@ def whole_network(
     options = BuildOptions(
         ArduinoTarget(board=board),
         quantize="int8",
-        calibrate=calibrate,
+        calibration=calibrate,
         io="int8",
         recipe=("none",),
     )

@@ -28,7 +28,7 @@ from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, CalibrationOptions
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
@@ -124,8 +124,9 @@ def layers(arguments: argparse.Namespace) -> None:
     options = BuildOptions(
         find_target("nnet")(),
         quantize="int8",
-        calibrate=arguments.calibration,
-        calibration=CalibrationOptions(arguments.samples, 0),
+        calibration=arguments.calibration,
+        samples=arguments.samples,
+        draw=0,
     )
     reference = fused(arguments.model)
     measured = {"SiLU, int8": noise(beside_float(plain, options), samples)}

@@ -10,7 +10,7 @@ from ceras_ir.api.diagnosed import CerasWarning
 from ceras_ir.api.model import Model, load
 from ceras_ir.api.verification import Verification, verify
 from ceras_ir.command.exit_status import InternalError
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.targets.registry import target_names
 

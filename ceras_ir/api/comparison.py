@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ceras_ir.api.model import Model
 from ceras_ir.api.samples import Data
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
@@ -93,18 +93,16 @@ def compare(
     calibration: Data | None = None,
     labels: str | PathLike[str] | ArrayLike | None = None,
     metric: str | Metric | None = None,
-    recipe: Sequence[str] = (),
     against: Sequence[str] | None = None,
-    int16: Sequence[str] = (),
-    in_float: Sequence[str] = (),
-    budget: float | None = None,
     samples: int | None = None,
     images: ImageOptions | None = None,
+    **options: object,
 ) -> Comparison:
     """
     Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
     beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
-    `ceras-compare`; a metric may be a function, and labels an array.
+    `ceras-compare`; a metric may be a function, and labels an array. `options` are those of
+    `Model.quantize`.
     """
     return need_hook("compare", Comparer, "ceras_ir.compare")().compare(
         model,
@@ -113,11 +111,8 @@ def compare(
         calibration=calibration,
         labels=labels,
         metric=metric,
-        recipe=recipe,
         against=against,
-        int16=int16,
-        in_float=in_float,
-        budget=budget,
         samples=samples,
         images=images,
+        **options,
     )

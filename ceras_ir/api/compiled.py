@@ -17,7 +17,7 @@ from ceras_ir.api.diagnosed import diagnosed
 from ceras_ir.api.samples import Data, read_samples
 from ceras_ir.command.output_file import open_output
 from ceras_ir.command.output_folder import REPORT, open_folder
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.hooks import pages, pages_if_installed
 from ceras_ir.network.artefacts import TensorInfo

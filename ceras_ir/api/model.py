@@ -7,17 +7,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Literal, TypeAlias, cast, get_args
+from typing import TypeAlias, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.utils.hints import isa
 
 from ceras_ir.api import html
 from ceras_ir.api.compiled import Compiled, compiled_of
 from ceras_ir.api.diagnosed import diagnosed
 from ceras_ir.api.samples import Data, SampleFiles, read_samples
 from ceras_ir.command.output_file import open_output
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile.trying import remedied
 from ceras_ir.driver.hooks import pages_if_installed
@@ -29,9 +30,9 @@ from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.options import BuildOptions, Insertion, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.pipeline.pass_options import spell_pipeline, with_values
+from ceras_ir.pipeline.pass_options import keyword_values, spell_pipeline, with_values
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.reading import read_network
@@ -41,11 +42,7 @@ from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.recipe import check_recipe
-from ceras_ir.transforms.quantization.set_functions import Rows, Silu
-
-Io: TypeAlias = Literal["model", "int8"]
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
 """Pipelines as `ceras-opt -p` reads them, or passes themselves."""
@@ -70,8 +67,8 @@ class Model:
         self._module, self._options, self._files = module, options, files
         self._source = module
         """What `quantize` was called of; the network itself where it was not, or has changed."""
-        self._chosen = options.precision
-        """Layers that `quantize` was given by name, which only a float network can be given."""
+        self._chosen = options
+        """Has the layers that `quantize` was given by name, which only a float network can have."""
         return self
 
     def _changed(self, module: ModuleOp, **options: object) -> Model:
@@ -135,49 +132,33 @@ class Model:
         target: str | None = None,
         board: str | None = None,
         images: ImageOptions | None = None,
-        recipe: Sequence[str] = (),
-        silu: Silu = "auto",
-        rows: Rows = "auto",
-        observer: ObserverName = DEFAULT_OBSERVER,
-        int16: Sequence[str] = (),
-        in_float: Sequence[str] = (),
-        budget: float | None = None,
-        io: Io = "model",
+        **options: object,
     ) -> Model:
         """
         Quantize the network in the arithmetic of `target`, or in any; it is fused before. Samples
         for `calibration` are arrays, arrays by name, a generator of either, files or folders.
-        Options are those of the commands: `int16` and `in_float` are `--int16` and `--float`.
+        `options` are those of the commands and of the pass `quantize`, such as `silu="table"`:
+        `recipe`, `silu`, `rows`, `observer`, `int16`, `in_float` for `--float`, `budget`, `io`,
+        `calibration_samples` and `calibration_seed`.
         """
         files, data = SampleFiles(), None
         with diagnosed(self.title), files.named():
-            check_recipe(list(recipe), "recipe")
-            for name, value, kind in (
-                *(("silu", silu, Silu), ("rows", rows, Rows)),
-                *(("observer", observer, ObserverName), ("io", io, Io)),
-            ):
-                _expect(name, value, get_args(kind))
+            given = quantization_keywords(options, "quantize")
             if calibration is not None:
                 data = files.paths(calibration, self.inputs, "calibration", images)
             chosen = Target() if target is None else _target(target, board, {})
-            options = replace(
-                self._options,
-                target=chosen,
-                quantize="int8",
-                calibrate=data,
-                observer=observer,
-                recipe=tuple(recipe),
-                silu=silu,
-                rows=rows,
-                precision=PrecisionOptions(tuple(int16), tuple(in_float), budget),
-                io=io,
+            whole = replace(
+                BuildOptions(chosen, "int8", calibration=data),
+                title=self.title,
+                prune=self._options.prune,
+                insertions=self._options.insertions,
+                **given,
             )
-            options.check()
+            whole.check()
             module = self._module.clone()
-            run_stages(load_context(), module, graph_stages(options))
-        rest = replace(options, precision=PrecisionOptions(budget=budget))
-        made = Model.__new__(type(self))._init(module, rest, files)
-        made._source, made._chosen = self._module, options.precision
+            run_stages(load_context(), module, graph_stages(whole))
+        made = Model.__new__(type(self))._init(module, replace(whole, int16=(), float=()), files)
+        made._source, made._chosen = self._module, whole
         return made
 
     def apply(self, *passes: Passes) -> Model:
@@ -213,7 +194,8 @@ class Model:
                 made = build(self._module.clone(), chosen)
             except DoesNotFitError as error:
                 seconds = time.monotonic() - begun
-                whole = replace(chosen, precision=self._chosen)
+                named = self._chosen
+                whole = replace(chosen, int16=named.int16, float=named.float)
                 raise remedied(error, self._source.clone, whole, seconds) from None
             return compiled_of(made, [] if self._files is None else [self._files])
 
@@ -305,9 +287,13 @@ def _passes(passes: Iterable[object]) -> list[ModulePass]:
     return found
 
 
-def _expect(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
+def quantization_keywords(given: Mapping[str, object], owner: str) -> dict[str, object]:
+    """The options of quantization that keyword arguments give, checked, by the names of fields."""
+    found = keyword_values(BuildOptions, given, owner, ("calibration", "quantize", "prune"))
+    recipe = found.get("recipe", ())
+    assert isa(recipe, tuple[str, ...])
+    check_recipe(recipe, "recipe")
+    return found
 
 
 def _insertion(level: str, passes: Passes) -> Insertion:

@@ -17,7 +17,8 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ceras_ir.data.image_folder import ImageOptions, is_folder
+from ceras_ir.data.image_folder import is_folder
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import StreamedSamples, open_samples
 from ceras_ir.data.samples import Array, Samples, samples_of, save_arrays
 from ceras_ir.network.artefacts import TensorInfo

@@ -9,7 +9,7 @@ from ceras_ir.api import html
 from ceras_ir.api.diagnosed import diagnosed
 from ceras_ir.api.model import Model
 from ceras_ir.api.samples import Data, read_samples
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.differences import Verdict
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.driver.verify.levels import check_request, verifications

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
@@ -14,23 +15,25 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 
-class ArgumentContainer(Protocol):
-    """A parser, or a group of its options."""
+ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[reportPrivateUsage]
+"""A parser, or a group of its options."""
 
-    def add_argument(
-        self,
-        *names: str,
-        type: Callable[[str], object] = ...,
-        choices: Sequence[str] = ...,
-        default: object = ...,
-        metavar: str = ...,
-        help: str = ...,
-        action: str = ...,
-    ) -> object: ...
+_UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictionary()
+
+
+def document_later(action: argparse.Action, read: Callable[[], str]) -> None:
+    """Have `read` return the help of an option when it is printed: the source must be read."""
+    _UNREAD[action] = read
 
 
 class UsageParser(argparse.ArgumentParser):
     """`argparse` whose mistakes are `UsageError`s."""
+
+    def document(self) -> None:
+        """Read the help of all options."""
+        for action in self._actions:
+            if (read := _UNREAD.pop(action, None)) is not None:
+                action.help = read().replace("%", "%%")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -48,6 +51,7 @@ class UsageParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """With a usage of one line: all options in brackets would hide what the command is for."""
+        self.document()
         if self.usage is None:
             self.usage = self._short_usage().replace("%", "%%")
         return super().format_help()

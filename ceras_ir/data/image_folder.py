@@ -9,108 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.utils.hints import isa
 
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"))
-
-CHOICES = {
-    "channels": ("rgb", "bgr"),
-    "layout": ("auto", "nchw", "nhwc"),
-    "fit": ("stretch", "crop", "letterbox"),
-}
-"""Options that are words."""
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """How images become inputs; what is not given follows from the network's input."""
-
-    size: tuple[int, int] | None = None
-    """Height and width that an image is resized to; the input's, or what is cropped to it."""
-    scale: float | None = None
-    """Without it 1 for an input of unsigned integers, which takes bytes as they are, else 255."""
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    channels: str = "rgb"
-    layout: str = "auto"
-    fit: str = "stretch"
-    pad: float = 114.0
-    """What surrounds a letterboxed image, before it is scaled."""
-
-    @classmethod
-    def parse(cls, text: str) -> ImageOptions:
-        """Of `key=value&key=value`; numbers of a list are separated by colons."""
-        options = cls()
-        for part in filter(None, text.split("&")):
-            key, _, value = part.partition("=")
-            options = options._with(key, value)
-        if options.scale == 0.0 or 0.0 in options.std:
-            raise UsageError("--image-scale and --image-std divide: they must not be 0")
-        return options
-
-    def divisor(self, dtype: str) -> float:
-        """What pixels are divided by for an input of `dtype`."""
-        default = 1.0 if np.dtype(dtype).kind == "u" else 255.0
-        return default if self.scale is None else self.scale
-
-    def spell(self) -> str:
-        """What `parse` reads as these."""
-        default, words = ImageOptions(), list[str]()
-        for field in fields(self):
-            value: object = getattr(self, field.name)
-            if value == getattr(default, field.name):
-                continue
-            numbers = value if isa(value, tuple[float | int, ...]) else None
-            between = "x" if field.name == "size" else ":"
-            text = str(value) if numbers is None else between.join(map(str, numbers))
-            words.append(f"{field.name}={text}")
-        return "&".join(words)
-
-    def _with(self, key: str, text: str) -> ImageOptions:
-        if key in CHOICES and text not in CHOICES[key]:
-            raise UsageError(f"--image-{key} must be one of {', '.join(CHOICES[key])}, got {text}")
-        known = [field.name for field in fields(self)]
-        if key not in known:
-            raise UsageError(f"unknown image option '{key}'{did_you_mean(key, known)}")
-        read = {"size": _size, "mean": _numbers, "std": _numbers, "scale": _number, "pad": _number}
-        return replace(self, **{key: read[key](key, text) if key in read else text})
-
-
-def _size(key: str, text: str) -> tuple[int, int]:
-    height, _, width = text.partition("x")
-    if not all(v.isdecimal() and 1 <= int(v) < 1 << 16 for v in (height, width or height)):
-        raise UsageError(f"--image-{key} must be HxW, got {text}")
-    return int(height), int(width or height)
-
-
-def _numbers(key: str, text: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(v) for v in text.split(":"))
-    except ValueError:
-        numbers = (float("nan"),)
-    if not np.isfinite(numbers).all():
-        raise UsageError(f"--image-{key} must be numbers, got {text}")
-    return numbers
-
-
-def _number(key: str, text: str) -> float:
-    numbers = _numbers(key, text)
-    if len(numbers) != 1:
-        raise UsageError(f"--image-{key} must be one number, got {text}")
-    return numbers[0]
 
 
 def is_folder(path: str) -> bool:

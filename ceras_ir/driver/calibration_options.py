@@ -1,34 +1,16 @@
 """The command-line options that say which data calibrates a network, and how it is observed."""
 
 import argparse
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from math import isfinite
-from typing import get_args
 
+from ceras_ir.command.option_flags import add_options
 from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
-
-IMAGES = {
-    "size": ("HxW", "resize images to this (default: the input's)"),
-    "scale": ("S", "divide pixels by this first (default: 255, or 1 for an input of uint8)"),
-    "mean": ("M,M,M", "then subtract this, one number or one per channel (default: 0)"),
-    "std": ("D,D,D", "then divide by this, one number or one per channel (default: 1)"),
-    "channels": ("{rgb,bgr}", "order channels so (default: rgb)"),
-    "layout": ("{nchw,nhwc}", "use this layout of the input (default: by its shape)"),
-    "fit": (
-        "{stretch,crop,letterbox}",
-        "bring images of another shape to the input's: stretch them, crop them to their centre, or "
-        "pad them at the right and below (default: stretch)",
-    ),
-    "pad": ("P", "pad letterboxed images with this (default: 114)"),
-}
-"""Options of an image folder, as `--image-NAME`; see `ceras_ir.data.image_folder`."""
-
-
-FLOOR_DB = 10.0
-"""The signal-to-noise ratio below which a quantized network is reported."""
+from ceras_ir.support.options import option, options, options_of
+from ceras_ir.transforms.quantization.options import ObserverOptions, SampleOptions
 
 
 def _finite(text: str) -> float:
@@ -38,70 +20,38 @@ def _finite(text: str) -> float:
     return number
 
 
+@options
+class FloorOptions:
+    """The signal-to-noise ratio below which a quantized network is wrong."""
+
+    floor: float = option(10.0, metavar="DB", read=_finite)
+    """
+    Exit with status 1 if the signal-to-noise ratio of the quantized network is below this, with
+    --calibrate or for a model with Q/DQ, and print a warning otherwise.
+    """
+
+
+@options
+class CalibrationWorkers:
+    """How many processes calibrate."""
+
+    jobs: int = option(1, flag="--calibration-jobs", metavar="N", least=-1, shows_default=False)
+    """
+    Processes that look at more than 64 samples, -1 for one per core; the network is the same for
+    any number.
+    """
+
+
 def add_floor(parser: ArgumentContainer) -> None:
     """Add --floor, the signal-to-noise ratio below which a quantized network is wrong."""
-    parser.add_argument(
-        "--floor",
-        type=_finite,
-        default=FLOOR_DB,
-        metavar="DB",
-        help="exit with status 1 if the signal-to-noise ratio of the quantized network is below "
-        "this, with --calibrate or for a model with Q/DQ, and print a warning otherwise "
-        "(default: %(default)g)",
-    )
+    add_options(parser, FloorOptions)
 
 
 def add_calibration(group: ArgumentContainer) -> None:
     """Calibration data, files or a folder of images, and the observer."""
-    group.add_argument(
-        "--calibrate",
-        action="append",
-        default=[],
-        metavar="DATA.npz|DIR",
-        help="choose scales from these inputs: one array per graph input, whose first axis is "
-        "samples, or a folder of images; may be repeated, or list files by commas. Without them "
-        "ranges come from the IR or from synthetic inputs, and a note on stderr says so",
-    )
-    group.add_argument(
-        "--calibration-samples",
-        type=_whole(1),
-        default=64,
-        metavar="N",
-        help="how many of them are looked at (default: %(default)s)",
-    )
-    group.add_argument(
-        "--calibration-seed",
-        type=_whole(0),
-        metavar="SEED",
-        help="look at samples that the seed chooses, instead of at some with even distances",
-    )
-    group.add_argument(
-        "--calibration-jobs",
-        type=_whole(-1),
-        default=1,
-        metavar="N",
-        help="processes that look at more than 64 samples, -1 for one per core; the network is the "
-        "same for any number",
-    )
-    group.add_argument(
-        "--observer",
-        choices=get_args(ObserverName),
-        default=DEFAULT_OBSERVER,
-        help="choose scales by least squared error (mse) or extremes (minmax); auto, the default, "
-        "is mse from 16 samples on, and clips nothing below",
-    )
-    for name, (metavar, text) in IMAGES.items():
-        group.add_argument(f"--image-{name}", metavar=metavar, help=f"for image folders: {text}")
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text) if text.removeprefix("-").isdecimal() else least - 1
-        if number < least or (least < 0 and number == 0):
-            raise argparse.ArgumentTypeError(f"must be a number of at least {least}, got {text}")
-        return number
-
-    return read
+    for cls in (SampleOptions, CalibrationWorkers, ObserverOptions):
+        add_options(group, cls)
+    add_options(group, ImageOptions, sparse=True)
 
 
 @contextmanager
@@ -137,7 +87,7 @@ NETWORK = ("scale", "mean", "std", "layout")
 
 def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
     """Those of the `--image` options that are given, as `ImageOptions.parse` reads them."""
-    given = {name: getattr(arguments, f"image_{name}") for name in names}
+    given = {name: getattr(arguments, f"image_{name}", None) for name in names}
     return "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
     )
@@ -151,15 +101,14 @@ def inputs_of(arguments: argparse.Namespace) -> str | None:
 def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
     """Files and folders, commas between them, the folders with the `--image` options."""
     layout: str | None = getattr(arguments, "input_image", None)
-    names = IMAGES if layout is None else [name for name in IMAGES if name not in NETWORK]
+    every = [each.name for each, _ in options_of(ImageOptions)]
+    names = every if layout is None else [name for name in every if name not in NETWORK]
     options = image_options(arguments, names)
     if options and not any(map(_is_folder, _named(arguments))):
         raise UsageError("--image options are for a folder: --calibrate DIR")
     if layout is not None:
         options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
     if options:
-        from ceras_ir.data.image_folder import ImageOptions
-
         ImageOptions.parse(options)
         parts = [part for path in paths for part in _parts(path)]
         paths = [f"{part}?{options}" if _is_folder(part) else part for part in parts]

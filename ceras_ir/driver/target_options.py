@@ -6,14 +6,14 @@ for another target is refused with its name.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, replace
-from typing import Literal, get_args, get_origin, get_type_hints
+from collections.abc import Sequence
+from dataclasses import replace
 
+from ceras_ir.command.option_flags import add_options, values_of
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.docstrings import docstring
-from ceras_ir.targets.options import OptionHelp, flag_of, options_of
+from ceras_ir.support.options import flag_of, options_of
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target, unknown_target, with_board
 
@@ -71,11 +71,9 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
     )
     seen = set[str]()
     for cls in targets:
-        hints = get_type_hints(cls)
-        for field, described in options_of(cls, parser.prog):
-            if field.name not in seen:
-                seen.add(field.name)
-                _add(groups, field, described, hints[field.name])
+        own = {each.name for each, _ in options_of(cls, parser.prog)} - seen
+        add_options(groups, cls, own, tool=parser.prog, sparse=True)
+        seen |= own
     parser.explain = lambda flag: _for_another(flag, targets, parser.prog)
 
 
@@ -93,56 +91,9 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
     return f"{flag} is for {what}" + (f", not {chosen}" if chosen else "")
 
 
-def _add(
-    group: argparse._ArgumentGroup,  # pyright: ignore[reportPrivateUsage]
-    field: "Field[object]",
-    described: OptionHelp,
-    hint: object,
-) -> None:
-    flag, text = flag_of(field), described.text
-    if isinstance(field.default, bool):
-        action = "store_false" if field.default else "store_true"
-        group.add_argument(
-            flag, dest=field.name, action=action, default=argparse.SUPPRESS, help=text
-        )
-        return
-    if field.default not in (None, (), MISSING):
-        text += f" (default: {field.default})"
-    group.add_argument(
-        flag,
-        dest=field.name,
-        type=_reader(hint),
-        choices=choices_of(hint) or None,
-        metavar=described.metavar,
-        default=argparse.SUPPRESS,
-        help=text,
-    )
-
-
-def choices_of(hint: object) -> list[str]:
-    """What an option may be, if its type lists that: a `Literal`, or one beside None."""
-    kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
-    return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split(",")) if text else ()
-
-
-def _reader(hint: object) -> Callable[[str], object]:
-    if get_origin(hint) is tuple:
-        return _words
-    return int if hint is int else float if hint is float else str
-
-
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
     """The target with the options that the command line gives it."""
-    given = {
-        field.name: getattr(arguments, field.name)
-        for field, _ in options_of(cls, arguments.tool)
-        if hasattr(arguments, field.name)
-    }
-    return replace(cls(), **given)
+    return replace(cls(), **values_of(cls, arguments, arguments.tool))
 
 
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:

@@ -8,8 +8,6 @@ from io import StringIO
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.pipeline.printing import print_module
-
 
 @dataclass(frozen=True)
 class Dumps:
@@ -55,6 +53,9 @@ class Dumps:
         sys.stderr.writelines(f"{line}\n" for line in lines)
 
     def _text(self, module: ModuleOp) -> str:
+        # Few runs want it, and the start-up of all commands would include it.
+        from ceras_ir.pipeline.printing import print_module
+
         stream = StringIO()
         print_module(
             module,

@@ -8,7 +8,7 @@ string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool a
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -17,6 +17,7 @@ from xdsl.utils.arg_spec import ArgSpecConvertible
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import choices_of, options_of, types_of, without_none
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 
@@ -92,18 +93,47 @@ def build(cls: type[T], options: str) -> T:
 
 def with_values(cls: type[Target], given: Mapping[str, object]) -> Target:
     """An instance of the target `cls` with options that are values already, of its own types."""
-    types = get_type_hints(cls)
+    owner, types = f"target '{cls.name}'", types_of(cls)
     known = [field.name for field in dataclasses.fields(cls)]
     for key, value in given.items():
-        if key not in known:
-            hint = did_you_mean(key, known) or f" (options: {', '.join(known) or 'none'})"
-            raise UsageError(f"target '{cls.name}' has no option '{key}'{hint}")
+        _expect_known(key, known, owner)
         if not isa(value, types[key]):
             expected = type_name(types[key])
-            raise UsageError(
-                f"option '{key}' of target '{cls.name}' must be {expected}, got {value!r}"
-            )
+            raise UsageError(f"option '{key}' of {owner} must be {expected}, got {value!r}")
     return dataclasses.replace(cls(), **dict(given))
+
+
+def keyword_values(
+    cls: type, given: Mapping[str, object], owner: str, omit: Collection[str] = ()
+) -> dict[str, object]:
+    """
+    The values that keyword arguments of the Python API give to options of the dataclass `cls`, by
+    the names of the fields, each checked by the type of the field. A list is taken as a tuple. The
+    fields in `omit` are not keyword arguments.
+    """
+    types = types_of(cls)
+    known = {described.keyword or each.name: each.name for each, described in options_of(cls)}
+    known = {key: name for key, name in known.items() if name not in omit}
+    found: dict[str, object] = {}
+    for key, value in given.items():
+        _expect_known(key, known, owner)
+        kind = types[known[key]]
+        if get_origin(kind) is tuple and isa(value, list[object]):
+            value = tuple(value)
+        if without_none(kind) is float and isinstance(value, int):
+            value = float(value)
+        if (choices := choices_of(kind)) and value not in choices:
+            raise UsageError(f"{key} must be one of {', '.join(choices)}, got {value!r}")
+        if not isa(value, kind):
+            raise UsageError(f"{key} must be {type_name(kind)}, got {value!r}")
+        found[known[key]] = value
+    return found
+
+
+def _expect_known(key: str, known: Collection[str], owner: str) -> None:
+    if key not in known:
+        hint = did_you_mean(key, known) or f" (options: {', '.join(known) or 'none'})"
+        raise UsageError(f"{owner} has no option '{key}'{hint}")
 
 
 def _has_default(field: "dataclasses.Field[object]") -> bool:

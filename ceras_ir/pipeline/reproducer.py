@@ -21,7 +21,6 @@ from ceras_ir.command.output_file import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline import plugins
 from ceras_ir.pipeline.pass_options import spell_pipeline
-from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 SECONDS_PER_COPY = 10
@@ -89,6 +88,8 @@ class Checkpoint:
         self._copy, self._since = module, [last]
 
     def _write(self, ctx: Context, level: str | None, stream: IO[str]) -> None:
+        from ceras_ir.pipeline.printing import print_module
+
         tool, *arguments = sys.argv
         tool = Path(tool).name
         options = [

@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.pipeline.instrumentation import PassRunner, Watching
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.pass_options import build
+from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import Stage
 
 if TYPE_CHECKING:
@@ -55,20 +56,11 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
     """Quantization as the user asked for it, in the arithmetic of the target."""
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
-    kept = options.precision
-    return QuantizePass(
-        options.calibrate,
-        samples=options.calibration.samples,
-        draw=options.calibration.draw,
+    return with_options_of(
+        QuantizePass,
+        options,
         target=getattr(options.target, "name", None),
         board=options.target.board_name,
-        recipe=options.recipe,
-        silu=options.silu,
-        rows=options.rows,
-        observer=options.observer,
-        budget=kept.budget,
-        int16=kept.int16,
-        float=kept.in_float,
         tail="int8" if options.io == "int8" else "float",
     )
 

@@ -13,11 +13,10 @@ from ceras_ir.driver.opt import argv
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.target_options import (
     TargetClass,
-    choices_of,
     compiling_targets,
 )
 from ceras_ir.driver.verify import tool as verify
-from ceras_ir.targets.options import flag_of, options_of
+from ceras_ir.support.options import choices_of, flag_of, help_of, options_of
 from ceras_ir.workbench.compare import tool as compare_tool
 from ceras_ir.workbench.completion import tool as completion
 from ceras_ir.workbench.explore import tool as explore
@@ -123,7 +122,7 @@ def _target_options(target: TargetClass) -> str:
         choices = ",".join(choices_of(hints[field.name]))
         value = described.metavar or (f"{{{choices}}}" if choices else "")
         where = f" (of {', '.join(described.tools)})" if described.tools else ""
-        line = _item(f"- `{f'{flag_of(field)} {value}'.strip()}`: {described.text}{where}")
+        line = _item(f"- `{f'{flag_of(field)} {value}'.strip()}`: {help_of(target, field)}{where}")
         if line not in lines:
             lines.append(line)
     return "\n".join(lines)

@@ -42,6 +42,9 @@ To write a pass of your own, see [new-pass.md](new-pass.md).
 - [Single passes](#single-passes)
 """
 
+MAX_REPEATED = 60
+"""The number of characters from which the text of an option that passes share is printed once."""
+
 COMPILED = """\
 ## What `ceras-compile` runs
 
@@ -59,9 +62,10 @@ def passes_page() -> str:
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
     rows = [_item(f"- [`{name}`](#{name}): {summary(cls)}.") for name, cls in classes.items()]
     parts = [INTRODUCTION, "\n".join(rows), COMPILED + "\n".join(_compiled()), "## Pipelines"]
-    parts += [_describe(cls) for cls in pipelines.values()]
+    known: dict[str, str] = {}
+    parts += [_describe(cls, known) for cls in pipelines.values()]
     parts.append("## Single passes")
-    parts += [_describe(cls) for name, cls in classes.items() if name not in pipelines]
+    parts += [_describe(cls, known) for name, cls in classes.items() if name not in pipelines]
     return "\n\n".join(parts)
 
 
@@ -79,7 +83,8 @@ def _row(target: str, stage: Stage) -> str:
     return f"| {target} | {', '.join(names)} | {stage.title} |"
 
 
-def _describe(cls: type[ModulePass]) -> str:
+def _describe(cls: type[ModulePass], known: dict[str, str]) -> str:
+    """A pass and its options; `known` has the pass that explains each option in these words."""
     parts = [f"### {cls.name}", markdown(cls.__doc__)]
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
@@ -96,7 +101,11 @@ def _describe(cls: type[ModulePass]) -> str:
             value = "" if f.default is dataclasses.MISSING else spell(f.default)
             default = f", default `{value}`" if value else ""
             name, kind = f.name.replace("_", "-"), type_name(types[f.name])
-            rows.append(_item(f"- `{name}` ({kind}{default}): {docs.get(f.name, '')}".rstrip(": ")))
+            text = docs.get(f.name, "")
+            first = known.setdefault(text, cls.name)
+            if first != cls.name and len(text) > MAX_REPEATED:
+                text = f"see [`{first}`](#{first})."
+            rows.append(_item(f"- `{name}` ({kind}{default}): {text}".rstrip(": ")))
         parts.append("\n".join(rows))
     return "\n\n".join(parts)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from conftest import Tool
 
-from ceras_ir.data.image_folder import ImageFolder, ImageOptions
+from ceras_ir.data.image_folder import ImageFolder
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import stream_samples
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError

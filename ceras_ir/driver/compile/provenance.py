@@ -21,7 +21,7 @@ def provenance(
     tool: str, argv: Sequence[str], model: str, options: BuildOptions
 ) -> dict[str, object]:
     """The entry `provenance` of a report."""
-    data = [part for part in (options.calibrate or "").split(",") if part]
+    data = [part for part in (options.calibration or "").split(",") if part]
     target = {
         field.name: spelled
         for field in fields(options.target)

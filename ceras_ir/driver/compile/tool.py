@@ -136,7 +136,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
     with naming(arguments.model):
         module = read_model(arguments)
-        peaks = note_calibration(options.calibrate, network_inputs(main_function(module)))
+        peaks = note_calibration(options.calibration, network_inputs(main_function(module)))
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved: list[_Levels] = []
             if arguments.save_temps:

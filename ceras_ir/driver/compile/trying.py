@@ -34,21 +34,20 @@ class Trial:
 
 def trials(options: BuildOptions) -> Iterator[Trial]:
     """The changes of resolved options, the least first: what costs least accuracy and work."""
-    narrow = replace(options.precision, budget=0.0)
     if options.is_quantized:
         if options.io == "model":
             yield Trial("--io int8", replace(options, io="int8"))
-        if options.precision != narrow:
-            yield Trial("--budget 0", replace(options, precision=narrow))
+        if options.budget != 0:
+            yield Trial("--budget 0", replace(options, budget=0.0))
             if options.io == "model":
-                both = replace(options, io="int8", precision=narrow)
+                both = replace(options, io="int8", budget=0.0)
                 yield Trial("--budget 0 --io int8", both)
         return
     data = "--calibrate DATA.npz keeps its accuracy"
     int8 = replace(options, quantize="int8")
     yield Trial("--quantize int8", int8, data)
     yield Trial("--quantize int8 --io int8", replace(int8, io="int8"), data)
-    both = replace(int8, io="int8", precision=narrow)
+    both = replace(int8, io="int8", budget=0.0)
     yield Trial("--quantize int8 --io int8 --budget 0", both, data)
 
 

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from ceras_ir.command.tool_parser import UsageParser
-from ceras_ir.driver.options import add_shapes
+from ceras_ir.driver.model_options import add_shapes
 from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
 from ceras_ir.pipeline.removed_passes import refuse_removed

@@ -17,8 +17,8 @@ from xdsl.universe import Universe
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
+from ceras_ir.driver.model_options import bindings_of
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
-from ceras_ir.driver.options import bindings_of
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.dumps import Dumps
 from ceras_ir.pipeline.instrumentation import PassRunner, Watch

@@ -176,7 +176,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
         inputs = inputs_of(arguments) or arguments.inputs
         samples = open_samples(inputs, network_inputs(main_function(module)))
         network = network_inputs(main_function(module))
-        peaks = note_calibration(options.calibrate, network)
+        peaks = note_calibration(options.calibration, network)
         note_inputs(inputs, network, peaks, admits_nan=True)
         options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret

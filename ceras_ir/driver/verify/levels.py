@@ -85,7 +85,7 @@ class Verification:
         `run_stages`.
         """
         self.watching, self.floor = watching, floor
-        self.is_calibrated = options.calibrate is not None or carries_quantization(module)
+        self.is_calibrated = options.calibration is not None or carries_quantization(module)
         if samples is None:
             main = main_function(module)
             count = STEPS if states_of(main) else SYNTHETIC

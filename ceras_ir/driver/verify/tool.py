@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.calibration_options import add_floor, calibration_workers, inputs_of
+from ceras_ir.driver.model_options import interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
     add_build_options,
     build_options,
-    interface_of,
     read_model,
     watching_of,
 )
@@ -152,7 +152,7 @@ def _compare(
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None
         inputs, network = inputs_of(arguments), network_inputs(main_function(module))
-        note_inputs(inputs, network, note_calibration(options.calibrate, network))
+        note_inputs(inputs, network, note_calibration(options.calibration, network))
         if inputs is not None and workers is not None:
             samples = SharedSamples(workers, inputs, module, arguments.samples)
         elif inputs is not None:

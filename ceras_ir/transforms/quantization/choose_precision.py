@@ -25,10 +25,12 @@ from ceras_ir.network.quantizable import (
 from ceras_ir.network.ranges import exponent
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.support.options import out_of_range
 from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
+from ceras_ir.transforms.quantization.options import BudgetOptions
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, HOST_BUDGET
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
@@ -86,7 +88,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
-class ChoosePrecisionPass(CalibratedPass):
+class ChoosePrecisionPass(BudgetOptions, CalibratedPass):
     """
     Store in 16 bits the values whose rounding to int8 adds most noise to the outputs. Values are
     taken in the order of noise saved per time spent. Functions of sums read theirs by tables of
@@ -126,11 +128,6 @@ class ChoosePrecisionPass(CalibratedPass):
 
     name = "choose-precision"
 
-    budget: float | None = None
-    """
-    The time that all may take together, as a share of the network's modelled time; 0.1 without it,
-    and 0.4 with `narrow`.
-    """
     narrow: bool = False
     """The accelerator stores 8 bits only."""
     residual_spread: int = 0
@@ -141,8 +138,8 @@ class ChoosePrecisionPass(CalibratedPass):
     """Keep inputs and outputs in 8 bits."""
 
     def __post_init__(self) -> None:
-        if self.budget is not None and not self.budget >= 0:
-            raise UsageError(f"option 'budget' of pass '{self.name}' must not be negative")
+        for name, limit in out_of_range(self):
+            raise UsageError(f"option '{name}' of pass '{self.name}' {limit}")
 
     @property
     def _budget(self) -> float:

@@ -10,9 +10,10 @@ from ceras_ir.network.function import module_of
 from ceras_ir.network.quantizable import observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.options import out_of_range
 from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
-from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
+from ceras_ir.transforms.quantization.options import ObserverOptions, SampleOptions
 
 SYNTHETIC_SAMPLES = 6
 """Made-up samples say little, so that more of them would only take longer."""
@@ -24,7 +25,7 @@ UNFIT = (
 
 
 @dataclass(frozen=True)
-class ObserveRangesPass(FloatNetworkPass):
+class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
     """
     Record `graph.range` and `graph.exponent` of every value of a float network. The range is the
     least and greatest element. The exponent is the power of two of the step in which the value is
@@ -49,29 +50,9 @@ class ObserveRangesPass(FloatNetworkPass):
 
     name = "observe-ranges"
 
-    calibration: str | None = None
-    """
-    `FILE.npz`, or several separated by commas: one array per input, whose first axis is samples.
-    """
-    samples: int = 64
-    """How many of them are used."""
-    draw: int | None = None
-    """Seed that chooses them; without it they lie at even distances in the data."""
-    seed: int = 0
-    """Seed of synthetic samples."""
-    observer: ObserverName = DEFAULT_OBSERVER
-    """
-    How exponents are chosen; mse: by least squared error, zero points too; minmax: clips nothing;
-    auto: mse, but nothing is moved by more than half a step, behind the function that reads it, of
-    less than 16 samples, because they do not say how rare an extreme is, and of what a softmax
-    reads or makes, because its rare extremes decide.
-    """
-
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise UsageError(f"option 'samples' of pass '{self.name}' must be at least 1")
-        if self.draw is not None and self.draw < 0:
-            raise UsageError(f"option 'draw' of pass '{self.name}' must not be negative")
+        for name, limit in out_of_range(self):
+            raise UsageError(f"option '{name}' of pass '{self.name}' {limit}")
         if self.seed < 0:
             raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
 

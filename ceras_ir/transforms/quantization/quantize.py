@@ -5,11 +5,11 @@ from typing import ClassVar, Literal, TypeAlias
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
-from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.check_outputs import CheckOutputsPass
 from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
@@ -23,6 +23,7 @@ from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.keep_in_float import INSIDE, KeepInFloatPass
 from ceras_ir.transforms.quantization.level_rows import LevelRowsPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
+from ceras_ir.transforms.quantization.options import QuantizationOptions
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.recipe import (
@@ -34,7 +35,7 @@ from ceras_ir.transforms.quantization.recipe import (
     default_recipe,
 )
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
-from ceras_ir.transforms.quantization.set_functions import Rows, SetFunctionsPass, Silu
+from ceras_ir.transforms.quantization.set_functions import SetFunctionsPass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
 from ceras_ir.transforms.quantization.split_wide import SplitWidePass
@@ -46,7 +47,7 @@ Tail: TypeAlias = Literal["float", "int8"]
 
 
 @dataclass(frozen=True)
-class QuantizePass(PipelinePass):
+class QuantizePass(QuantizationOptions, PipelinePass):
     """
     Quantize a network.
 
@@ -62,39 +63,10 @@ class QuantizePass(PipelinePass):
     name = "quantize"
     removed_options: ClassVar = REMOVED_OPTIONS
 
-    calibration: str | None = None
-    """
-    `FILE.npz` with samples; without it ranges come from the IR, else from synthetic samples; see
-    `observe-ranges`.
-    """
-    samples: int = 64
-    """How many of them are used."""
-    draw: int | None = None
-    """Seed that chooses them; without it they lie at even distances in the data."""
-    seed: int = 0
-    """Seed of synthetic samples."""
     target: str | None = None
     """The target whose arithmetic decides the optional passes and the forms of functions."""
     board: str | None = None
     """Its board."""
-    recipe: tuple[str, ...] = ()
-    """
-    The optional passes that run, of fit-inputs, equalize-channels, choose-zero-points,
-    choose-precision, choose-row-exponents and round-weights, or none; without it all, but
-    choose-row-exponents only if `target` shifts each channel by itself.
-    """
-    silu: Silu = "auto"
-    """How SiLU is computed, see `set-functions`."""
-    rows: Rows = "auto"
-    """How softmax and normalization are computed, see `set-functions`."""
-    observer: ObserverName = DEFAULT_OBSERVER
-    """How exponents are chosen, see `observe-ranges`."""
-    budget: float | None = None
-    """The time that 16 bits may take, see `choose-precision`."""
-    int16: tuple[str, ...] = ()
-    """Layers stored in 16 bits, see `set-precision`."""
-    float: tuple[str, ...] = ()
-    """Layers computed in float, see `set-precision`."""
     tail: Tail = "float"
     """How operations behind the last sum of products are computed, see `keep-in-float`."""
 
@@ -118,7 +90,7 @@ class QuantizePass(PipelinePass):
         return "integer" if self._arithmetic.rows else "float"
 
     def passes(self) -> tuple[ModulePass, ...]:
-        data, optional = (self.calibration, self.samples, self.draw), self.optional
+        optional = self.optional
         rows, narrow = ROWS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
         splits = narrow and PRECISION in optional and self.budget != 0
@@ -127,22 +99,22 @@ class QuantizePass(PipelinePass):
             # A network with Q/DQ; a float network is unchanged.
             FoldQdqPass(spread),
             # The operations that are computed in integers, and their forms.
-            SetFunctionsPass(self._rows, self.silu, self.calibration, *self._offering()),
+            with_options_of(SetFunctionsPass, self, rows=self._rows, **self._offering()),
             KeepInFloatPass(self.int16, rules=kept),
             # Scales of activations.
-            FitInputsPass(*data),
-            EqualizeChannelsPass(*data, rows=rows, inputs=self.tail == "float"),
+            with_options_of(FitInputsPass, self),
+            with_options_of(EqualizeChannelsPass, self, rows=rows, inputs=self.tail == "float"),
             *([SplitResidualPass(spread)] if rows else []),
             *([LevelRowsPass(spread)] if rows and splits and self.tail == "float" else []),
-            ObserveRangesPass(*data, self.seed, self.observer),
+            with_options_of(ObserveRangesPass, self),
             FitFunctionsPass(),
-            SetPrecisionPass(self.int16, self.float),
+            with_options_of(SetPrecisionPass, self),
             ChooseZeroPointsPass(
                 not self._arithmetic.half_even, not self._arithmetic.factor_points
             ),
-            ChoosePrecisionPass(
-                *data,
-                self.budget,
+            with_options_of(
+                ChoosePrecisionPass,
+                self,
                 narrow=narrow,
                 residual_spread=spread,
                 narrow_border=self.tail == "int8",
@@ -151,9 +123,9 @@ class QuantizePass(PipelinePass):
             ChooseRowExponentsPass(spread),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
-            CheckOutputsPass(*data),
+            with_options_of(CheckOutputsPass, self),
             UnfuseResidualPass(),
-            RoundWeightsPass(*data),
+            with_options_of(RoundWeightsPass, self),
             QuantizeGraphPass(),
             *([SplitWidePass(spread)] if narrow else []),
             TabulatePixelsPass(),
@@ -162,8 +134,8 @@ class QuantizePass(PipelinePass):
         )
         return tuple(p for p in everything if p.name not in OPTIONAL or p.name in optional)
 
-    def _offering(self) -> tuple[str | None, str | None]:
-        """The target, and its board, if it has a say in how functions are computed."""
-        if self.target is None or configured(self.target, self.board).form_offer() is None:
-            return None, None
-        return self.target, self.board
+    def _offering(self) -> dict[str, str | None]:
+        """The samples; and the target, with its board, if it decides how functions are computed."""
+        offers = self.target is not None and configured(self.target, self.board).form_offer()
+        target = {"target": self.target, "board": self.board} if offers else {}
+        return {"calibration": self.calibration, **target}

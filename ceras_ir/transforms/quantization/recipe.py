@@ -6,6 +6,7 @@ Without one the arithmetic of the targets decides, see `default_recipe`; no data
 
 from collections.abc import Sequence
 
+from ceras_ir.command.option_flags import names
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
@@ -58,6 +59,13 @@ def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
     """What runs if nobody says otherwise, on targets with a shift for each channel or not."""
     rows = (ROWS,) if channel_shifts else ()
     return INPUTS, CHANNELS, ZERO_POINTS, PRECISION, *rows, ROUNDING
+
+
+def recipe_names(text: str) -> list[str]:
+    """The passes of `--recipe`, checked."""
+    found = names(text)
+    check_recipe(found, "--recipe")
+    return found
 
 
 def check_recipe(recipe: Sequence[str], option: str) -> None:

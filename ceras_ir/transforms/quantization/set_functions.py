@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -11,6 +10,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
 from ceras_ir.network.precision import keep_in_float
+from ceras_ir.support.options import with_options_of
 from ceras_ir.support.remarks import remark
 from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
@@ -24,14 +24,12 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
     reads_sum,
     set_form,
 )
+from ceras_ir.transforms.quantization.options import RowsOptions, SiluOptions
 from ceras_ir.transforms.rule_pass import RulePass
-
-Rows = Literal["auto", "integer", "float"]
-"""As a user asks for it; auto is what the target's arithmetic has."""
 
 
 @dataclass(frozen=True)
-class RowRule(FloatNetworkPass):
+class RowRule(RowsOptions, FloatNetworkPass):
     """
     Choose whether softmax and normalizations of a network that will be quantized are computed in
     integers or in float between them. Those that stay float get `graph.precision = "f32"`.
@@ -42,11 +40,8 @@ class RowRule(FloatNetworkPass):
 
     name = "rows"
 
-    rows: Literal["integer", "float"] = "integer"
-    """How both are computed."""
-
     def change(self, main: FuncOp) -> None:
-        if self.rows == "integer":
+        if self.rows != "float":
             return
         for inner in main.body.block.ops:
             if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
@@ -55,14 +50,12 @@ class RowRule(FloatNetworkPass):
 
 Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
 
-Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
-
 MEASURED = 8
 """Samples on which HardSwish is compared with SiLU, at most."""
 
 
 @dataclass(frozen=True)
-class SiluRule(FloatNetworkPass):
+class SiluRule(SiluOptions, FloatNetworkPass):
     """
     Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
     `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
@@ -75,15 +68,6 @@ class SiluRule(FloatNetworkPass):
 
     name = "silu"
 
-    silu: Silu = "table"
-    """
-    table: 256 entries, indexed by the int8 argument; table16: 1024 entries, indexed by the 16-bit
-    sum of the convolution before it, for other functions with tables too; piecewise:
-    `graph.shift_swish`, which is MIN, MAX, ADD and shifts of that sum; float: on float32, from that
-    sum; hardswish: hard_swish instead, by a table; auto: table, but piecewise where `target` says
-    that its device takes no longer than the host for a table, both transfers included;
-    `choose-precision` then takes table16 where it matters.
-    """
     calibration: str | None = None
     """`FILE.npz` with samples."""
     target: str | None = None
@@ -145,7 +129,7 @@ def _harden(module: ModuleOp, calibration: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class SetFunctionsPass(RulePass):
+class SetFunctionsPass(SiluOptions, RowsOptions, RulePass):
     """
     Choose how the functions of a network are computed after quantization: normalizations, softmax,
     activations that are more than a clip, and SiLU.
@@ -153,10 +137,6 @@ class SetFunctionsPass(RulePass):
 
     name = "set-functions"
 
-    rows: Literal["integer", "float"] = "integer"
-    """How softmax and normalizations are computed."""
-    silu: Silu = "table"
-    """How SiLU is computed, see the rule `silu`."""
     calibration: str | None = None
     """`FILE.npz` with samples."""
     target: str | None = None
@@ -167,7 +147,7 @@ class SetFunctionsPass(RulePass):
     def table(self) -> tuple[ModulePass, ...]:
         return (
             NormalizationRule(),
-            RowRule(self.rows),
+            with_options_of(RowRule, self),
             SplitActivationRule(),
             SiluRule(self.silu, self.calibration, self.target, self.board),
         )

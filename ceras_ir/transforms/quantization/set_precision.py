@@ -24,12 +24,13 @@ from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
+from ceras_ir.transforms.quantization.options import LayerOptions
 
 Thing = TypeVar("Thing", Operation, SSAValue)
 
 
 @dataclass(frozen=True)
-class SetPrecisionPass(NetworkPass):
+class SetPrecisionPass(LayerOptions, NetworkPass):
     """
     Write `graph.precision` on the layers that `int16` and `float` name.
 
@@ -40,14 +41,6 @@ class SetPrecisionPass(NetworkPass):
     """
 
     name = "set-precision"
-
-    int16: tuple[str, ...] = ()
-    """
-    Layers whose results are stored in 16 bits, at a scale that holds twice the range seen; also
-    names of inputs.
-    """
-    float: tuple[str, ...] = ()
-    """Layers that are computed in float on the CPU."""
 
     def change(self, main: FuncOp) -> None:
         if is_quantized(main):

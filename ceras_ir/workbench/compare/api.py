@@ -14,15 +14,14 @@ from rich.console import Console
 from ceras_ir.api import html
 from ceras_ir.api.comparison import Comparer, Metric
 from ceras_ir.api.diagnosed import diagnosed
-from ceras_ir.api.model import Model
+from ceras_ir.api.model import Model, quantization_keywords
 from ceras_ir.api.samples import Data, SampleFiles, paths_of
 from ceras_ir.command.output_file import open_output
-from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import require_finite
 from ceras_ir.network.function import main_function
 from ceras_ir.network.missing import inputs_that_may_lack
-from ceras_ir.pipeline.options import PrecisionOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.recipe import check_recipe
@@ -102,16 +101,13 @@ def compare(
     calibration: Data | None = None,
     labels: str | PathLike[str] | ArrayLike | None = None,
     metric: str | Metric | None = None,
-    recipe: Sequence[str] = (),
     against: Sequence[str] | None = None,
-    int16: Sequence[str] = (),
-    in_float: Sequence[str] = (),
-    budget: float | None = None,
     samples: int | None = None,
     images: ImageOptions | None = None,
+    **options: object,
 ) -> Comparison:
     """See `ceras_ir.api.comparison.compare`."""
-    check_recipe(list(recipe), "recipe")
+    quantization = quantization_keywords(options, "compare")
     check_recipe(list(against or ()), "against")
     if other is not None and against is not None:
         raise UsageError("against is a second recipe of one model; there are two models")
@@ -137,17 +133,14 @@ def compare(
         lacking = inputs_that_may_lack(main_function(model.module))
         require_finite(chosen, "inputs", lacking=lacking)
         task = Task(chosen, judgement.first(len(chosen)))
-        given = model.options
-        precision = PrecisionOptions(tuple(int16), tuple(in_float), budget)
-        options = comparing_options(
-            replace(given, calibrate=data, recipe=tuple(recipe), precision=precision)
-        )
+        given = replace(model.options, calibration=data, recipe=(), int16=(), float=(), budget=None)
+        scheme = comparing_options(replace(given, **quantization))
         if other is not None:
             pair = [(each.title, each.module) for each in (model, other)]
-            variants = two_models(pair, options, task)
+            variants = two_models(pair, scheme, task)
         else:
-            recipes = [options.recipe, *([] if against is None else [against])]
-            variants = one_model(model.module, options, recipes, task)
+            recipes = [scheme.recipe, *([] if against is None else [against])]
+            variants = one_model(model.module, scheme, recipes, task)
     return Comparison(model.title, tuple(variants), len(chosen))
 
 

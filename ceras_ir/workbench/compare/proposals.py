@@ -98,13 +98,12 @@ def _variants(
     yield f"--observer {other}", replace(options, observer=other)
     recipe = quantize_pass(options).optional
     if PRECISION in recipe:
-        budget = replace(options.precision, budget=SPENT)
-        yield f"--budget {SPENT:g}", replace(options, precision=budget)
+        yield f"--budget {SPENT:g}", replace(options, budget=SPENT)
     # A layer and its function may have one name.
     names = dict.fromkeys(pattern_of(layer.name) for layer in worst_layers(layers))
     if worst := [name for name in names if "'" not in name and "," not in name]:
-        kept = replace(options.precision, in_float=(*options.precision.in_float, *worst))
-        yield f"--float '{','.join(worst)}'", replace(options, precision=kept)
+        kept = (*options.float, *worst)
+        yield f"--float '{','.join(worst)}'", replace(options, float=kept)
 
 
 def _quantized(module: ModuleOp, options: BuildOptions) -> ModuleOp:

@@ -13,22 +13,20 @@ from ceras_ir.driver.calibration_options import (
     inputs_of,
     with_image_options,
 )
+from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
     add_extensions,
     add_scheme,
-    add_shapes,
-    add_states,
     arithmetic_of,
-    interface_of,
-    recipe_names,
     scheme_of,
     title_of,
 )
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.transforms.quantization.recipe import recipe_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp

@@ -179,7 +179,7 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass(), *at_quantized])
         return QDQ
-    if options.calibrate is None and not carries_exponents(main):
+    if options.calibration is None and not carries_exponents(main):
         return "float"
     runner.run(ctx, module, [quantize_pass(options), *at_quantized])
     return recipe_text(options.recipe)

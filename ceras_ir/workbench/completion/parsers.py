@@ -11,7 +11,7 @@ from ceras_ir.command.installed import commands
 from ceras_ir.command.tool_parser import UsageParser
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe
-from ceras_ir.targets.options import flag_of, options_of
+from ceras_ir.support.options import flag_of, help_of, options_of
 
 FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 """What completes names of files; shtab's own."""
@@ -30,9 +30,10 @@ def parser_of(command: Command) -> UsageParser:
         for name in sorted(load_universe().all_passes):
             _add(parser, f"--{name}", "a pass")
     for target in compiling_targets():
-        for field, described in options_of(target, command.name):
+        for field, _ in options_of(target, command.name):
             if "--target" in parser.flags or "--targets" in parser.flags:
-                _add(parser, flag_of(field), described.text)
+                _add(parser, flag_of(field), help_of(target, field))
+    parser.document()
     for action in parser.listed_actions:
         if action.choices is None and action.nargs != 0:
             action.complete = FILE  # pyright: ignore[reportAttributeAccessIssue]

@@ -190,7 +190,7 @@ class _Trial:
         target = self.options.target
         passes = [f"{s.level}: {s.passes}" for s in target.lower()]
         own = spelled(target.board_name), repr(target)
-        io = self.options.io, self.options.title, spelled(self.options.calibrate)
+        io = self.options.io, self.options.title, spelled(self.options.calibration)
         # Reports name the optional passes of a recipe, also of those that changed nothing.
         named = quantize_pass(self.options).optional if self.options.is_quantized else ()
         key = key_of("compiled", front.digest, target.name, repr(named), *own, *io, *passes)

@@ -27,7 +27,7 @@ class ReportView(CompileView):
 
     def add(self, compiled: Build) -> None:
         """Measure what is missing, and add the page to the files."""
-        data, report = self.options.calibrate, compiled.report
+        data, report = self.options.calibration, compiled.report
         if data is not None and (noise := self.noise.measured(data)) is not None:
             report["noise"] = noise
         if (timelines := compiled.emission.timelines) is not None:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.option_flags import names
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.calibration_options import with_image_options
+from ceras_ir.driver.model_options import add_shapes
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
     add_extensions,
     add_scheme,
-    add_shapes,
-    names,
 )
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
@@ -281,7 +281,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
         return replace(BuildOptions(), quantize="none", silu=arguments.silu, **common)
     scheme = scheme_of(arguments, arithmetic_of(arguments))
     options = replace(
-        scheme, quantize="int8", calibrate=scheme.calibrate or calibration(data), **common
+        scheme, quantize="int8", calibration=scheme.calibration or calibration(data), **common
     )
     options.check()
     return options

@@ -204,7 +204,7 @@ def test_make_for_a_microcontroller(tmp_path: Path):
     """The kernels of its core, within its memories, linked for a debugger's console."""
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     options = BuildOptions(
-        CTarget(board="uno_r4_wifi"), quantize="int8", calibrate=data, recipe=("none",)
+        CTarget(board="uno_r4_wifi"), quantize="int8", calibration=data, recipe=("none",)
     )
     result = build(read_network(model), options)
     write_artefacts(tmp_path, result.files())

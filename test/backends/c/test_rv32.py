@@ -60,7 +60,7 @@ def test_make(tmp_path: Path):
     """Linked for a debugger's console, in the board's memories; no time is predicted."""
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     target = CTarget(board="esp32_c3")
-    options = BuildOptions(target, quantize="int8", calibrate=data, recipe=("none",))
+    options = BuildOptions(target, quantize="int8", calibration=data, recipe=("none",))
     result = build(read_network(model), options)
     write_artefacts(tmp_path, result.files())
     assert "CMAKE_SYSTEM_PROCESSOR riscv32" in (tmp_path / "toolchain.cmake").read_text()

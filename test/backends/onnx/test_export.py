@@ -22,7 +22,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions, Io
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 
@@ -137,11 +137,13 @@ def check(
 
 @pytest.mark.parametrize("recipe", [("none",), CHANNELS, (*ASYMMETRIC, *CHANNELS)])
 @pytest.mark.parametrize("io", ["model", "int8"])
-def test_residuals_and_concatenations(recipe: tuple[str, ...], io: str, tmp_path: Path) -> None:
+def test_residuals_and_concatenations(recipe: tuple[str, ...], io: Io, tmp_path: Path) -> None:
     path = residual_network(tmp_path / "n.mlir")
     random = np.random.default_rng(3)
     np.savez(tmp_path / "c.npz", x=random.normal(0, 1, (16, 4, 6, 6)).astype(np.float32))
-    options = BuildOptions(quantize="int8", calibrate=str(tmp_path / "c.npz"), recipe=recipe, io=io)
+    options = BuildOptions(
+        quantize="int8", calibration=str(tmp_path / "c.npz"), recipe=recipe, io=io
+    )
     # A fused average adds its zero point before it rounds: ties go elsewhere where that is odd.
     check(path, tmp_path, options, plain="choose-zero-points" in recipe)
 
@@ -149,8 +151,8 @@ def test_residuals_and_concatenations(recipe: tuple[str, ...], io: str, tmp_path
 @pytest.mark.parametrize(
     "options",
     [
-        BuildOptions(quantize="int8", recipe=("none",), precision=PrecisionOptions(int16=("*",))),
-        BuildOptions(quantize="int8", recipe=("none",), precision=PrecisionOptions((), ("wide*",))),
+        BuildOptions(quantize="int8", recipe=("none",), int16=("*",)),
+        BuildOptions(quantize="int8", recipe=("none",), float=("wide*",)),
         BuildOptions(quantize="int8", recipe=(ROWS, *CHANNELS), silu="table16"),
         BuildOptions(quantize="int8", recipe=("none",), silu="hardswish"),
         BuildOptions(quantize="int8", recipe=ASYMMETRIC, silu="table"),
@@ -160,12 +162,12 @@ def test_residuals_and_concatenations(recipe: tuple[str, ...], io: str, tmp_path
 )
 def test_schemes(options: BuildOptions, tmp_path: Path) -> None:
     calibration = str(DIGITS / "digits_calibration.npz")
-    check(DIGITS / "digits.onnx", tmp_path, replace(options, calibrate=calibration), 2)
+    check(DIGITS / "digits.onnx", tmp_path, replace(options, calibration=calibration), 2)
 
 
 def test_digits_with_default_options(tmp_path: Path) -> None:
     calibration = str(DIGITS / "digits_calibration.npz")
-    options = BuildOptions(quantize="int8", calibrate=calibration)
+    options = BuildOptions(quantize="int8", calibration=calibration)
     assert check(DIGITS / "digits.onnx", tmp_path, options) == 0
 
 

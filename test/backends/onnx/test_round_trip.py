@@ -24,7 +24,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
@@ -93,8 +93,8 @@ def test_layers_in_16_bits_and_in_float(kind: str, seed: int) -> None:
     names = layers(proto)
     in_float = tuple(names[1::3]) if kind != "int16" else ()
     int16 = tuple(names[0::2] if kind == "int16" else names[2::3]) if kind != "float" else ()
-    kept = PrecisionOptions(int16=int16, in_float=in_float)
-    same_again(compiled(proto, BuildOptions(quantize="int8", recipe=("none",), precision=kept)))
+    options = BuildOptions(quantize="int8", recipe=("none",), int16=int16, float=in_float)
+    same_again(compiled(proto, options))
 
 
 AVERAGES: dict[str, dict[str, Attribute]] = {
@@ -112,8 +112,8 @@ def test_ties_of_averages(case: str, bits: int) -> None:
     """Stored numbers are small, so that many averages lie half way between two results."""
     shape = (1, 16, 12, 15)
     proto = model([node("AveragePool", "x", "y", **AVERAGES[case])], {"x": shape}, ["y"])
-    kept = PrecisionOptions(int16=("*",) if bits == 16 else ())
-    options = BuildOptions(quantize="int8", recipe=("none",), precision=kept, io="int8")
+    int16 = ("*",) if bits == 16 else ()
+    options = BuildOptions(quantize="int8", recipe=("none",), int16=int16, io="int8")
     options = replace(options, observer="mse")
     module = compiled(proto, options)
     exported, _ = same_again(module)

@@ -16,7 +16,7 @@ from ceras_ir.network.precision import NARROW, WIDE, widen, width
 from ceras_ir.network.quantizable import is_copy
 from ceras_ir.network.ranges import exponent, zero_point
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
@@ -127,8 +127,7 @@ def test_the_stream_is_finer_and_products_read_bytes(stream: tuple[str, str]):
 def test_targets_are_exact(stream: tuple[str, str], name: str):
     target = find_target(name)()
     module = parse_text(load_context(), stream[0], "stream.mlir")
-    precision = PrecisionOptions(budget=2.0)
-    options = BuildOptions(target, quantize="int8", calibrate=stream[1], precision=precision)
+    options = BuildOptions(target, quantize="int8", calibration=stream[1], budget=2.0)
     verdicts = list(Verification(module, options, None, 2).run([target]))
     assert [v.text for v in verdicts if not v.good] == []
 

@@ -20,13 +20,13 @@ from ceras_ir.transforms.quantization.analysis.distribution import (
     Sums,
     identity,
 )
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import (
     LeastSquaresObserver,
     make_observer,
 )
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
+from ceras_ir.transforms.quantization.options import ObserverName
 
 NAMES: tuple[ObserverName, ...] = ("mse", "minmax")
 

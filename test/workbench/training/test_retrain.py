@@ -295,7 +295,7 @@ def test_soft_layers_are_compared_at_the_scale_of_the_dense_network(tmp_path: Pa
     x = rng.normal(size=(16, 1, 3, 12, 12)).astype(np.float32)
     np.savez(data := tmp_path / "x.npz", x=x)
     module = read_network(str(path))
-    student = student_of(module, replace(BuildOptions(), quantize="int8", calibrate=str(data)))
+    student = student_of(module, replace(BuildOptions(), quantize="int8", calibration=str(data)))
     network = TorchNetwork(student.module)
     dense = TorchNetwork(teacher_of(read_network(str(path))))
     assert network.is_equalized

@@ -41,10 +41,10 @@ from ceras_ir.support.memory import give_back
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.analysis.sensitivity import NEIGHBOURS, multiplications
+from ceras_ir.transforms.quantization.options import ObserverName
 
 Array = NDArray[np.generic]
 

@@ -18,8 +18,8 @@ from ceras_ir.transforms.quantization.analysis.distribution import (
     Function,
     identity,
 )
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.seen import Seen
+from ceras_ir.transforms.quantization.options import ObserverName
 
 SAME = 1e-9
 """Relative difference of sums that are the same but for the order of their parts."""

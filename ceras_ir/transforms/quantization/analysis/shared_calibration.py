@@ -30,7 +30,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
     observe,
     sample_numbers,
 )
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.options import ObserverName
 
 CHUNK = 64
 """Samples; an even number, because every other one is compared with those between."""

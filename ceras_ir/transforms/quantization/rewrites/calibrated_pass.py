@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 
 from ceras_ir.network.function import module_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.options import SampleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CalibratedPass(FloatNetworkPass):
+class CalibratedPass(SampleOptions, FloatNetworkPass):
     """
     Change a float network so that its integers become better, as `samples` samples of `calibration`
     show. Without data nothing is done. `improve` is the change that a pass makes.
     """
-
-    calibration: str | None = None
-    """`FILE.npz` with samples, see `observe-ranges`; without it nothing is done."""
-    samples: int = 64
-    """How many of them may be used."""
-    draw: int | None = None
-    """Seed that chooses them; without it they lie at even distances in the data."""
 
     def change(self, main: FuncOp) -> None:
         if self.calibration is not None:

@@ -1,0 +1,118 @@
+"""How images become inputs of a network; without numpy, for the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Literal
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import choices_of, option, types_of
+from ceras_ir.support.suggestions import did_you_mean
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images become inputs; what is not given follows from the network's input."""
+
+    size: tuple[int, int] | None = option(None, flag="--image-size", metavar="HxW", read=str)
+    """
+    For image folders: resize images to this (default: the input's).
+
+    An image that is cropped has this size before.
+    """
+    scale: float | None = option(None, flag="--image-scale", metavar="S", read=str)
+    """
+    For image folders: divide pixels by this first (default: 255, or 1 for an input of uint8).
+
+    An input of other unsigned integers takes bytes as they are, too.
+    """
+    mean: tuple[float, ...] = option((0.0,), flag="--image-mean", metavar="M,M,M", read=str)
+    """For image folders: then subtract this, one number or one per channel (default: 0)."""
+    std: tuple[float, ...] = option((1.0,), flag="--image-std", metavar="D,D,D", read=str)
+    """For image folders: then divide by this, one number or one per channel (default: 1)."""
+    channels: Literal["rgb", "bgr"] = option(
+        "rgb", flag="--image-channels", metavar="{rgb,bgr}", read=str
+    )
+    """For image folders: order channels so."""
+    layout: Literal["auto", "nchw", "nhwc"] = option(
+        "auto", flag="--image-layout", metavar="{nchw,nhwc}", read=str
+    )
+    """For image folders: use this layout of the input (default: by its shape)."""
+    fit: Literal["stretch", "crop", "letterbox"] = option(
+        "stretch", flag="--image-fit", metavar="{stretch,crop,letterbox}", read=str
+    )
+    """
+    For image folders: bring images of another shape to the input's: stretch them, crop them to
+    their centre, or pad them at the right and below.
+    """
+    pad: float = option(114.0, flag="--image-pad", metavar="P", read=str)
+    """
+    For image folders: pad letterboxed images with this.
+
+    The value is of pixels, before they are scaled.
+    """
+
+    @classmethod
+    def parse(cls, text: str) -> ImageOptions:
+        """Of `key=value&key=value`; numbers of a list are separated by colons."""
+        options = cls()
+        for part in filter(None, text.split("&")):
+            key, _, value = part.partition("=")
+            options = options._with(key, value)
+        if options.scale == 0.0 or 0.0 in options.std:
+            raise UsageError("--image-scale and --image-std divide: they must not be 0")
+        return options
+
+    def divisor(self, dtype: str) -> float:
+        """What pixels are divided by for an input of `dtype`."""
+        default = 1.0 if dtype.startswith("uint") else 255.0
+        return default if self.scale is None else self.scale
+
+    def spell(self) -> str:
+        """What `parse` reads as these."""
+        default, words = ImageOptions(), list[str]()
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if value == getattr(default, field.name):
+                continue
+            numbers = value if isa(value, tuple[float | int, ...]) else None
+            between = "x" if field.name == "size" else ":"
+            text = str(value) if numbers is None else between.join(map(str, numbers))
+            words.append(f"{field.name}={text}")
+        return "&".join(words)
+
+    def _with(self, key: str, text: str) -> ImageOptions:
+        types = types_of(ImageOptions)
+        if key not in types:
+            raise UsageError(f"unknown image option '{key}'{did_you_mean(key, types)}")
+        if (choices := choices_of(types[key])) and text not in choices:
+            raise UsageError(f"--image-{key} must be one of {', '.join(choices)}, got {text}")
+        read = {"size": _size, "mean": _numbers, "std": _numbers, "scale": _number, "pad": _number}
+        return replace(self, **{key: read[key](key, text) if key in read else text})
+
+
+def _size(key: str, text: str) -> tuple[int, int]:
+    height, _, width = text.partition("x")
+    if not all(v.isdecimal() and 1 <= int(v) < 1 << 16 for v in (height, width or height)):
+        raise UsageError(f"--image-{key} must be HxW, got {text}")
+    return int(height), int(width or height)
+
+
+def _numbers(key: str, text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(v) for v in text.split(":"))
+    except ValueError:
+        numbers = (float("nan"),)
+    if not all(map(isfinite, numbers)):
+        raise UsageError(f"--image-{key} must be numbers, got {text}")
+    return numbers
+
+
+def _number(key: str, text: str) -> float:
+    numbers = _numbers(key, text)
+    if len(numbers) != 1:
+        raise UsageError(f"--image-{key} must be one number, got {text}")
+    return numbers[0]

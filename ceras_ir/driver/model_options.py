@@ -1,0 +1,128 @@
+"""The command-line options that decide the inputs of a model: shapes, values and states."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TypedDict, TypeVar
+
+from ceras_ir.command.option_flags import add_options
+from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import option, options
+
+TRUTH = {"true": "1", "false": "0"}
+"""Words for the elements of a boolean input."""
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, extents = text.rpartition("=")
+    parts = extents.split("x")
+    if not name or not all(p.isdecimal() and int(p) < 1 << 31 for p in parts):
+        raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, got {text!r}")
+    return name, tuple(map(int, parts))
+
+
+def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
+    name, _, numbers = text.rpartition("=")
+    try:
+        found = tuple(float(TRUTH.get(number.lower(), number)) for number in numbers.split(","))
+    except ValueError:
+        found = ()
+    if not name or not found:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=16000, a list such as NAME=1,2, or NAME=true, got {text!r}"
+        )
+    return name, found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, result = text.rpartition("=")
+    if not name or not result:
+        raise argparse.ArgumentTypeError(f"expected INPUT=OUTPUT, got {text!r}")
+    return name, result
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return value
+
+
+@options
+class ShapeOptions:
+    """The options that decide symbolic dimensions and inputs of a model."""
+
+    batch: int = option(1, metavar="N", read=_at_least_one)
+    """Set a symbolic batch dimension to N."""
+    shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
+        (), metavar="NAME=1x3x224x224", action="append", read=_shape
+    )
+    """Set the shape of an input with symbolic dimensions; once for each such input."""
+    set: tuple[tuple[str, tuple[float, ...]], ...] = option(
+        (), metavar="NAME=16000", action="append", read=_numbers
+    )
+    """
+    Fix an input to a number, or to a list of them with commas: it is no input any more, and
+    conditions that it decides are taken; may be repeated.
+    """
+
+
+@options
+class StateOptions:
+    """The option that declares which inputs are states."""
+
+    state: tuple[tuple[str, str], ...] = option(
+        (), metavar="INPUT=OUTPUT", action="append", read=_pair
+    )
+    """
+    Keep an output from call to call as this input, which callers then see neither of; the first
+    call reads zeros; may be repeated.
+    """
+
+
+def add_shapes(group: ArgumentContainer) -> None:
+    """What symbolic dimensions of the model are."""
+    add_options(group, ShapeOptions)
+
+
+def add_states(group: ArgumentContainer) -> None:
+    """The option that says which inputs are states."""
+    add_options(group, StateOptions)
+
+
+Value = TypeVar("Value")
+
+
+class Bindings(TypedDict):
+    """What decides the inputs of a model, as `read_network` takes it."""
+
+    batch: int
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[str, tuple[float, ...]]
+
+
+class Interface(Bindings):
+    """The same, with the inputs that are states."""
+
+    states: dict[str, str]
+
+
+def interface_of(arguments: argparse.Namespace) -> Interface:
+    """What the options of `add_build_options` say of a network's inputs and outputs."""
+    return {**bindings_of(arguments), "states": dict(arguments.state)}
+
+
+def bindings_of(arguments: argparse.Namespace) -> Bindings:
+    """The options of `add_shapes`."""
+    return {
+        "batch": arguments.batch,
+        "shapes": _unique("--shape", arguments.shape),
+        "values": _unique("--set", arguments.set),
+    }
+
+
+def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:
+    """Return what an option gives for each input; refuse two for one input."""
+    names = [name for name, _ in given]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(f"{option} is given twice for input '{twice[0]}': remove one")
+    return dict(given)

@@ -1,0 +1,160 @@
+"""
+Options of passes, targets and commands: each is declared a single time, as a dataclass field.
+
+The command line, the Python API and the documentation are made from the fields. `--NAME` takes the
+type of the field. A bool that is true by default is `--no-NAME`, and a `Literal` lists its choices.
+The first paragraph of the string below the field is the help of the flag; more paragraphs are for
+`--help-pass` and the pages. A pass inherits the options that it shares with others. A dataclass
+with several bases has the fields of the last base first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from ceras_ir.support.field_docs import field_paragraphs
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
+
+_KEY = "option"
+
+
+@dataclass(frozen=True)
+class OptionHelp:
+    """How the command line and the Python API present an option."""
+
+    text: str | None = None
+    """The help; without it the string below the field is the help."""
+    metavar: str | None = None
+    tools: tuple[str, ...] = ()
+    """The commands that take it; all if no command is named."""
+    flag: str | None = None
+    """The flag, if it is not made from the name of the field."""
+    keyword: str | None = None
+    """The name in the Python API, if the name of the field does not suit it."""
+    least: int | None = None
+    """The smallest allowed number."""
+    read: Callable[[str], object] | None = None
+    """Reads the value from text, if the type of the field does not suffice."""
+    action: Literal["append", "extend"] | None = None
+    """How values add up if the flag is repeated."""
+    shows_default: bool = True
+    """Whether the help states the default."""
+
+
+@dataclass_transform(frozen_default=True)
+def options(cls: type[T]) -> type[T]:
+    """
+    Make a frozen dataclass of options that other dataclasses inherit. It has no methods of its own:
+    they would take a noticeable part of the start-up time of each command.
+    """
+    return dataclass(init=False, repr=False, eq=False, match_args=False, frozen=True)(cls)
+
+
+def option(
+    default: T,
+    text: str | None = None,
+    *,
+    metavar: str | None = None,
+    tools: tuple[str, ...] = (),
+    flag: str | None = None,
+    keyword: str | None = None,
+    least: int | None = None,
+    read: Callable[[str], object] | None = None,
+    action: Literal["append", "extend"] | None = None,
+    shows_default: bool = True,
+) -> T:
+    """A dataclass field with `default` that is an option of the command line."""
+    described = OptionHelp(text, metavar, tools, flag, keyword, least, read, action, shows_default)
+    return field(default=default, metadata={_KEY: described})
+
+
+def flag_of(each: "Field[object]") -> str:
+    """`--name`, or `--no-name` for a bool that is true by default."""
+    described = each.metadata.get(_KEY)
+    if isinstance(described, OptionHelp) and described.flag is not None:
+        return described.flag
+    name = each.name.replace("_", "-")
+    return f"--no-{name}" if each.default is True else f"--{name}"
+
+
+def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[object], OptionHelp]]":
+    """The fields of the dataclass `cls` that `tool`, or any command, takes as options, in order."""
+    for each in fields(cls):
+        described = each.metadata.get(_KEY)
+        if isinstance(described, OptionHelp) and (
+            tool is None or tool in (described.tools or (tool,))
+        ):
+            yield each, described
+
+
+def help_of(cls: type, each: "Field[object]") -> str:
+    """The help of the flag for a field of `cls`: its text in lower case, and the default."""
+    described = each.metadata.get(_KEY)
+    assert isinstance(described, OptionHelp)
+    text = described.text
+    if text is None:
+        text = field_paragraphs(cls)[each.name][0].removesuffix(".")
+        if text[1:2].islower():
+            text = text[0].lower() + text[1:]
+    default = each.default
+    is_value = isinstance(default, int | float | str) and not isinstance(default, bool)
+    if not is_value or not described.shows_default or "default" in text:
+        return text
+    return (
+        f"{text} (default: {default:g})"
+        if isinstance(default, float)
+        else (f"{text} (default: {default})")
+    )
+
+
+@cache
+def types_of(cls: type) -> "Mapping[str, TypeForm[object]]":
+    """The types of the fields of a dataclass."""
+    return get_type_hints(cls)
+
+
+def choices_of(hint: object) -> list[str]:
+    """What an option may be, if its type lists that: a `Literal`, or one or None."""
+    kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
+    return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
+
+
+def without_none(hint: object) -> object:
+    """The type of an option that may be None, without None."""
+    rest = [kind for kind in get_args(hint) if kind is not NoneType]
+    return rest[0] if len(rest) == 1 and NoneType in get_args(hint) else hint
+
+
+def with_options_of(cls: type[T], source: object, **others: object) -> T:
+    """An instance of `cls` with the options that it and `source` inherit from the same classes."""
+    shared = [base for base in cls.__mro__ if base in type(source).__mro__ and is_dataclass(base)]
+    names = dict.fromkeys(each.name for base in shared for each in fields(base) if each.init)
+    return cls(**{name: getattr(source, name) for name in names} | others)
+
+
+def given_flags(cls: type, values: object) -> list[str]:
+    """The flags of the options of `cls` whose value in `values` is not the default."""
+    every = [each for each, _ in options_of(cls)]
+    return [flag_of(each) for each in every if getattr(values, each.name) != each.default]
+
+
+def out_of_range(options: object) -> Iterator[tuple[str, str]]:
+    """For each option below its smallest allowed number: its name, and what it must be."""
+    for each, described in options_of(type(options)):
+        least, value = described.least, getattr(options, each.name)
+        if least is not None and value is not None and not value >= least:
+            yield each.name, f"must be at least {least}" if least else "must not be negative"
