@@ -42,7 +42,7 @@ WAYS: tuple[tuple[ModulePass | None, Convolution], ...] = (
     (None, "direct"),
     (SpaceToDepthPass(), "direct"),
     (None, "kn2row"),
-    (Im2colPass("im2col"), "direct"),
+    (Im2colPass(convolution="im2col"), "direct"),
 )
 
 

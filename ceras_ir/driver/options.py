@@ -26,6 +26,7 @@ from ceras_ir.support.options import option, options
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.options import (
+    ArithmeticOptions,
     BudgetOptions,
     LayerOptions,
     RecipeOptions,
@@ -56,16 +57,6 @@ class InputOptions:
     --image-scale, subtract --image-mean and divide by --image-std itself; the other --image options
     say how folders are read.
     """
-
-
-@options
-class ArithmeticOptions:
-    """The target in whose arithmetic a network is quantized that is not compiled for it."""
-
-    target: str | None = option(None, metavar="NAME")
-    """Quantize in the arithmetic of this target (default: of any)."""
-    board: str | None = option(None, metavar="NAME|FILE")
-    """Quantize for this board of the target."""
 
 
 def add_build_options(parser: ToolParser) -> None:

@@ -99,9 +99,6 @@ FAMILIES = {
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""
 
-DEFAULT = "zcu102"
-"""The board of S5."""
-
 
 @dataclass(frozen=True)
 class DataflowBoard:

@@ -12,9 +12,10 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from ceras_ir.backends.dataflow.board import DEFAULT, load_board
+from ceras_ir.backends.dataflow.board import load_board
 from ceras_ir.backends.dataflow.dialect import LANES, LanesAttr, ReceiveOp, SendOp, lanes_of
 from ceras_ir.backends.dataflow.lanes import KERNEL, Budget, choose, kernel_of, pipeline_of
+from ceras_ir.backends.dataflow.options import ChipOptions
 from ceras_ir.backends.dataflow.rules import DATAFLOW, pipeline_run
 from ceras_ir.dialects.graph import ConstantOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import CPU, DEVICE, REASON, DeviceAttr, LaunchOp, device_of
@@ -112,7 +113,7 @@ def _buffer(element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]
 
 
 @dataclass(frozen=True)
-class AllotLanesPass(ModulePass):
+class AllotLanesPass(ChipOptions, ModulePass):
     """
     Choose the `dataflow.lanes` of every convolution, product and average of `@pipeline`. Lanes say
     how many rows and filters are computed at once, and how weights are stored. The slowest layer
@@ -123,13 +124,6 @@ class AllotLanesPass(ModulePass):
     """
 
     name = "allot-lanes"
-
-    board: str = DEFAULT
-    """The board: a name or a file."""
-    dsp: int = 0
-    """Multipliers to use; 0, all."""
-    ram18: int = 0
-    """Memories of 18 kbit to use; 0, all."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernel = kernel_of(op)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.dataflow.options import ChipOptions
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import with_options_of
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DataflowTarget(Target):
+class DataflowTarget(ChipOptions, Target):
     """A hardware project for one network: every layer a circuit, all of them working at once."""
 
     name = "dataflow"
@@ -49,11 +51,6 @@ class DataflowTarget(Target):
         "outline-pipeline": "ceras_ir.backends.dataflow.passes:OutlinePipelinePass",
     }
 
-    board: str = option(
-        "zcu102", "compile for this chip: a built-in name or a .toml file", metavar="NAME|FILE"
-    )
-    dsp: int = option(0, "use so many multipliers of the chip; 0, all", metavar="N")
-    ram18: int = option(0, "use so many memories of 18 kbit; 0, all", metavar="N")
     synthesize: bool = option(
         False,
         "count resources by yosys (minutes) instead of estimating them",
@@ -120,7 +117,7 @@ class DataflowTarget(Target):
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
 
-        lanes = AllotLanesPass(self.board, self.dsp, self.ram18)
+        lanes = with_options_of(AllotLanesPass, self)
         return [
             Stage(PLACED, (PlacePass(self.name), KeepOnePipelinePass())),
             Stage("pipeline", (OutlinePipelinePass(), lanes)),

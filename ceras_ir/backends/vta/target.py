@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
+from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, BoardOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
@@ -40,7 +40,7 @@ Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
 
 
 @dataclass(frozen=True)
-class VtaTarget(Target):
+class VtaTarget(BoardOptions, Target):
     """Instructions and the DRAM image of every launch, and the C of the host around them."""
 
     name = "vta"
@@ -103,11 +103,6 @@ class VtaTarget(Target):
         )
     }
 
-    board: str = option(
-        DEFAULT_BOARD_NAME,
-        "compile for this configuration of VTA: a built-in name or VTA's .json file",
-        metavar="NAME|FILE",
-    )
     convolution: Convolution = option(
         "auto",
         "compute windows of several taps with all their inputs on chip (direct), as a product "
@@ -197,7 +192,7 @@ class VtaTarget(Target):
         reshaping: tuple[ModulePass, ...]
         match self.convolution:
             case "im2col":
-                reshaping = (Im2colPass("im2col", board),)
+                reshaping = (Im2colPass(board, "im2col"),)
             case "auto":
                 reshaping = (Im2colPass(board=board), SpaceToDepthPass(board))
             case _:

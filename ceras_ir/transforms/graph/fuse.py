@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.transforms.graph.fuse_epilogues import EpilogueOptions, FuseEpiloguesPass
 from ceras_ir.transforms.pipeline import PipelinePass
 
 
 @dataclass(frozen=True)
-class FusePass(PipelinePass):
+class FusePass(EpilogueOptions, PipelinePass):
     """
     Fuse batch normalization, Swish, residuals and activations of a float network into its
     convolutions, matrix products and binary operations.
@@ -24,8 +25,6 @@ class FusePass(PipelinePass):
 
     hard_swish: bool = False
     """Approximate swish by hard_swish; off by up to 0.142 per value."""
-    integers: bool = False
-    """Whether the network will be quantized: then only clips become part of a float operation."""
 
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
@@ -33,7 +32,6 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.graph.fold_affine import FoldAffinePass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
         from ceras_ir.transforms.graph.fuse_branches import FuseBranchesPass
-        from ceras_ir.transforms.graph.fuse_epilogues import FuseEpiloguesPass
         from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
         from ceras_ir.transforms.graph.fuse_windows import FuseWindowsPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass

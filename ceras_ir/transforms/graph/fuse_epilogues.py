@@ -20,6 +20,7 @@ from ceras_ir.network.precision import copy_precision
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.ranges import copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
+from ceras_ir.support.options import options
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
@@ -138,8 +139,16 @@ def _has_phases(op: graph.LinearOperation | graph.BinaryOp) -> bool:
     return zeros is not None and any(zeros.between)
 
 
+@options
+class EpilogueOptions:
+    """Which functions become part of an operation."""
+
+    integers: bool = False
+    """Whether the network will be quantized: then only clips become part of a float operation."""
+
+
 @dataclass(frozen=True)
-class ActivationRule(ModulePass):
+class ActivationRule(EpilogueOptions, ModulePass):
     """
     Fuse `graph.unary` into the convolution, matrix product or binary operation before it.
 
@@ -149,9 +158,6 @@ class ActivationRule(ModulePass):
     """
 
     name = "activations"
-
-    integers: bool = False
-    """Whether the network will be quantized."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         only_clips = self.integers and not is_quantized(main_function(op))
@@ -207,16 +213,13 @@ class SplitActivationRule(PatternPass):
 
 
 @dataclass(frozen=True)
-class FuseEpiloguesPass(RulePass):
+class FuseEpiloguesPass(EpilogueOptions, RulePass):
     """
     Fuse residuals and activations into the operation before them, which computes them in the
     epilogue. Residuals are first, because an epilogue adds before it applies the function.
     """
 
     name = "fuse-epilogues"
-
-    integers: bool = False
-    """Whether the network will be quantized, see the rule `activations`."""
 
     def table(self) -> tuple[ModulePass, ...]:
         return ResidualRule(), ActivationRule(self.integers)

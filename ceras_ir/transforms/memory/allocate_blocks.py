@@ -18,7 +18,7 @@ from ceras_ir.targets.accelerator import GapRule, takes_runs_only
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.colouring import fewest_blocks
 from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets
-from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte_size
+from ceras_ir.transforms.memory.analysis.liveness import BufferOptions, Liveness, analyse, byte_size
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 from ceras_ir.transforms.memory.analysis.slice_choice import choose_slices
 from ceras_ir.transforms.memory.analysis.slices import Slicing, row_bytes, row_count
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AllocateBlocksPass(NetworkPass):
+class AllocateBlocksPass(BufferOptions, NetworkPass):
     """
     Give every value a place in the arena: `mem.block` on every operation, `mem.arena` on the
     function. Places begin at multiples of `alignment` bytes, or of more where `mem.alignment` asks
@@ -54,10 +54,6 @@ class AllocateBlocksPass(NetworkPass):
     colouring: values share whole blocks, as few as possible, each as large as its largest value
     (S2); offsets: values lie at byte offsets wherever they do not overlap while both are alive.
     """
-    alignment: int = 16
-    """Places begin at multiples of so many bytes."""
-    io: bool = False
-    """Place arguments and results too; otherwise they stay in the caller's memory."""
     in_slices: bool = False
     """
     Place the operands of a concatenation inside its result, so that it copies nothing, as far as

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
 
+from ceras_ir.transforms.memory.analysis.liveness import BufferOptions
 from ceras_ir.transforms.memory.analysis.liveness_text import describe
 from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class PrintLivenessPass(NetworkPass):
+class PrintLivenessPass(BufferOptions, NetworkPass):
     """
     Print lifetimes and interference of the buffers of `@main` to stderr. A line has the bytes, the
     half-open lifetime in steps, the same as a bar, the buffers alive at some common step, and the
@@ -18,11 +19,6 @@ class PrintLivenessPass(NetworkPass):
     """
 
     name = "print-liveness"
-
-    io: bool = False
-    """Include arguments and results."""
-    alignment: int = 16
-    """Round sizes in the bound up to this."""
 
     def change(self, main: FuncOp) -> None:
         text = describe(main, include_io=self.io, alignment=self.alignment)

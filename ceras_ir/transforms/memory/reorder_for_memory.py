@@ -10,13 +10,13 @@ from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import ARENA
 from ceras_ir.network.function import result_values
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
-from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
+from ceras_ir.transforms.memory.analysis.liveness import BufferOptions, analyse, byte_size, steps
 from ceras_ir.transforms.memory.analysis.ordering import Job, Problem, best_order
 from ceras_ir.transforms.network_pass import NetworkPass
 
 
 @dataclass(frozen=True)
-class ReorderForMemoryPass(NetworkPass):
+class ReorderForMemoryPass(BufferOptions, NetworkPass):
     """
     Reorder operations so that the most bytes alive at one time are fewest. The order there is stays
     unless the new one needs less. Changes no value: every operand is still computed before its
@@ -30,10 +30,6 @@ class ReorderForMemoryPass(NetworkPass):
     The search is exact while it needs at most so many sets of finished operations, and greedy
     beyond.
     """
-    io: bool = False
-    """Count arguments and results, as `allocate-blocks` does."""
-    alignment: int = 16
-    """Round sizes up to this."""
 
     def change(self, main: FuncOp) -> None:
         if ARENA in main.attributes:

@@ -32,6 +32,6 @@ class CalibratePass(ObserverOptions, SiluOptions, SampleOptions, PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         return (
-            with_options_of(SetFunctionsPass, self, calibration=self.calibration, rules=FORMS),
+            with_options_of(SetFunctionsPass, self, rules=FORMS),
             with_options_of(ObserveRangesPass, self),
         )

@@ -30,7 +30,7 @@ from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
-from ceras_ir.transforms.quantization.options import BudgetOptions
+from ceras_ir.transforms.quantization.options import BudgetOptions, ResidualSpreadOptions
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, HOST_BUDGET
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
@@ -88,7 +88,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
-class ChoosePrecisionPass(BudgetOptions, CalibratedPass):
+class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     """
     Store in 16 bits the values whose rounding to int8 adds most noise to the outputs. Values are
     taken in the order of noise saved per time spent. Functions of sums read theirs by tables of
@@ -130,10 +130,6 @@ class ChoosePrecisionPass(BudgetOptions, CalibratedPass):
 
     narrow: bool = False
     """The accelerator stores 8 bits only."""
-    residual_spread: int = 0
-    """
-    By how many bits more that accelerator may shift the residual of one channel than of another.
-    """
     narrow_border: bool = False
     """Keep inputs and outputs in 8 bits."""
 

@@ -24,6 +24,7 @@ from ceras_ir.transforms.quantization.analysis.qdq import (
     stored_types,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.options import ResidualSpreadOptions
 from ceras_ir.transforms.quantization.qdq_rules import HoistRule, SignRule, SinkRule, TieRule
 from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
 from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
@@ -142,7 +143,7 @@ def _takes_ties_up(op: graph.GraphOperation) -> bool:
 
 
 @dataclass(frozen=True)
-class FoldQdqPass(RulePass):
+class FoldQdqPass(ResidualSpreadOptions, RulePass):
     """
     Compute a network with QuantizeLinear and DequantizeLinear in integers.
 
@@ -152,9 +153,6 @@ class FoldQdqPass(RulePass):
     """
 
     name = "fold-qdq"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
 
     def table(self) -> tuple[ModulePass, ...]:
         return (

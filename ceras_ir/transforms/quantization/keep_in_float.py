@@ -14,6 +14,7 @@ from ceras_ir.transforms.quantization.float_rules.moves import (
     MoveRule,
 )
 from ceras_ir.transforms.quantization.float_rules.ranges import FactorRule, RangeRule
+from ceras_ir.transforms.quantization.options import ExceptionOptions
 from ceras_ir.transforms.rule_pass import RulePass
 
 INSIDE = ("fills", "masks", "factors", "depthwise", "ranges", "pixels", "cell-states")
@@ -21,7 +22,7 @@ INSIDE = ("fills", "masks", "factors", "depthwise", "ranges", "pixels", "cell-st
 
 
 @dataclass(frozen=True)
-class KeepInFloatPass(RulePass):
+class KeepInFloatPass(ExceptionOptions, RulePass):
     """
     Keep in float the operations for which int8 has no steps. They get `graph.precision = "f32"`.
 
@@ -29,9 +30,6 @@ class KeepInFloatPass(RulePass):
     """
 
     name = "keep-in-float"
-
-    besides: tuple[str, ...] = ()
-    """Layers to leave out, by the names and patterns of `set-precision`."""
 
     def table(self) -> tuple[ModulePass, ...]:
         return (

@@ -16,8 +16,8 @@ Rows: TypeAlias = Literal["auto", "integer", "float"]
 
 
 @options
-class SampleOptions:
-    """Which data passes learn from; of `observe-ranges` and each other calibrated pass."""
+class CalibrationOptions:
+    """The data that passes learn from; of `observe-ranges` and each other calibrated pass."""
 
     calibration: str | None = option(
         None, flag="--calibrate", metavar="DATA.npz|DIR", action="append", read=str
@@ -30,6 +30,12 @@ class SampleOptions:
     A pass takes files separated by commas. The optional passes of `quantize` do nothing without
     samples.
     """
+
+
+@options
+class SampleOptions(CalibrationOptions):
+    """Which samples of the data passes use."""
+
     samples: int = option(
         64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", least=1
     )
@@ -119,6 +125,14 @@ class LayerOptions:
 
 
 @options
+class ExceptionOptions:
+    """Of `keep-in-float`."""
+
+    besides: tuple[str, ...] = ()
+    """Layers to leave out, by the names and patterns of `set-precision`."""
+
+
+@options
 class BudgetOptions:
     """Of `choose-precision`."""
 
@@ -128,6 +142,28 @@ class BudgetOptions:
     hurts most; 0 for none (default: 0.1, and 0.4 where layers with such values leave the
     accelerator for its host).
     """
+
+
+@options
+class ResidualSpreadOptions:
+    """Of the passes that depend on how a target shifts residuals."""
+
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+
+@options
+class ArithmeticOptions:
+    """Of `quantize`: the target in whose arithmetic a network is quantized, also if not for it."""
+
+    target: str | None = option(None, metavar="NAME")
+    """
+    Quantize in the arithmetic of this target (default: of any).
+
+    The arithmetic decides the optional passes and the forms of functions.
+    """
+    board: str | None = option(None, metavar="NAME|FILE")
+    """Quantize for this board of the target."""
 
 
 @options

@@ -23,7 +23,7 @@ from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.keep_in_float import INSIDE, KeepInFloatPass
 from ceras_ir.transforms.quantization.level_rows import LevelRowsPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.options import QuantizationOptions
+from ceras_ir.transforms.quantization.options import ArithmeticOptions, QuantizationOptions
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.recipe import (
@@ -47,7 +47,7 @@ Tail: TypeAlias = Literal["float", "int8"]
 
 
 @dataclass(frozen=True)
-class QuantizePass(QuantizationOptions, PipelinePass):
+class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
     """
     Quantize a network.
 
@@ -63,10 +63,6 @@ class QuantizePass(QuantizationOptions, PipelinePass):
     name = "quantize"
     removed_options: ClassVar = REMOVED_OPTIONS
 
-    target: str | None = None
-    """The target whose arithmetic decides the optional passes and the forms of functions."""
-    board: str | None = None
-    """Its board."""
     tail: Tail = "float"
     """How operations behind the last sum of products are computed, see `keep-in-float`."""
 
@@ -135,7 +131,7 @@ class QuantizePass(QuantizationOptions, PipelinePass):
         return tuple(p for p in everything if p.name not in OPTIONAL or p.name in optional)
 
     def _offering(self) -> dict[str, str | None]:
-        """The samples; and the target, with its board, if it decides how functions are computed."""
-        offers = self.target is not None and configured(self.target, self.board).form_offer()
-        target = {"target": self.target, "board": self.board} if offers else {}
-        return {"calibration": self.calibration, **target}
+        """The target, with its board, unless it does not decide how functions are computed."""
+        if self.target is None or configured(self.target, self.board).form_offer() is None:
+            return {"target": None, "board": None}
+        return {}

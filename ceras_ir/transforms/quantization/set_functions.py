@@ -24,7 +24,12 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
     reads_sum,
     set_form,
 )
-from ceras_ir.transforms.quantization.options import RowsOptions, SiluOptions
+from ceras_ir.transforms.quantization.options import (
+    ArithmeticOptions,
+    CalibrationOptions,
+    RowsOptions,
+    SiluOptions,
+)
 from ceras_ir.transforms.rule_pass import RulePass
 
 
@@ -55,7 +60,7 @@ MEASURED = 8
 
 
 @dataclass(frozen=True)
-class SiluRule(SiluOptions, FloatNetworkPass):
+class SiluRule(ArithmeticOptions, CalibrationOptions, SiluOptions, FloatNetworkPass):
     """
     Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
     `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
@@ -67,13 +72,6 @@ class SiluRule(SiluOptions, FloatNetworkPass):
     """
 
     name = "silu"
-
-    calibration: str | None = None
-    """`FILE.npz` with samples."""
-    target: str | None = None
-    """The target that is asked by `auto`."""
-    board: str | None = None
-    """Its board."""
 
     def change(self, main: FuncOp) -> None:
         if self.silu == "hardswish":
@@ -129,7 +127,7 @@ def _harden(module: ModuleOp, calibration: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class SetFunctionsPass(SiluOptions, RowsOptions, RulePass):
+class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass):
     """
     Choose how the functions of a network are computed after quantization: normalizations, softmax,
     activations that are more than a clip, and SiLU.
@@ -137,17 +135,10 @@ class SetFunctionsPass(SiluOptions, RowsOptions, RulePass):
 
     name = "set-functions"
 
-    calibration: str | None = None
-    """`FILE.npz` with samples."""
-    target: str | None = None
-    """The target that `auto` asks."""
-    board: str | None = None
-    """The board of this target."""
-
     def table(self) -> tuple[ModulePass, ...]:
         return (
             NormalizationRule(),
             with_options_of(RowRule, self),
             SplitActivationRule(),
-            SiluRule(self.silu, self.calibration, self.target, self.board),
+            with_options_of(SiluRule, self),
         )

@@ -4,22 +4,20 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.transforms.quantization.options import ResidualSpreadOptions
 from ceras_ir.transforms.quantization.split_wide_inputs import WideInputRule
 from ceras_ir.transforms.quantization.split_wide_results import WideResultRule
 from ceras_ir.transforms.rule_pass import RulePass
 
 
 @dataclass(frozen=True)
-class SplitWidePass(RulePass):
+class SplitWidePass(ResidualSpreadOptions, RulePass):
     """
     Compute a layer that has 16 bits in its result or input by two layers that have 8 bits, which
     an accelerator of 8 bits computes.
     """
 
     name = "split-wide"
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
 
     def table(self) -> tuple[ModulePass, ...]:
         return WideResultRule(self.residual_spread), WideInputRule(self.residual_spread)

@@ -111,7 +111,7 @@ def run_case(
         layer = random_layer(seed)
         case = layer.module(), layer.inputs, layer.expected()
         if (draw := rng.random()) < 0.1:
-            Im2colPass("im2col").apply(Context(), case[0])
+            Im2colPass(convolution="im2col").apply(Context(), case[0])
         elif draw < 0.3:
             take_apart(case[0], rng, load_board(board).vector)
     if rng.random() < 0.5:

@@ -49,7 +49,7 @@ def test_tap_by_tap(seed: int):
 def test_matrix(seed: int):
     layer = random_layer(seed)
     module = layer.module()
-    Im2colPass("im2col").apply(Context(), module)
+    Im2colPass(convolution="im2col").apply(Context(), module)
     assert any(isinstance(op, graph.GatherOp) for op in module.walk())
     check_all_levels(module, layer.inputs, layer.expected())
 

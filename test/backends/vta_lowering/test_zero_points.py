@@ -175,7 +175,7 @@ def test_no_cycle_more():
     assert len(set(cycles)) == 1
 
 
-@pytest.mark.parametrize("reshaping", [SpaceToDepthPass(), Im2colPass("im2col")])
+@pytest.mark.parametrize("reshaping", [SpaceToDepthPass(), Im2colPass(convolution="im2col")])
 @pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_reshaped_stems(reshaping: SpaceToDepthPass | Im2colPass, point: int):
     rng = np.random.default_rng(3)

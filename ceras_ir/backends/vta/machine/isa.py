@@ -11,8 +11,19 @@ the bits of instructions, `assembler` the text, `simulator` the meaning and `tim
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ceras_ir.support.options import option, options
+
 DEFAULT_BOARD_NAME = "tsim"
 """The Chisel design in its cycle-accurate simulator, on which `timing` was measured."""
+
+
+@options
+class BoardOptions:
+    """The board of a pass or of the target."""
+
+    board: str = option(DEFAULT_BOARD_NAME, metavar="NAME|FILE")
+    """Compile for this configuration of VTA: a built-in name or VTA's .json file."""
+
 
 INSTRUCTION_BYTES = 16
 

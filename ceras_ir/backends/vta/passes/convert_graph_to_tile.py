@@ -29,7 +29,7 @@ from ceras_ir.backends.vta.kernels.launch import (
     uniform_shifts,
 )
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
+from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, BoardOptions
 from ceras_ir.backends.vta.rules.addition_pooling import (
     addition_plane,
     averaging_of,
@@ -62,12 +62,13 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
 
 @dataclass(frozen=True)
-class ConvertGraphToTilePass(ModulePass):
+class ConvertGraphToTilePass(BoardOptions, ModulePass):
     """
     Replace every operation on device vta by `mem.launch` of a kernel, between `mem.pack` of its
     inputs and `mem.unpack` of its result. Constants are packed here; computed weights, of a product
     of activations, become tiles by `mem.pack_tiles`. Equal kernels become one.
-    `mem.alignment` on the function says at which multiples operands must begin.
+    `mem.alignment` on the function says at which multiples operands must begin. The intrinsic of
+    `board` specifies the length of vectors.
 
     Exact, for these reasons:
 
@@ -87,9 +88,6 @@ class ConvertGraphToTilePass(ModulePass):
     """
 
     name = "convert-graph-to-tile"
-
-    board: str = DEFAULT_BOARD_NAME
-    """The board whose intrinsic gives the length of vectors."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)

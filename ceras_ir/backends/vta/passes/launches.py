@@ -13,7 +13,7 @@ from ceras_ir.backends.vta.lowering.image import build_image
 from ceras_ir.backends.vta.machine import dialect as vta
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.traits import CopiesAtBorder, MovesElements, viewed
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
@@ -137,7 +137,7 @@ LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 
 
 @dataclass(frozen=True)
-class ConvertTileToVtaPass(ModulePass):
+class ConvertTileToVtaPass(BoardOptions, ModulePass):
     """
     Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernels of the launch, and
     of those that start together with it (`mem.continues`), with all loops expanded, at the
@@ -149,9 +149,6 @@ class ConvertTileToVtaPass(ModulePass):
     """
 
     name = "convert-tile-to-vta"
-
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)

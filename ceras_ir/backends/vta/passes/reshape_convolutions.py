@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.backends.vta.rules.channel_constants import (
     MAX_DIGIT,
     folded_bias,
@@ -163,7 +163,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class SpaceToDepthPass(ModulePass):
+class SpaceToDepthPass(BoardOptions, ModulePass):
     """
     Replace a convolution with strides `sh`, `sw` by one without strides on the input as [N, H/sh,
     W/sw, sh*sw*C]. Its weights are sorted into the new channels, with zeros between them. The
@@ -177,9 +177,6 @@ class SpaceToDepthPass(ModulePass):
     """
 
     name = "space-to-depth"
-
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         block = load_board(self.board).block
@@ -253,7 +250,7 @@ def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.gene
 
 
 @dataclass(frozen=True)
-class Im2colPass(ModulePass):
+class Im2colPass(BoardOptions, ModulePass):
     """
     Replace int8 convolutions with windows of several taps by convolutions of fewer taps on more
     channels. With all taps of a window that is a 1x1 convolution on the matrix of windows, [N, OH,
@@ -276,8 +273,6 @@ class Im2colPass(ModulePass):
     auto: parts of windows as VTA's cost model for `board` says that they take least, with the
     host's time to make and pack them; im2col: all taps, of all convolutions.
     """
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.backends.vta.machine.board import load_board

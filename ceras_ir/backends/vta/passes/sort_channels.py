@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import MASK
@@ -109,21 +109,19 @@ ChannelOrder: TypeAlias = list[int]
 
 
 @dataclass(frozen=True)
-class SortChannelsPass(NetworkPass):
+class SortChannelsPass(BoardOptions, NetworkPass):
     """
     Put channels with the same shift side by side, so that all lanes of a vector shift alike: then
     an immediate does it, in half of the time. Feature maps that share channels (residuals,
     additions, poolings, depthwise convolutions) are sorted together, by the layers with the most
-    vectors. Inputs and outputs of the network, and what other operations read, stay.
+    vectors. Inputs and outputs of the network, and what other operations read, stay. `board`
+    specifies the number of channels of a vector.
 
     Exact: weights, bias and shifts of a layer move with its output channels, weights of its readers
     with their input channels. Sums have other orders, and are integers.
     """
 
     name = "sort-channels"
-
-    board: str = DEFAULT_BOARD_NAME
-    """The board, which says how many channels a vector has."""
 
     def change(self, main: FuncOp) -> None:
         lanes = load_board(self.board).block

@@ -12,7 +12,7 @@ from ceras_ir.backends.vta.kernels.convolution import ConvolutionExpansion, Maxi
 from ceras_ir.backends.vta.kernels.pooling import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.backends.vta.kernels.s3 import S3Expansion
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.backends.vta.schedule.blocks import Blocks, S3Blocks, longest_row, misfit, s3_misfit
 from ceras_ir.backends.vta.schedule.contraction import Contraction, contraction_of
 from ceras_ir.backends.vta.schedule.search import (
@@ -25,19 +25,26 @@ from ceras_ir.backends.vta.schedule.search import (
 )
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.support.options import options, with_options_of
 from ceras_ir.transforms.pipeline import PipelinePass
 
 Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
 
 
-@dataclass(frozen=True)
-class ScheduleTilesPass(ModulePass):
+@options
+class WindowOptions(BoardOptions):
+    """How windows of several taps are computed, of `schedule-tiles` and `tune-tiles`."""
+
+    convolution: Convolution = "auto"
     """
-    Give every `tile.conv2d` without a schedule the cheapest one whose blocks fit `board`. Changes
-    no value: a schedule is a promise about order only.
+    direct: loads the inputs of all taps of windows; kn2row: loads shifted inputs for one tap after
+    the other wherever such a schedule fits; auto: the cheaper.
     """
 
-    name = "schedule-tiles"
+
+@options
+class BlockOptions:
+    """The loops and the blocks that `schedule-tiles` may choose."""
 
     schedule: Schedule = "auto"
     """
@@ -50,15 +57,24 @@ class ScheduleTilesPass(ModulePass):
     """Input channels in a block."""
     nblock: int | None = None
     """Output channels in a block."""
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
-    convolution: Convolution = "auto"
-    """
-    direct: loads the inputs of all taps of windows; kn2row: loads shifted inputs for one tap after
-    the other wherever such a schedule fits; auto: the cheaper.
-    """
+
+
+@options
+class ScheduleOptions(WindowOptions, BlockOptions):
+    """All options of `schedule-tiles`."""
+
     jobs: int = 1
     """Processes of joblib that search, -1 for one per core; the result is the same."""
+
+
+@dataclass(frozen=True)
+class ScheduleTilesPass(ScheduleOptions, ModulePass):
+    """
+    Give every `tile.conv2d` without a schedule the cheapest one whose blocks fit `board`. Changes
+    no value: a schedule is a promise about order only.
+    """
+
+    name = "schedule-tiles"
 
     def __post_init__(self) -> None:
         if self.jobs == 0 or self.jobs < -1:
@@ -104,7 +120,7 @@ class ScheduleTilesPass(ModulePass):
 
 
 @dataclass(frozen=True)
-class ExpandTilesPass(ModulePass):
+class ExpandTilesPass(BoardOptions, ModulePass):
     """
     Replace every pooling, and every `tile.conv2d` with a schedule, by `scf.for` loops around loads,
     GEMMs, ALU operations and stores. Convolutions without a schedule are left.
@@ -115,9 +131,6 @@ class ExpandTilesPass(ModulePass):
     """
 
     name = "expand-tiles"
-
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
@@ -160,29 +173,13 @@ def _fitting(op: Operation, sizes: Sizes | None) -> Sizes:
 
 
 @dataclass(frozen=True)
-class TilePass(PipelinePass):
+class TilePass(ScheduleOptions, PipelinePass):
     """Run `schedule-tiles` with these options, then `expand-tiles`."""
 
     name = "tile"
 
-    schedule: Schedule = "auto"
-    """See `schedule-tiles`."""
-    mblock: int | None = None
-    """See `schedule-tiles`."""
-    kblock: int | None = None
-    """See `schedule-tiles`."""
-    nblock: int | None = None
-    """See `schedule-tiles`."""
-    board: str = DEFAULT_BOARD_NAME
-    """See `schedule-tiles`."""
-    convolution: Convolution = "auto"
-    """See `schedule-tiles`."""
-    jobs: int = 1
-    """See `schedule-tiles`."""
-
     def passes(self) -> tuple[ModulePass, ...]:
-        blocks = (self.mblock, self.kblock, self.nblock)
         return (
-            ScheduleTilesPass(self.schedule, *blocks, self.board, self.convolution, self.jobs),
-            ExpandTilesPass(self.board),
+            with_options_of(ScheduleTilesPass, self),
+            with_options_of(ExpandTilesPass, self),
         )

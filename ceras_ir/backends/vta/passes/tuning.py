@@ -25,10 +25,9 @@ from ceras_ir.backends.vta.execution.performance import measure
 from ceras_ir.backends.vta.execution.runner import VtaRunner
 from ceras_ir.backends.vta.lowering.image import build_image
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.machine.scratchpads import constant_tiles
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
-from ceras_ir.backends.vta.passes.tiling import ExpandTilesPass, ScheduleTilesPass
+from ceras_ir.backends.vta.passes.tiling import ExpandTilesPass, ScheduleTilesPass, WindowOptions
 from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row
 from ceras_ir.backends.vta.schedule.contraction import contraction_of
 from ceras_ir.backends.vta.schedule.search import Convolution, Limits, good_blocks
@@ -197,7 +196,7 @@ def _kernel_of(op: tile.Conv2dOp) -> str:
 
 
 @dataclass(frozen=True)
-class TuneTilesPass(ModulePass):
+class TuneTilesPass(WindowOptions, ModulePass):
     """
     Give `tile.conv2d` operations the schedules with which they take the fewest cycles when they are
     run, of those that the cost model likes best. Where all together take no fewer than with the
@@ -207,10 +206,6 @@ class TuneTilesPass(ModulePass):
 
     name = "tune-tiles"
 
-    board: str = DEFAULT_BOARD_NAME
-    """The board: a name or VTA's .json file."""
-    convolution: Convolution = "auto"
-    """See `schedule-tiles`."""
     merged: bool = True
     """Whether layers will share streams, as the timed simulator then has them."""
     runner: str | None = None

@@ -19,6 +19,7 @@ from ceras_ir.dialects.graph.calls import bytes_of
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp
 from ceras_ir.network.function import result_values
+from ceras_ir.support.options import options
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import (
     Slice,
@@ -29,6 +30,16 @@ from ceras_ir.transforms.memory.analysis.slices import (
     spread,
 )
 from ceras_ir.transforms.memory.analysis.spans import Span, most_alive
+
+
+@options
+class BufferOptions:
+    """Which buffers are placed, of `allocate-blocks` and the passes that prepare or print plans."""
+
+    alignment: int = 16
+    """Place buffers at multiples of this number of bytes, and round sizes up to it."""
+    io: bool = False
+    """Include arguments and results; otherwise they stay in the caller's memory."""
 
 
 def byte_size(value: SSAValue) -> int:

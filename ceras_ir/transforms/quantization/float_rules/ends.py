@@ -12,6 +12,7 @@ from ceras_ir.network.quantizable import is_alias, keeps_scale
 from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
+from ceras_ir.transforms.quantization.options import ExceptionOptions
 from ceras_ir.transforms.quantization.set_precision import is_named
 
 SUMS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
@@ -21,7 +22,7 @@ FOLLOWS = "follows the last sum of products"
 
 
 @dataclass(frozen=True)
-class TailRule(FloatNetworkPass):
+class TailRule(ExceptionOptions, FloatNetworkPass):
     """
     Keep in float the operations after the last convolution, product, pooling or resize on each path
     to a result: sigmoids of scores, decoding of boxes, concatenations of outputs.
@@ -32,9 +33,6 @@ class TailRule(FloatNetworkPass):
     """
 
     name = "tail"
-
-    besides: tuple[str, ...] = ()
-    """Layers to leave out, by the names and patterns of `set-precision`."""
 
     def change(self, main: FuncOp) -> None:
         # What the next call reads has sums of products behind it.
@@ -68,7 +66,7 @@ PREPARES = "prepares inputs for the first sum of products"
 
 
 @dataclass(frozen=True)
-class HeadRule(FloatNetworkPass):
+class HeadRule(ExceptionOptions, FloatNetworkPass):
     """
     Keep in float the operations on inputs before the first convolution, product, pooling or resize:
     normalization by constants or by statistics of the input, features, angles of positions, and
@@ -82,9 +80,6 @@ class HeadRule(FloatNetworkPass):
     """
 
     name = "head"
-
-    besides: tuple[str, ...] = ()
-    """Layers to leave out, by the names and patterns of `set-precision`."""
 
     def change(self, main: FuncOp) -> None:
         head = _head(main)

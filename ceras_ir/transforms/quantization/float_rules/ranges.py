@@ -16,6 +16,7 @@ from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fuse_epilogues import split_activation
+from ceras_ir.transforms.quantization.options import ExceptionOptions
 from ceras_ir.transforms.quantization.set_precision import is_named
 
 SPREAD = 16
@@ -25,7 +26,7 @@ FACTORS = "multiplies by constants so different that one scale of int8 has no st
 
 
 @dataclass(frozen=True)
-class FactorRule(FloatNetworkPass):
+class FactorRule(ExceptionOptions, FloatNetworkPass):
     """
     Keep in float the elementwise products by constants of which the largest is more than 16 times
     the median.
@@ -36,9 +37,6 @@ class FactorRule(FloatNetworkPass):
     """
 
     name = "factors"
-
-    besides: tuple[str, ...] = ()
-    """Layers to leave out, by the names and patterns of `set-precision`."""
 
     def change(self, main: FuncOp) -> None:
         for inner in main.body.block.ops:

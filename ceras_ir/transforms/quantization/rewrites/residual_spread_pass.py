@@ -4,14 +4,12 @@ from dataclasses import dataclass
 
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.quantization.options import ResidualSpreadOptions
 
 
 @dataclass(frozen=True)
-class ResidualSpreadPass(NetworkPass):
+class ResidualSpreadPass(ResidualSpreadOptions, NetworkPass):
     """Does something else where the residual of each channel has a shift of its own."""
-
-    residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.residual_spread <= ROW_SPREAD:

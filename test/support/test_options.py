@@ -1,0 +1,159 @@
+"""Each option is declared a single time, except for names that have several meanings."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import ceras_ir
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.field_docs import field_paragraphs
+from ceras_ir.support.options import (
+    given_flags,
+    help_of,
+    option,
+    options,
+    options_of,
+    out_of_range,
+    with_options_of,
+)
+
+SOURCES = Path(ceras_ir.__file__).parent
+
+DECLARING = ("Pass", "Rule", "Target", "Options", "Workers")
+"""Ends of the names of classes whose fields are options."""
+
+ARGUMENTS = {"COptions", "_Options", "Options"}
+"""Classes that are arguments of functions of the compiler and have no option of a user."""
+
+SHARED = {
+    "-o": 7,  # The result of each command.
+    "bisect-passes": 2,  # ceras-opt compares after all passes, other commands after exact passes.
+    "board": 11,  # Targets have boards of different kinds and defaults.
+    "convolution": 3,  # Different choices in vta, im2col and schedule-tiles.
+    "encoding": 4,  # The default depends on the target.
+    "force": 3,
+    "inputs": 4,  # Required, optional or synthetic; in equalize-channels a switch.
+    "io": 2,  # Types of inputs and outputs; in memory plans, whether they are included.
+    "jobs": 3,
+    "name": 2,  # Of the arduino and c targets.
+    "prune": 2,  # ceras-retrain trains the pruned network.
+    "regions": 2,
+    "rows": 3,  # In the rule depthwise and in equalize-channels a switch.
+    "run-reproducer": 2,  # ceras-opt reads it before the other options.
+    "samples": 3,
+    "schedule": 2,  # Of tiles, and of training.
+    "seed": 3,  # Of stalls, of training, of synthetic samples.
+    "target": 8,
+    "time-limit": 2,
+    "tune": 2,
+    "tune-runner": 2,
+    "version": 2,
+}
+"""Names that have several owners, and their number of declarations; each has another meaning."""
+
+
+def declarations() -> dict[str, list[str]]:
+    """The places at which each option is declared: fields of classes, and `add_argument`."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in declared_by(node):
+                found[name].append(str(path.relative_to(SOURCES)))
+    return found
+
+
+def declared_by(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.ClassDef(name=name) if name.endswith(DECLARING) and name not in ARGUMENTS:
+            for statement in node.body:
+                match statement:
+                    case ast.AnnAssign(target=ast.Name(id=field), annotation=annotation):
+                        if "ClassVar" not in ast.unparse(annotation):
+                            yield written_flag(statement.value) or field.replace("_", "-")
+                    case _:
+                        pass
+        case ast.Call(func=ast.Attribute(attr="add_argument") | ast.Name(id="add")):
+            texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            flags = [each for each in texts if isinstance(each, str) and each.startswith("-")]
+            long = [each.removeprefix("--") for each in flags if each.startswith("--")]
+            yield from (long or flags)[:1]
+        case _:
+            pass
+
+
+def written_flag(value: ast.expr | None) -> str | None:
+    """The flag that `option(..., flag=...)` gives a field."""
+    for keyword in value.keywords if isinstance(value, ast.Call) else ():
+        if keyword.arg == "flag" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value).removeprefix("--")
+    return None
+
+
+def test_each_option_is_declared_once():
+    found = declarations()
+    several = {name: places for name, places in found.items() if len(places) > SHARED.get(name, 1)}
+    assert not several, "inherit the options of the class that owns them"
+    assert len(found) > 150
+    fewer = {name for name, count in SHARED.items() if len(found[name]) < count}
+    assert not fewer, "lower the numbers in SHARED"
+
+
+@options
+class DepthOptions:
+    depth: int = option(4, metavar="N", least=1)
+    """
+    Stop at this depth.
+
+    More about it.
+    """
+
+
+@options
+class WordOptions:
+    word: str | None = option(None, flag="--the-word")
+    """Print this word, 100%."""
+
+
+@dataclass(frozen=True)
+class Inner(DepthOptions):
+    other: int = 0
+
+
+@dataclass(frozen=True)
+class Outer(WordOptions, DepthOptions):
+    other: int = 7
+
+
+def test_help_is_the_first_paragraph_with_the_default():
+    found = {each.name: help_of(Outer, each) for each, _ in options_of(Outer)}
+    assert found == {"depth": "stop at this depth (default: 4)", "word": "print this word, 100%"}
+    assert field_paragraphs(Outer)["depth"] == ["Stop at this depth.", "More about it."]
+
+
+def test_inherited_options_are_handed_on():
+    assert with_options_of(Inner, Outer(depth=9)) == Inner(9, 0)
+    assert with_options_of(Inner, Outer(depth=9), other=1) == Inner(9, 1)
+
+
+def test_given_and_wrong_options():
+    assert given_flags(Outer, Outer(word="a")) == ["--the-word"]
+    assert list(out_of_range(Outer(depth=0))) == [("depth", "must be at least 1")]
+
+
+def test_keywords_are_checked():
+    model = ceras_ir.load(str(Path(__file__).parents[2] / "examples/digits/digits.onnx"))
+    for call, message in (
+        (
+            lambda: model.quantize(silo="table"),
+            "quantize has no option 'silo'; did you mean 'silu'",
+        ),
+        (lambda: model.quantize(quantize="none"), "quantize has no option 'quantize'"),
+        (lambda: model.quantize(int16="image"), "int16 must be str,..., got 'image'"),
+        (lambda: model.quantize(budget="all"), "budget must be float or none, got 'all'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()
