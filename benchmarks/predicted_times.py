@@ -38,7 +38,7 @@ from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.options import BuildOptions, Quantize
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.report import spelling
 from ceras_ir.pipeline.stages import all_stages, run_stages
@@ -85,7 +85,7 @@ class Figure:
     actual: float
 
 
-def on_board(path: Path, quantize: str, board_name: str) -> Iterator[Figure]:
+def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure]:
     """Instructions of every layer but the first, on a board with room for everything."""
     board = replace(load_board(board_name), flash_bytes=4 << 20, sram_bytes=3 << 20)
     target = ArduinoTarget(board=board_name)
@@ -112,7 +112,7 @@ def on_board(path: Path, quantize: str, board_name: str) -> Iterator[Figure]:
         yield Figure(_name(layer.op), instructions(layer, board), counted)
 
 
-def on_host(path: Path, quantize: str) -> Iterator[Figure]:
+def on_host(path: Path, quantize: Quantize) -> Iterator[Figure]:
     """Microseconds of every layer here."""
     options = BuildOptions(CTarget(), quantize=quantize, recipe=_recipe(quantize))
     made = build(read_network(str(path)), options)
@@ -146,7 +146,7 @@ def _name(op: object) -> str:
     return f"{node_name(op)} ({spelling(op)})"
 
 
-def _recipe(quantize: str) -> tuple[str, ...]:
+def _recipe(quantize: Quantize) -> tuple[str, ...]:
     """Time depends on shapes, not on numbers: the quickest."""
     return ("none",) if quantize == "int8" else ()
 

@@ -29,7 +29,7 @@ from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.build import Build, build
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.options import BuildOptions, Quantize
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
@@ -93,7 +93,7 @@ def test_sizes_of_encoded_networks(tmp_path: Path, encoding: EncodingChoice, cor
     "name", ["mnist_conv", "mnist_mcu", "mnist_mlp", "resnet8_float", "vww_float"]
 )
 @pytest.mark.parametrize("quantize", ["none", "int8"])
-def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: str, core: str):
+def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: Quantize, core: str):
     if not (path := SHARED / f"{name}.onnx").exists():
         pytest.skip("needs ../shared")
     options = BuildOptions(ArduinoTarget(), quantize=quantize)

@@ -41,7 +41,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.options import BuildOptions, Quantize
 from ceras_ir.pipeline.stages import all_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
 
@@ -125,9 +125,10 @@ def make(seed: int, folder: Path) -> Network | None:
         model = random_network(seed, steps=3)
         sample = random_inputs_of(model, seed)
     module = import_model(model)
+    quantize: dict[int, Quantize] = {2: "auto", 3: "none"}
     options = BuildOptions(
         CTarget(),
-        quantize={2: "auto", 3: "none"}.get(kind, "int8"),
+        quantize=quantize.get(kind, "int8"),
         io="int8" if kind == 0 else "model",
     )
     try:
