@@ -18,7 +18,7 @@ CHECKS = {"check-outputs", "check-scales", "prove-accumulators"}
 
 
 def test_a_rule_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="'keep-in-float' has no rule 'mask'.*'masks'"):
+    with pytest.raises(UsageError, match=r"'keep-in-float' has no rule 'mask'.*'masks'"):
         KeepInFloatPass(rules=("mask",))
 
 

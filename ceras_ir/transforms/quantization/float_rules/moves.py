@@ -67,8 +67,8 @@ class MoveRule(FloatNetworkPass):
        in an array, or features of two kinds, then have separate scales.
     3. Operations that join inputs with other values for the caller, such as a cache of keys and
        values that is returned longer, or that select rows of the result by computed indices, if
-       half of the elements or more belong to inputs. These are returned unchanged. Integer consumers
-       round them as they would have rounded the inputs.
+       half of the elements or more belong to inputs. These are returned unchanged. Integer
+       consumers round them as they would have rounded the inputs.
 
     None takes more time. States of the network keep their storage. Changes no value.
     """
