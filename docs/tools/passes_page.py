@@ -34,7 +34,7 @@ A **pipeline** is a pass that is only a sequence of other passes. Dumps and timi
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these. A
 *benefit* names a network of `benchmarks/benefit_networks.py` that is worse without the pass or
 rule, and in how many builds the IR changes. `python benchmarks/pass_benefits.py --write` measures
-them.
+both.
 
 To write a pass of your own, see [new-pass.md](new-pass.md).
 
