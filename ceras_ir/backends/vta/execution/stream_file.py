@@ -342,16 +342,6 @@ def run_stream(arguments: argparse.Namespace) -> None:
     Print what the stream costs; with `--inputs` and `--outputs`, run it on that image too; with
     `--check`, refuse one that is not proven good; with `--relies`, say what it relies on instead.
     """
-    from ceras_ir.backends.vta.execution.stream_file import (
-        MOST_COUNTED,
-        StreamFile,
-        parse_address,
-        parse_pointers,
-        read_pieces,
-        reliance,
-        summary,
-        trial,
-    )
     from ceras_ir.backends.vta.machine.board import load_board
     from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
     from ceras_ir.command.exit_status import Diagnostic, SourceError
