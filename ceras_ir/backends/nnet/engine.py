@@ -236,8 +236,6 @@ class NnetModel:
         if rtl is None:
             self.engine = build(engine_flags)
         else:
-            from ceras_ir.backends.nnet.engine import build_engine
-
             self.engine = build_engine(rtl.size)
 
     def run(
