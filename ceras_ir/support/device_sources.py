@@ -1,4 +1,7 @@
-"""C for a device on Linux, which every target's driver ships: registers, memory, caches."""
+"""
+Sources that several targets use: C for a device on Linux (registers, memory, caches), and a module
+of SystemVerilog.
+"""
 
 from pathlib import Path
 
@@ -8,3 +11,5 @@ DEVICE_SOURCES = {
     _FOLDER / "device.h": "driver: the interface to both",
 }
 """And what each is."""
+STREAM_FIFO = Path(__file__).parent / "hdl" / "stream_fifo.sv"
+"""A queue between two modules."""

@@ -32,6 +32,7 @@ from ceras_ir.dialects.mem import LaunchOp, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import entries_of
+from ceras_ir.support.device_sources import STREAM_FIFO
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import MICROSECONDS, Prediction
 
@@ -124,11 +125,8 @@ class Figures:
 def library_files() -> dict[str, str]:
     """The modules that every project consists of, by file name."""
     library = files("ceras_ir.backends.dataflow") / "hdl"
-    return {
-        entry.name: entry.read_text(encoding="utf-8")
-        for entry in sorted(library.iterdir(), key=lambda e: e.name)
-        if entry.name.endswith(".sv")
-    }
+    found = [STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
+    return {e.name: e.read_text(encoding="utf-8") for e in sorted(found, key=lambda e: e.name)}
 
 
 def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:

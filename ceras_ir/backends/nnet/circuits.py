@@ -12,8 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
+
+from ceras_ir.support.device_sources import STREAM_FIFO
+
+PACKAGE = Path(__file__).parent
 
 _NUMBER = re.compile(
     # A minimum, as in `LANES < 8 ? LANES : 8`, is read as the upper limit.
@@ -24,7 +27,7 @@ _NUMBER = re.compile(
 
 @cache
 def _numbers(source: str) -> dict[str, int]:
-    text = (_backends() / "nnet" / source).read_text("ascii")
+    text = (PACKAGE / source).read_text("ascii")
     return {name: int(n) << int(shift or 0) for name, n, shift in _NUMBER.findall(text)}
 
 
@@ -33,18 +36,12 @@ def number(source: str, name: str) -> int:
     return _numbers(source)[name]
 
 
-def _backends() -> Path:
-    return Path(str(files("ceras_ir"))) / "backends"
-
-
 ALIGNMENT = 64
 """Bytes between places for values in the memory arena: a multiple of the bus."""
 TOP = "nnet_core"
 CORE = f"hdl/{TOP}.sv"
 FIRST = "layer_registers.sv"
 """A package, which every reader of the sources wants to see before its users."""
-SHARED = ("stream_fifo.sv",)
-"""Modules of the library that the sparse pipelines are made of."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,13 @@ SHARED_NUMBERS = {
 
 def package_source() -> Path:
     """The package that lists the registers."""
-    return _backends() / "nnet" / "hdl" / FIRST
+    return PACKAGE / "hdl" / FIRST
 
 
 def circuit_sources() -> list[Path]:
     """The modules, the package of registers first."""
     own = sorted(package_source().parent.glob("*.sv"), key=lambda path: path.name != FIRST)
-    return own + [_backends() / "dataflow" / "hdl" / name for name in SHARED]
+    return [*own, STREAM_FIFO]
 
 
 HEADER = "registers.h"
