@@ -8,10 +8,11 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from ceras_ir.api.model import Model
+from ceras_ir.api.model import QUANTIZATION, Model
 from ceras_ir.api.samples import Data
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
+from ceras_ir.pipeline.pass_options import listing
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
@@ -85,6 +86,7 @@ class Comparer:
     compare: ClassVar[Callable[..., Comparison]]
 
 
+@listing(QUANTIZATION)
 def compare(
     model: Model,
     other: Model | None = None,
@@ -101,8 +103,8 @@ def compare(
     """
     Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
     beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
-    `ceras-compare`; a metric may be a function, and labels an array. `options` are those of
-    `Model.quantize`.
+    `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize`
+    documents the options of quantization.
     """
     return need_hook("compare", Comparer, "ceras_ir.compare")().compare(
         model,

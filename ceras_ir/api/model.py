@@ -32,7 +32,14 @@ from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.pipeline.pass_options import keyword_values, spell_pipeline, with_values
+from ceras_ir.pipeline.pass_options import (
+    keyword_parameters,
+    keyword_values,
+    listing,
+    spell_pipeline,
+    target_parameters,
+    with_values,
+)
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.reading import read_network
@@ -41,11 +48,17 @@ from ceras_ir.pipeline.stages import graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
 from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.transforms.quantization.recipe import check_recipe
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
 """Pipelines as `ceras-opt -p` reads them, or passes themselves."""
+
+OTHERWISE = ("calibration", "quantize", "prune")
+"""Options of a build that are no keyword arguments; data is an argument of its own."""
+
+QUANTIZATION = tuple(keyword_parameters(BuildOptions, OTHERWISE))
+"""The options of quantization, as parameters of functions."""
 
 
 class Model:
@@ -125,6 +138,7 @@ class Model:
         """Fold batch normalization and move activations and residuals into the layers before."""
         return self.apply("fuse")
 
+    @listing(QUANTIZATION)
     def quantize(
         self,
         calibration: Data | None = None,
@@ -137,9 +151,8 @@ class Model:
         """
         Quantize the network in the arithmetic of `target`, or in any; it is fused before. Samples
         for `calibration` are arrays, arrays by name, a generator of either, files or folders.
-        `options` are those of the commands and of the pass `quantize`, such as `silu="table"`:
-        `recipe`, `silu`, `rows`, `observer`, `int16`, `in_float` for `--float`, `budget`, `io`,
-        `calibration_samples` and `calibration_seed`.
+        Options are those of the commands and of the pass `quantize`, such as `silu="table"`;
+        `in_float` is `--float`.
         """
         files, data = SampleFiles(), None
         with diagnosed(self.title), files.named():
@@ -168,6 +181,7 @@ class Model:
             PassRunner().run(load_context(load_universe()), module, _passes(passes))
         return self._changed(module)
 
+    @listing(target_parameters(all_targets(), ("board",)))
     def compile(
         self,
         target: str,
@@ -178,9 +192,10 @@ class Model:
     ) -> Compiled:
         """
         Compile for `target`. It is quantized first if the target computes in integers alone and
-        `quantize` was not called. `at` has passes that run behind levels, by the level's name;
-        `options` are those of the target, such as `weights="file"`. Where the board does not hold
-        the network, the error names the smallest change with which it does.
+        `quantize` was not called. `at` has passes that run behind levels, by the level's name.
+        Options are those of the target, such as `weights="file"`; a default that depends on the
+        target is `...`. Where the board does not hold the network, the error names the smallest
+        change with which it does.
         """
         with diagnosed(self.title):
             chosen = replace(
@@ -289,7 +304,7 @@ def _passes(passes: Iterable[object]) -> list[ModulePass]:
 
 def quantization_keywords(given: Mapping[str, object], owner: str) -> dict[str, object]:
     """The options of quantization that keyword arguments give, checked, by the names of fields."""
-    found = keyword_values(BuildOptions, given, owner, ("calibration", "quantize", "prune"))
+    found = keyword_values(BuildOptions, given, owner, OTHERWISE)
     recipe = found.get("recipe", ())
     assert isa(recipe, tuple[str, ...])
     check_recipe(recipe, "recipe")

@@ -8,7 +8,8 @@ string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool a
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,8 +23,11 @@ from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 
 T = TypeVar("T", bound=ArgSpecConvertible)
+Function = TypeVar("Function", bound=Callable[..., object])
 
 OptionValue = None | bool | int | float | str | tuple["OptionValue", ...]
+
+KEYWORD_ONLY, VAR_KEYWORD = Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD
 
 _BOOLEANS = {"": True, "true": True, "1": True, "false": False, "0": False}
 
@@ -107,13 +111,11 @@ def keyword_values(
     cls: type, given: Mapping[str, object], owner: str, omit: Collection[str] = ()
 ) -> dict[str, object]:
     """
-    The values that keyword arguments of the Python API give to options of the dataclass `cls`, by
-    the names of the fields, each checked by the type of the field. A list is taken as a tuple. The
-    fields in `omit` are not keyword arguments.
+    The values of options of the dataclass `cls` from keyword arguments of the Python API, by the
+    names of the fields, checked by the types of the fields. A list becomes a tuple. The fields in
+    `omit` are not keyword arguments.
     """
-    types = types_of(cls)
-    known = {described.keyword or each.name: each.name for each, described in options_of(cls)}
-    known = {key: name for key, name in known.items() if name not in omit}
+    types, known = types_of(cls), _keywords(cls, omit)
     found: dict[str, object] = {}
     for key, value in given.items():
         _expect_known(key, known, owner)
@@ -128,6 +130,47 @@ def keyword_values(
             raise UsageError(f"{key} must be {type_name(kind)}, got {value!r}")
         found[known[key]] = value
     return found
+
+
+def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
+    """The keyword arguments of options of the dataclass `cls`, and the names of their fields."""
+    every = {described.keyword or each.name: each.name for each, described in options_of(cls)}
+    return {key: name for key, name in every.items() if name not in omit}
+
+
+def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parameter]:
+    """The parameters that `keyword_values` accepts, with the types and defaults of the fields."""
+    types, defaults = types_of(cls), {each.name: each.default for each in dataclasses.fields(cls)}
+    for key, name in _keywords(cls, omit).items():
+        yield Parameter(key, KEYWORD_ONLY, default=defaults[name], annotation=types[name])
+
+
+def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) -> list[Parameter]:
+    """The parameters that `with_values` accepts; a default that depends on the target is `...`."""
+    found: dict[str, Parameter] = {}
+    for target in targets:
+        types = types_of(target)
+        for each in dataclasses.fields(target):
+            name, kind, default = each.name, types[each.name], each.default
+            if (other := found.get(name)) is not None:
+                kind = Union[other.annotation, kind]  # noqa: UP007
+                default = default if default == other.default else ...
+            if name not in omit:
+                found[name] = Parameter(name, KEYWORD_ONLY, default=default, annotation=kind)
+    return list(found.values())
+
+
+def listing(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
+    """Have `help` and editors show these parameters of a function in place of `**options`."""
+    shown = list(parameters)
+
+    def decorate(function: Function) -> Function:
+        whole = signature(function)
+        own = [each for each in whole.parameters.values() if each.kind is not VAR_KEYWORD]
+        vars(function)["__signature__"] = whole.replace(parameters=[*own, *shown])
+        return function
+
+    return decorate
 
 
 def _expect_known(key: str, known: Collection[str], owner: str) -> None:

@@ -44,7 +44,7 @@ To write a pass of your own, see [new-pass.md](new-pass.md).
 """
 
 MAX_REPEATED = 60
-"""The number of characters from which the text of an option that passes share is printed once."""
+"""The text of a shared option is printed a single time if it has so many characters."""
 
 COMPILED = """\
 ## What `ceras-compile` runs

@@ -317,6 +317,8 @@ def wrong(model: ceras.Model, what: str) -> object:
             return ceras.compare(
                 model, inputs=SAMPLES, calibration=SAMPLES, labels=np.zeros(3, np.int64)
             )
+        case "comparison":
+            return ceras.compare(model, inputs=SAMPLES, obsever="mse")
         case _:
             raise AssertionError(what)
 
@@ -349,6 +351,12 @@ def wrong(model: ceras.Model, what: str) -> object:
             "labels",
             ceras.InputError,
             "3 labels for 40 samples",
+            marks=pytest.mark.needs("workbench"),
+        ),
+        pytest.param(
+            "comparison",
+            ceras.UsageError,
+            "no option 'obsever'; did you mean 'observer'",
             marks=pytest.mark.needs("workbench"),
         ),
     ],

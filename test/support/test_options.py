@@ -4,11 +4,13 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import ceras_ir
+from ceras_ir.backends.c.target import Weights
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.field_docs import field_paragraphs
 from ceras_ir.support.options import (
@@ -20,6 +22,7 @@ from ceras_ir.support.options import (
     out_of_range,
     with_options_of,
 )
+from ceras_ir.transforms.quantization.options import Silu
 
 SOURCES = Path(ceras_ir.__file__).parent
 
@@ -157,3 +160,15 @@ def test_keywords_are_checked():
     ):
         with pytest.raises(UsageError, match=message):
             call()
+
+
+def test_signatures_list_options():
+    for function in (ceras_ir.Model.quantize, ceras_ir.compare):
+        shown = signature(function).parameters
+        assert (shown["silu"].annotation, shown["silu"].default) == (Silu, "auto")
+        assert {"in_float", "calibration_samples", "io"} <= set(shown)
+        assert "options" not in shown
+    shown = signature(ceras_ir.Model.compile).parameters
+    assert (shown["weights"].annotation, shown["weights"].default) == (Weights, "source")
+    assert shown["encoding"].default is ...
+    assert "options" not in shown
