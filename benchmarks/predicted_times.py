@@ -29,9 +29,9 @@ from ceras_ir.backends.c.emulator import (
     available,
     run_elf,
 )
-from ceras_ir.backends.c.fitted_model import printed_model
-from ceras_ir.backends.c.instruction_model import instructions
-from ceras_ir.backends.c.machine import bare_machine
+from ceras_ir.backends.c.fit import printed_model
+from ceras_ir.backends.c.latency import instructions
+from ceras_ir.backends.c.options import bare_machine
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs

@@ -36,7 +36,7 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.sparse_source import smallest_distances
+from ceras_ir.backends.c.sparse_code import smallest_distances
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import Encoded

@@ -19,11 +19,12 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.runner import CModel, Launch, Trace
+from ceras_ir.backends.c.runner import CModel, Launch
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.targets.execution import Trace
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]

@@ -27,7 +27,7 @@ from core import COMMANDS, EXTENSIONS, ROOT
 from hypothesis import HealthCheck, settings
 
 from ceras_ir.backends.c import runner
-from ceras_ir.backends.c.prefix import Prefix
+from ceras_ir.backends.c.names import Prefix
 
 WEEK_SECONDS = 7 * 24 * 3600
 

@@ -83,7 +83,7 @@ def _words(text: str) -> frozenset[str]:
         'add("--nnet-file")',
         "class NnetRule: pass",
         "from a.b import vta",
-        "import ceras_ir.backends.arduino.emit",
+        "import ceras_ir.backends.arduino.sketch",
         "f(vta_block=1)",
     ),
 )

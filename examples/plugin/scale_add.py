@@ -14,8 +14,7 @@ from xdsl.ir import Dialect, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.printers import prints
+from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, expect_shape
 from ceras_ir.interpreters.float_text import float_literal

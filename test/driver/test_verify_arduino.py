@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from c_harness import needs_arm
 
-from ceras_ir.backends.arduino.emulated import EmulatedSketch, emulated_board
+from ceras_ir.backends.arduino.sketch import EmulatedSketch, emulated_board
 from ceras_ir.backends.c.emulator import available
 from ceras_ir.driver.verify import levels
 from ceras_ir.driver.verify.tool import main

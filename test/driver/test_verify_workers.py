@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from driver_networks import MIXING
 
-from ceras_ir.backends.c.compiled import CompiledC
+from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.driver.verify.tool import main
 
 pytestmark = pytest.mark.slow

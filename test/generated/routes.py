@@ -15,7 +15,7 @@ from generated.reference import Results
 
 import ceras_ir as ceras
 from ceras_ir.backends.c import runner
-from ceras_ir.backends.c.prefix import Prefix
+from ceras_ir.backends.c.names import Prefix
 
 
 class Refused(Exception):

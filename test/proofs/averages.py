@@ -10,7 +10,7 @@ from ceras_ir.network.integer import requantize
 ALL = "ceras_ir/network/averaging.py"
 VTA = "ceras_ir/backends/vta/rules/addition_pooling.py"
 POOL = "ceras_ir/dialects/graph/pooling.py"
-C = "ceras_ir/backends/c/pooling.py"
+C = "ceras_ir/backends/c/reduction.py"
 
 
 def reciprocal(window: int, ratio: float) -> RequantAttr:

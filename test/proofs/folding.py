@@ -9,7 +9,7 @@ from ceras_ir.network.integer import round_shift
 
 VTA = "ceras_ir/backends/vta/rules/channel_constants.py"
 VTA_RULES = "ceras_ir/backends/vta/rules/admission.py"
-EPILOGUE = "ceras_ir/backends/c/epilogue.py"
+EPILOGUE = "ceras_ir/backends/c/integer_layer.py"
 SUMS = "ceras_ir/backends/c/sums.py"
 QUANT = "ceras_ir/dialects/quant.py"
 SCALES = "ceras_ir/transforms/quantization/analysis/rescaling.py"

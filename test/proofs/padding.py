@@ -17,7 +17,7 @@ SIGNED = "ceras_ir/transforms/quantization/qdq_rules.py"
         FPGA: "(bias != nullptr ? bias[o] : 0) - input_zero * sum",
     },
     requires="what is around the input is stored as its zero point",
-    checked_by={"ceras_ir/backends/c/dsp_winograd.py": "{height}, {width}, {channels}, {point});"},
+    checked_by={"ceras_ir/backends/c/dsp_windows.py": "{height}, {width}, {channels}, {point});"},
     by="all x, zero points and weights of int8; linear in the products",
 )
 def zero_point_in_the_bias() -> None:

@@ -46,9 +46,7 @@ def packed_sums() -> None:
 """
     },
     requires="little-endian words",
-    checked_by={
-        "ceras_ir/backends/c/weights_header.py": "__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__"
-    },
+    checked_by={"ceras_ir/backends/c/weights_file.py": "__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__"},
     by="z3, all words",
 )
 def bytes_as_pairs() -> None:

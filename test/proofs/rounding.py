@@ -9,7 +9,7 @@ from proofs.registry import every, identity, same, solver, valid
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
 
-C_REQUANT = "ceras_ir/backends/c/requant.py"
+C_REQUANT = "ceras_ir/backends/c/values.py"
 ENGINE = "ceras_ir/backends/nnet/runtime/integers.h"
 FPGA = "ceras_ir/backends/nnet/runtime/fpga.h"
 POOL = "ceras_ir/backends/nnet/runtime/fpga_circuits.cpp"

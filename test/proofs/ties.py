@@ -9,7 +9,7 @@ from ceras_ir.network.integer import round_shift
 from ceras_ir.transforms.quantization.analysis.ties import tie_rooms
 
 DROP = "ceras_ir/transforms/quantization/qdq_rules.py"
-TIES = "ceras_ir/backends/onnx/ties.py"
+TIES = "ceras_ir/backends/onnx/movement.py"
 UNIT = "ceras_ir/transforms/quantization/analysis/ties.py"
 
 

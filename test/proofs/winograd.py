@@ -3,9 +3,9 @@
 import numpy as np
 from proofs.registry import Integers, identity, same, solver, valid
 
-from ceras_ir.backends.c.dsp_winograd import G2, SCALE
+from ceras_ir.backends.c.dsp_windows import G2, SCALE
 
-PYTHON = "ceras_ir/backends/c/dsp_winograd.py"
+PYTHON = "ceras_ir/backends/c/dsp_windows.py"
 INPUT = "ceras_ir/backends/c/runtime/dsp_winograd_input.c"
 OUTPUT = "ceras_ir/backends/c/runtime/dsp_winograd_output.c"
 WEIGHTS = "ceras_ir/backends/c/runtime/dsp_winograd_weights.c"

@@ -1,12 +1,29 @@
-"""The text of a sketch: `predict()`, the main `.ino`, S4's scanner, and `library.properties`."""
+"""
+Target arduino: a folder that is a sketch and a library at once, sized for its board.
+
+The text of a sketch is `predict()`, the main `.ino`, the scanner of S4, and `library.properties`.
+`EmulatedSketch` compiles it and runs it in an emulator of a Cortex-M4.
+"""
 
 import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from ceras_ir.backends.c.board import Board
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.c import emitter
+from ceras_ir.backends.c.board import CORES, Board, load_board
+from ceras_ir.backends.c.emulator import EmulatedModel, available
+from ceras_ir.backends.c.fit import check_fit, printed_model
 from ceras_ir.backends.c.model import Model, tensor_c_type
-from ceras_ir.backends.c.names import comment
-from ceras_ir.backends.c.prefix import MODEL, Prefix
-from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.backends.c.names import MODEL, Prefix, comment
+from ceras_ir.backends.c.sizes import Footprint
+from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.support.remarks import remark
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.targets.execution import Array, Manifest, Sample
 
 SCAN_CHANNELS = 3
 """The scanner feeds red, green and blue, and wants them back."""
@@ -266,3 +283,75 @@ url=
 architectures={board.architecture}
 includes=predict.h
 """
+
+
+HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "toolchain.cmake"})
+"""What the C backend writes for hosts."""
+
+
+def emit(
+    module: ModuleOp, board_name: str, title: str, prefix: Prefix = MODEL
+) -> tuple[list[Artefact], dict[str, object], Footprint, Model]:
+    """
+    Files, the target's part of the manifest, the sizes, and the printed model; refuses what does
+    not fit.
+    """
+    board = load_board(board_name)
+    if board.core not in CORES:
+        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
+        remark(
+            f"{board_name}: note: core '{board.core}' is not known{hint} (cores: {known}); "
+            "sizes and times are estimated as for a Cortex-M without DSP instructions"
+        )
+    model, options, footprint = printed_model(module, board, title, prefix=prefix)
+    check_fit(model, footprint)
+    name = sketch_name(title) if prefix == MODEL else prefix.name
+
+    def text(path: str, description: str, content: str) -> Artefact:
+        return Artefact.of_text(
+            f"{name}/{renamed(path, prefix)}", description, renamed(content, prefix)
+        )
+
+    files = [
+        text(f"{name}.ino", "the sketch: open it in the Arduino IDE", main_sketch(model, board)),
+        text("predict.h", "predict() in C++", predict_header(model)),
+        text(
+            "library.properties",
+            "makes the folder a library, where it is copied to the IDE's `libraries`",
+            library_properties(name, model, board),
+        ),
+    ]
+    if can_scan(model):
+        files.append(text("examples/scan/scan.ino", "a colour scanner", scan_sketch(model)))
+    files += [
+        replace(a, path=f"{name}/{a.path}")
+        for a in emitter.emit(module, options)
+        if a.path not in HOST_FILES
+    ]
+    extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
+    return files, extra | prefix.entry(), footprint, model
+
+
+def emulated_board(name: str) -> Board | None:
+    """The board, if there is an emulator for its core, and the compiler."""
+    board = load_board(name)
+    return board if board.known_core.is_emulated and available() else None
+
+
+@dataclass(frozen=True)
+class EmulatedSketch:
+    """The sketch in `folder` on the core of its board."""
+
+    folder: Path
+    manifest: Manifest
+    board: Board
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        ends = self.manifest.inputs, self.manifest.outputs
+        sources = sorted(self.folder.glob("*.c"))
+        with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
+            prefix = Prefix.of_manifest(self.manifest.content)
+            model = EmulatedModel(
+                sources, *ends, self.board, Path(work), flags=("-Os",), prefix=prefix
+            )
+            yield from model.run(samples)

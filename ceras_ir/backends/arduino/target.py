@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.choices import (
+from ceras_ir.backends.c.names import (
     ENCODING_HELP,
     NAME_HELP,
     EncodingChoice,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
-    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.backends.c.runner import CompiledC
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ArduinoTarget(Target):
     )
 
     def check(self) -> None:
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.c.names import Prefix
 
         super().check()
         Prefix(self.prefix)
@@ -89,22 +89,22 @@ class ArduinoTarget(Target):
         return lowered(board=self.board)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
-        from ceras_ir.backends.arduino.emit import emit
-        from ceras_ir.backends.c.board_report import on_board
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.arduino.sketch import emit
+        from ceras_ir.backends.c.fit import on_board
+        from ceras_ir.backends.c.names import Prefix
 
         files, manifest, footprint, model = emit(module, self.board, title, Prefix(self.prefix))
         return on_board(files, manifest, model, footprint)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.c.compiled import CompiledC
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.c.names import Prefix
+        from ceras_ir.backends.c.runner import CompiledC
 
         sketch, prefix = sketch_folder(folder, manifest), Prefix.of_manifest(manifest.content)
         return CompiledC(sketch, manifest.inputs, manifest.outputs, prefix=prefix)
 
     def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
-        from ceras_ir.backends.arduino.emulated import EmulatedSketch, emulated_board
+        from ceras_ir.backends.arduino.sketch import EmulatedSketch, emulated_board
 
         if (board := emulated_board(self.board)) is not None:
             yield board.core, EmulatedSketch(sketch_folder(folder, manifest), manifest, board)
@@ -112,7 +112,7 @@ class ArduinoTarget(Target):
 
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:
     """The sketch in a folder that `ceras-compile` wrote."""
-    from ceras_ir.backends.c.prefix import Prefix
+    from ceras_ir.backends.c.names import Prefix
 
     source = Prefix.of_manifest(manifest.content).renamed("model.c")
     sketch = manifest.content.get("sketch")

@@ -8,7 +8,7 @@ channel. The weights are [column][rows / 4][channel][4] bytes for both, in the o
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.c.epilogue import Epilogue
+from ceras_ir.backends.c.integer_layer import Epilogue
 
 STEP = 4
 """Rows that a word holds at most: bytes of a word of weights."""

@@ -167,3 +167,15 @@ def declarations(pool: ConstantPool) -> str:
     for copy, c in pool.copies:
         lines += copy.conditional(f"#define {copy.name.upper()} ({c.name}.values)")
     return "\n".join(lines) + "\n"
+
+
+def block_diagonal(weights: NDArray[np.generic], groups: int, together: int) -> NDArray[np.generic]:
+    """Weights [O, ..., C/groups] for the channels of so many groups `together`."""
+    if together == 1:
+        return weights
+    outputs, *taps, channels = weights.shape
+    wide = np.zeros((outputs, *taps, together, channels), weights.dtype)
+    per_group = outputs // groups
+    for o in range(outputs):
+        wide[o, ..., o // per_group % together, :] = weights[o]
+    return wide.reshape(outputs, *taps, together * channels)

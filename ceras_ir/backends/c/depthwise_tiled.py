@@ -16,12 +16,11 @@ import numpy as np
 
 from ceras_ir.backends.c.column_words import STEP, Words
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.epilogue import Epilogue, padded
-from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, WIDE
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
-from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
+from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 MOST_WORDS = 16

@@ -1,7 +1,10 @@
 """
-Many positions on cores with SMLAD: a band of the input is widened to 16 bits once, border
-included, and so are two filters at a time; tiles of four positions by two filters take 13
-instructions for 16 products.
+Convolutions and matrix products in tiles, on cores with SMLAD.
+
+If there are many positions, a band of the input is widened to 16 bits once, border included, and so
+are two filters at a time. Tiles of four positions by two filters take 13 instructions for 16
+products. If there are few positions, four rows of weights, interleaved word by word, are multiplied
+by one widened row of the input. The last group of rows or positions may overlap the one before.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +14,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_products import COLUMNS as POSITIONS
-from ceras_ir.backends.c.dsp_products import FILTERS, products
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.types import zero_point_of
+from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
+
+
+def earlier(index: str, count: int | str, size: int, divides: bool) -> str:
+    """`index`, or where the last group of `size` begins if that is earlier."""
+    if divides:
+        return index
+    return f"{index} < {count} - {size} ? {index} : {count} - {size}"
+
+
+def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
+    """[groups, count, k]: the last group begins early where rows do not divide evenly."""
+    n = len(weights)
+    starts = [min(start, n - count) for start in range(0, n, count)]
+    return np.stack([weights[s : s + count] for s in starts]).astype(np.int8)
+
+
+# Products of four positions and two filters read both word by word from one place each:
+# `[group][words][4]` of the input, `[pair][words][2]` of weights.
+
+
+COLUMNS, FILTERS = 4, 2
+"""Of a call."""
+
+LOOP_STEPS = 16
+"""Words of a loop's body at most."""
+
+SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
+
+
+def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
+    """The function for `runs` runs of `words` words each; sums start at the bias or at zero."""
+    steps = next(count for count in range(LOOP_STEPS, 0, -1) if words % count == 0)
+    begin: list[str] = []
+    again: list[str] = []
+    loops = words // steps
+    if loops > 1:
+        begin += [f"mov r12, #{loops}", "str r12, [sp]"]
+        again = ["ldr r0, [sp]", "subs r0, #1", "str r0, [sp]", "bne 2b"]
+    if has_bias:
+        begin.append("ldrd r4, r5, [r3]")
+        begin += [f"mov {r}, {SUMS[i % FILTERS]}" for i, r in enumerate(SUMS) if i >= FILTERS]
+    elif loops > 1:
+        begin += [f"mov {r}, #0" for r in SUMS]
+    else:
+        steps -= 1
+        begin += ["ldrd r0, r3, [r2], #8", "ldrd r12, lr, [r1], #8"]
+        for i, r in enumerate(SUMS):
+            if i == len(SUMS) // 2:
+                begin.append("ldrd r12, lr, [r1], #8")
+            begin.append(f"smuad {r}, {('r12', 'lr')[i // 2 % 2]}, {('r0', 'r3')[i % 2]}")
+    return layer.kernels.use(
+        "dsp_products",
+        NAME=f"{runs}x{words}",
+        START="bias[f] + " if has_bias else "",
+        WORDS=str(words),
+        RUNS=str(runs),
+        STEPS=str(steps),
+        BEGIN=_assembler(begin),
+        AGAIN=_assembler(again),
+    )
+
+
+def _assembler(lines: list[str]) -> str:
+    return "\n".join(f'    "{line}\\n\\t"' for line in lines)
 
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -35,7 +99,7 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
     for t in range(taken):
         steps.append(f"      const uint32_t u{t} = w[{2 * t}], v{t} = w[{2 * t + 1}];")
         steps.append("      DSP_IN_ORDER;")
-        for p in range(POSITIONS):
+        for p in range(COLUMNS):
             at = f"x[{t + p * pixel}]"
             steps.append(
                 f"      a{p} = dsp_smlad({at}, u{t}, a{p}), b{p} = dsp_smlad({at}, v{t}, b{p});"
@@ -71,10 +135,10 @@ def _pairs(
             f"const int32_t f = {earlier('2 * pair', n, FILTERS, n % FILTERS == 0)};",
             f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
             *opening,
-            f"  int32_t sums[{POSITIONS * FILTERS}];",
+            f"  int32_t sums[{COLUMNS * FILTERS}];",
             f"  {tile}(sums, {source}, panel, {of.bias} + f);",
             f"  int32_t at = ({at}) * {n};",
-            f"  for (int32_t i = 0; i < {POSITIONS * FILTERS}; i += {FILTERS}, at += {n}) {{",
+            f"  for (int32_t i = 0; i < {COLUMNS * FILTERS}; i += {FILTERS}, at += {n}) {{",
             *(f"    {t}" for c in range(FILTERS) for t in _stored(of, c)),
             "  }",
             "}",
@@ -155,10 +219,10 @@ def windows(of: IntegerLayer) -> None:
         layer.line(
             f"{padded}(band, {of.x}, {which}, {width}, {left}, {shape.columns}, {point});", 1
         )
-    column = earlier("4 * p", out_columns, POSITIONS, out_columns % POSITIONS == 0)
+    column = earlier("4 * p", out_columns, COLUMNS, out_columns % COLUMNS == 0)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
-        f"p < {-(-out_columns // POSITIONS)}; ++p) {{",
+        f"p < {-(-out_columns // COLUMNS)}; ++p) {{",
         f"  const int32_t column = {column};",
     ]
     source = f"band + r * {stride_h * pitch} + column * {stride_w * channels // 2}"
@@ -178,20 +242,20 @@ def direct_rows(of: IntegerLayer) -> None:
     layer, geometry, sums = of.layer, of.geometry, of.sums
     k, positions = geometry.k, geometry.positions
     room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
-    blocks = -(-positions // max(room - room % POSITIONS, POSITIONS))
-    block = min(-(-positions // (blocks * POSITIONS)) * POSITIONS, positions)
-    groups = -(-block // POSITIONS)
+    blocks = -(-positions // max(room - room % COLUMNS, COLUMNS))
+    block = min(-(-positions // (blocks * COLUMNS)) * COLUMNS, positions)
+    groups = -(-block // COLUMNS)
     tile = products(layer, k // 2, 1, has_bias=True)
     layer.kernels.use("dsp_widen")
     layer.kernels.use("dsp_columns")
     layer.scratch("uint32_t", "panel", k, 4)
-    layer.scratch("uint32_t", "columns", groups * POSITIONS * k // 2, 4)
+    layer.scratch("uint32_t", "columns", groups * COLUMNS * k // 2, 4)
     start = earlier(f"block * {block}", positions, block, positions % block == 0)
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
-    last = block - POSITIONS
+    last = block - COLUMNS
     layer.line(f"dsp_columns(columns, {of.x} + first * {k}, {groups}, {last}, {k});", 1)
-    column = earlier("4 * p", block, POSITIONS, block % POSITIONS == 0)
+    column = earlier("4 * p", block, COLUMNS, block % COLUMNS == 0)
     opening = [
         f"for (int32_t p = 0; p < {groups}; ++p) {{",
         f"  const int32_t column = {column};",
@@ -200,3 +264,64 @@ def direct_rows(of: IntegerLayer) -> None:
 
     _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, "first + column"))
     layer.line("}")
+
+
+ROWS = 4
+"""Rows of weights that meet one row of input together."""
+
+ROW_STEP = """\
+    const uint32_t even@T@ = x[@X@], odd@T@ = x[@X@ + 1];
+    const uint32_t s@T@ = dsp_read_constant(weights + @W@);
+    const uint32_t t@T@ = dsp_read_constant(weights + @W@ + 4);
+    DSP_IN_ORDER;
+    a = dsp_smlad(dsp_odd(s@T@), odd@T@, dsp_smlad(dsp_even(s@T@), even@T@, a));
+    b = dsp_smlad(dsp_odd(t@T@), odd@T@, dsp_smlad(dsp_even(t@T@), even@T@, b));
+    const uint32_t u@T@ = dsp_read_constant(weights + @W@ + 8);
+    const uint32_t v@T@ = dsp_read_constant(weights + @W@ + 12);
+    DSP_IN_ORDER;
+    c = dsp_smlad(dsp_odd(u@T@), odd@T@, dsp_smlad(dsp_even(u@T@), even@T@, c));
+    d = dsp_smlad(dsp_odd(v@T@), odd@T@, dsp_smlad(dsp_even(v@T@), even@T@, d));"""
+
+
+def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
+    """Four rows, a word of each in turn."""
+    groups = groups_of(weights, ROWS)
+    split = groups.reshape(len(groups), ROWS, -1, 4)
+    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+
+
+def _row_function(layer: Layer, taken: int) -> str:
+    """Four rows of weights times one of input, `taken` words of each at a time."""
+    steps = (
+        ROW_STEP.replace("@T@", str(t)).replace("@X@", str(2 * t)).replace("@W@", str(16 * t))
+        for t in range(taken)
+    )
+    return layer.kernels.use("dsp_rows", NAME=str(taken), TAKEN=str(taken), STEPS="\n".join(steps))
+
+
+def few_positions(of: IntegerLayer) -> None:
+    """Print a layer of fewer positions than a tile has."""
+    layer, n, k = of.layer, of.geometry.n, of.geometry.k
+
+    w = layer.constant(
+        "weights", "int8_t", -(-n // ROWS) * ROWS * k, 1, lambda: packed_rows(of.sums.centred())
+    )
+    function = _row_function(layer, 2 if k % 8 == 0 else 1)
+    layer.scratch("uint32_t", "row", k // 2, 4)
+    layer.loop(
+        "p",
+        of.geometry.positions,
+        [
+            f"const int32_t at = p * {n};",
+            f"dsp_widen(row, {of.x} + p * {k}, {k});",
+            f"for (int32_t group = 0; group < {-(-n // ROWS)}; ++group) {{",
+            f"  const int32_t f = {earlier('4 * group', n, ROWS, n % ROWS == 0)};",
+            f"  int32_t sums[{ROWS}];",
+            f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {of.bias} + f);",
+            f"  for (int32_t i = 0; i < {ROWS}; ++i) {{",
+            "    const int32_t o = f + i;",
+            *(f"    {t}" for t in of.epilogue("sums[i]")),
+            "  }",
+            "}",
+        ],
+    )

@@ -6,33 +6,39 @@ at once; constants are packed only while their file is written.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO
+from io import BytesIO
+from typing import IO, BinaryIO
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
+from xdsl.utils.target import Target
 
-from ceras_ir.backends.c.build_files import cmake_lists, makefile, toolchain
-from ceras_ir.backends.c.choices import Package
+from ceras_ir.backends.c.build_files import cmake_lists, makefile, package_files, toolchain
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.layer import CalledFunction, Layer
+from ceras_ir.backends.c.layer import CalledFunction, Layer, printer_of
 from ceras_ir.backends.c.model import Model, returned_name
+from ceras_ir.backends.c.names import Package
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.packages import package_files
-from ceras_ir.backends.c.printers import printer_of
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.programs import bench_source, program_source
-from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.source import kernels_header, model_source, self_test
-from ceras_ir.backends.c.types import value_type
-from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
-from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
+from ceras_ir.backends.c.values import Refused, value_type
+from ceras_ir.backends.c.weights_file import (
+    checksum,
+    inclusions,
+    weights_header,
+    weights_source_header,
+    write_file,
+)
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
+from ceras_ir.support.diagnostics import Finding, UnsupportedError, UsageError, node_name
 
 
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
@@ -148,3 +154,20 @@ def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
             array = constant.array()
             name, kind = returned_name(program, index), value_type(value)
             pool.add(name, kind, array.size, array.itemsize, constant.array)
+
+
+@dataclass(frozen=True)
+class CText(Target):
+    """One file of the C backend, `model.c` unless `file` names another."""
+
+    name = "c"
+
+    file: str = "model.c"
+    workspace: int = COptions.workspace
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        artefacts = {a.path: a for a in emit(module, COptions(workspace=self.workspace))}
+        if self.file not in artefacts:
+            raise UsageError(f"no file '{self.file}'; there are {', '.join(artefacts)}")
+        artefacts[self.file].write(stream := BytesIO())
+        output.write(stream.getvalue().decode("ascii"))

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.kernels import filled
-from ceras_ir.backends.c.names import identifiers
-from ceras_ir.backends.c.prefix import MODEL, Prefix
+from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 

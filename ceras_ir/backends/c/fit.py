@@ -1,28 +1,120 @@
 """
-What to do about a model that is too large: remedies that were computed to fit, cheapest first.
+Whether a network fits a microcontroller board, and what to do if it is too large.
 
-Cheap means: what costs the least accuracy and work. A remedy that would not fit is not named. What
-only another compile can tell, such as int8, `ceras-compile` tries.
+`printed_model` chooses the kernels and the workspace. For a model that is too large, `remedies`
+lists changes that were computed to fit, the one that costs the least accuracy and work first. A
+change that would not fit is not named. `ceras-compile` tries those that only another compilation
+can decide, such as int8. The last functions are the lines of the report about memory and time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.board import Board, board_names, load_board
-from ceras_ir.backends.c.encodings import KERNEL, Array, Encoding, quantized_like_s4, weight_bytes
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.latency import annotate as note_times
+from ceras_ir.backends.c.latency import latency_of
+from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
 from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.names import MODEL, Prefix
+from ceras_ir.backends.c.options import NATIVE, COptions, Machine
+from ceras_ir.backends.c.ordered_rows import KERNEL, Encoding, quantized_like_s4, weight_bytes
+from ceras_ir.backends.c.program import Occupied
 from ceras_ir.backends.c.sizes import Footprint
+from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Conv2dOp
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.support.diagnostics import MAX_WAYS, DoesNotFitError
+from ceras_ir.targets import Emission
+
+# Some layers have filters that are transformed beforehand (Winograd's F(2x2, 3x3), 16-bit
+# numbers): flash that the model leaves free is used where a byte saves the most instructions.
+
+
+def stored_filters(model: Model, footprint: Footprint, board: Board) -> frozenset[int]:
+    """Indices of layers; the margin of the estimate of code is left free."""
+    flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
+    arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
+    found: list[tuple[float, int, int]] = []
+    for layer in model.layers:
+        if not isinstance(layer.op, Conv2dOp) or not layer.op.is_quantized:
+            continue
+        now, then = _choices(layer.op, model.options)
+        more = then.flash - now.flash
+        end = occupied.place(layer.index, then.scratch) + then.scratch
+        if then.kind != now.kind and end <= arena:
+            found.append(((now.instructions - then.instructions) / more, layer.index, more))
+    chosen: set[int] = set()
+    for _, index, more in sorted(found, key=lambda item: (-item[0], item[1])):
+        if more <= flash:
+            chosen.add(index)
+            flash -= more
+    return frozenset(chosen)
+
+
+def _choices(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
+    """The best way without and with transformed filters in flash."""
+    geometry, sums = Geometry.of(op), analyse(op)
+    if not options.dsp or geometry.direct or not fits_dsp(op, geometry, sums):
+        none = Way("smlad", 0, 0, 0)
+        return none, none
+    now, then = (
+        cheapest(op, geometry, sums, options.workspace, may_store=stored)
+        for stored in (False, True)
+    )
+    return now, then
+
+
+WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
+"""Bytes of scratch memory that a layer may take, the fastest first."""
+
+
+def printed_model(
+    module: ModuleOp,
+    board: Board,
+    title: str,
+    machine: Machine = NATIVE,
+    prefix: Prefix = MODEL,
+) -> tuple[Model, COptions, Footprint]:
+    """
+    The network in C, with the fastest kernels and the largest workspace that fit the board, else
+    with those that exceed it least; transformed filters where flash is left.
+    """
+    found: list[tuple[Model, COptions, Footprint]] = []
+    kernels = (True, False) if board.has_dsp else (False,)
+    for dsp, workspace in product(kernels, WORKSPACES):
+        options = COptions(
+            title=title,
+            prefix=prefix,
+            machine=machine,
+            workspace=workspace,
+            vectors=False,
+            dsp=dsp,
+        )
+        model = emitter.build(module, options)
+        found.append((model, options, Footprint.of(model, board)))
+        if found[-1][2].fits or not model.scratch_bytes:  # nothing to save without a workspace
+            break
+    model, options, footprint = min(found, key=lambda item: item[2].excess)
+    if chosen := stored_filters(model, footprint, board):
+        options = replace(options, stored_filters=chosen)
+        model = emitter.build(module, options)
+        footprint = Footprint.of(model, board)
+    return model, options, footprint
+
 
 SMALLEST = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
 
 
 @dataclass(frozen=True)
-class Layer:
+class EncodedLayer:
     """An encoded layer, as its weights were before any quantization of them."""
 
     op: graph.LinearOperation
@@ -71,11 +163,11 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
     yield from _other_boards(footprint)
 
 
-def _encodings(layers: Sequence[Layer], rest: int, board: Board) -> Iterator[str]:
-    def smallest(layer: Layer) -> int:
+def _encodings(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
+    def smallest(layer: EncodedLayer) -> int:
         return min(weight_bytes(e, layer.weights) for e in SMALLEST)
 
-    def as_int8(layer: Layer) -> int:
+    def as_int8(layer: EncodedLayer) -> int:
         if layer.weights.dtype == np.int8:
             return smallest(layer)
         stored, _ = quantized_like_s4(layer.weights.astype(np.float32))
@@ -90,7 +182,7 @@ def _encodings(layers: Sequence[Layer], rest: int, board: Board) -> Iterator[str
             yield f"--encoding {name}: {rest + size:,} bytes of flash"
 
 
-def _pruned(layers: Sequence[Layer], rest: int, board: Board) -> Iterator[str]:
+def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
     """The least sparsity, in percent, at which the layers as they are stored fit."""
 
     def size(percent: int) -> int:
@@ -158,9 +250,9 @@ def _multiplies(model: Model) -> list[graph.GraphOperation]:
     return [op for op in model.program.steps if isinstance(op, graph.GraphOperation) and op.macs]
 
 
-def _encoded_layers(model: Model) -> list[Layer]:
+def _encoded_layers(model: Model) -> list[EncodedLayer]:
     return [
-        Layer(op, weights)
+        EncodedLayer(op, weights)
         for op in model.program.steps
         if isinstance(op, graph.MatmulOp)
         and op.ordered is not None
@@ -221,3 +313,31 @@ def _other_boards(footprint: Footprint) -> Iterator[str]:
                 f"{board.free_sram:,} of SRAM"
             )
             return
+
+
+def on_board(
+    files: list[Artefact], manifest: Mapping[str, object], model: Model, footprint: Footprint
+) -> Emission:
+    """Emit `files`, with flash, SRAM and time per layer and in total."""
+    footprint = replace(footprint, widest=widest(model, footprint))
+    latency = latency_of(model, footprint.board)
+
+    def annotate(layers: list[Entry]) -> None:
+        note_times(layers, model.layers, latency)
+        entries = entries_of(layers, (layer.op for layer in model.layers))
+        for entry, size in zip(entries, footprint.layers, strict=True):
+            if entry is None:
+                continue
+            entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
+            if size.kernel:
+                entry["kernel"] = size.kernel
+
+    return Emission(
+        files,
+        dict(manifest),
+        footprint.to_json() | model.memory_totals(),
+        annotate,
+        {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
+        [text for text in (footprint.line(), footprint.width_line()) if text],
+        None if latency is None else latency.prediction,
+    )

@@ -1,8 +1,10 @@
 """
-The C functions of `runtime/`: templates whose `@NAME@` holes are filled with types, each with an
-`#include` of those that it calls; those of floats are the interpreters' (`float_text`).
+The C functions of `runtime/`, and elementwise functions as C expressions.
 
-A model gets the functions that its layers ask for, each once, after those that it needs.
+Functions are templates whose `@NAME@` holes are filled with types, each with an `#include` of those
+that it calls. Those of floats are the interpreter's (`float_text`), so expressions compute the same
+operations in the same order. A model gets the functions that its layers ask for, each once, after
+those that it needs.
 """
 
 import re
@@ -10,7 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from ceras_ir.interpreters.float_text import Text, float_text
+from ceras_ir.dialects.graph import Binary, Compare, FunctionAttr
+from ceras_ir.interpreters.float_text import Text, expression, float_literal, float_text
 
 
 @cache
@@ -57,3 +60,57 @@ class Kernels:
     def text(self) -> str:
         whole = "\n".join(self._texts.values())
         return re.sub(r"^static (?!const )", "MODEL_STATIC ", whole, flags=re.MULTILINE)
+
+
+def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
+    """`function(x)` for a float expression `x` without side effects."""
+    needs, text = expression(function.kind, x, [float_literal(v) for v in function.values])
+    for name in needs:
+        kernels.use(name)
+    if (affine := function.affine) is None:
+        return text
+    scale, offset = (float_literal(v) for v in affine)
+    return f"(({text}) * {scale} + {offset})"
+
+
+SYMBOLS = {
+    Binary.ADD: "+",
+    Binary.SUB: "-",
+    Binary.MUL: "*",
+    Binary.DIV: "/",
+    Binary.AND: "&",
+    Binary.OR: "|",
+    Binary.XOR: "^",
+}
+
+RELATIONS = {Compare.EQUAL: "==", Compare.LESS: "<", Compare.LESS_OR_EQUAL: "<="}
+
+
+def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
+    """`a kind b` for two expressions of `ctype` without side effects, as a `ctype`."""
+    if kind in (Binary.MIN, Binary.MAX):
+        sign = "<" if kind is Binary.MIN else ">"
+        # What is not a number wins: no comparison with the other one holds.
+        nan = f" || {a} != {a}" if ctype == "float" else ""
+        return f"({a} {sign} {b}{nan} ? {a} : {b})"
+    if ctype == "float":
+        if kind is Binary.POW:
+            return f"{kernels.use('power_f32')}({a}, {b})"
+        return f"{a} {SYMBOLS[kind]} {b}"
+    return f"({ctype}){_wrapping(kernels, kind, ctype, a, b)}"
+
+
+def _wrapping(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
+    """In 64 unsigned bits, which overflow as documented."""
+    left, right = f"(uint64_t){a}", f"(uint64_t){b}"
+    is_unsigned = ctype.startswith("u")
+    match kind:
+        case Binary.DIV:
+            divide = kernels.use("divide_u64" if is_unsigned else "divide_i64")
+            return f"{divide}({left}, {right})"
+        case Binary.POW:
+            name = kernels.use("power_u64")
+            name = name if is_unsigned else kernels.use("power_i64")
+            return f"{name}({left}, {right})"
+        case _:
+            return f"({left} {SYMBOLS[kind]} {right})"

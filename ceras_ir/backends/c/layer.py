@@ -1,10 +1,21 @@
-"""What the printer of one operation works with: its parameters, constants and scratch memory."""
+"""
+What the printer of one operation works with, and which function prints which operation.
+
+`@prints(MyOp)` stands above a function of a `Layer` and the operation. The printer adds lines to
+the function of its layer: it asks the layer for pointers to operands and results (`read`, `write`),
+for constants and scratch memory, and its kernels for shared functions. It raises `Refused` if it
+has no C for the operation.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from math import prod
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +24,9 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.types import value_type
-from ceras_ir.backends.c.workspace import ALIGNMENT
-from ceras_ir.dialects.graph import ConstantOp, shape_of
+from ceras_ir.backends.c.program import ALIGNMENT
+from ceras_ir.backends.c.values import value_type
+from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import element_bytes
@@ -158,3 +169,112 @@ class Layer:
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
+
+
+OpT = TypeVar("OpT", bound=Operation)
+Printer: TypeAlias = "Callable[[Layer, Operation], None]"
+"""Prints the body of one operation's function."""
+
+FAMILIES = (
+    "elementwise",
+    "linear",
+    "movement",
+    "quantize",
+    "recurrence",
+    "reduction",
+    "selection",
+)
+"""
+Modules beside this one with printers, imported when the first operation is printed. A dialect from
+elsewhere has its printers where it is defined.
+"""
+
+_PRINTERS: dict[type[Operation], Printer] = {}
+
+
+def prints(
+    *kinds: type[OpT],
+) -> Callable[[Callable[[Layer, OpT], None]], Callable[[Layer, OpT], None]]:
+    """Register the printer of operations of exactly these classes."""
+
+    def register(function: Callable[[Layer, OpT], None]) -> Callable[[Layer, OpT], None]:
+        def checked(layer: Layer, op: Operation) -> None:
+            assert isinstance(op, kinds)
+            function(layer, op)
+
+        _PRINTERS.update(dict.fromkeys(kinds, checked))
+        return function
+
+    return register
+
+
+def printer_of(op: Operation) -> Printer | None:
+    """What prints an operation; None where C has nothing for it."""
+    for family in FAMILIES:
+        import_module(f"{__package__}.{family}")
+    return _PRINTERS.get(type(op))
+
+
+def row_major(shape: Sequence[int]) -> list[int]:
+    """Elements between neighbours of each dimension."""
+    strides = [1] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return strides
+
+
+def broadcast_strides(shape: Sequence[int], result: Sequence[int]) -> list[int]:
+    """Strides of an operand of `shape` seen as `result`; 0 where it repeats."""
+    padded = (1,) * (len(result) - len(shape)) + tuple(shape)
+    strides = row_major(padded)
+    return [0 if extent == 1 else s for extent, s in zip(padded, strides, strict=True)]
+
+
+def merge(
+    shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """The fewest dimensions that walk the same elements of every operand in the same order."""
+    extents: list[int] = []
+    merged: list[list[int]] = [[] for _ in strides]
+    for i, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        if extents and all(m[-1] == s[i] * extent for m, s in zip(merged, strides, strict=True)):
+            extents[-1] *= extent
+            for m, s in zip(merged, strides, strict=True):
+                m[-1] = s[i]
+            continue
+        extents.append(extent)
+        for m, s in zip(merged, strides, strict=True):
+            m.append(s[i])
+    return (extents, merged) if extents else ([1], [[0] for _ in strides])
+
+
+def nest(
+    layer: Layer,
+    shape: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    body: Callable[[list[str]], list[str]],
+) -> None:
+    """Loops over `shape`; `body` gets one index expression per operand."""
+    extents, merged = merge(shape, strides)
+    indices = [
+        " + ".join(
+            f"i{d}" if stride == 1 else f"i{d} * {stride}"
+            for d, stride in enumerate(operand)
+            if stride
+        )
+        or "0"
+        for operand in merged
+    ]
+    with layer.nested("i", extents) as depth:
+        layer.block(body(indices), depth)
+
+
+def broadcast_nest(
+    layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
+) -> None:
+    """Loops over the result of `op`; `body` gets its index, and one for each operand."""
+    shape = shape_of(op.output)
+    operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
+    nest(layer, shape, [row_major(shape), *operands], body)

@@ -1,13 +1,242 @@
-"""Sums of products: which of the ways to print them an operation takes."""
+"""
+Sums of products: which of the ways to print them an operation takes.
 
-from ceras_ir.backends.c.computed_weights import computed_integer_matmul, computed_matmul
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.linear_float import float_linear
-from ceras_ir.backends.c.linear_integer import integer_linear
+A second factor that is computed is packed into the workspace as constant weights are at compile
+time, and then the same kernels multiply.
+"""
+
+from functools import partial
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.float_tiled import print_float_tiles
+from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
+from ceras_ir.backends.c.kernels import apply
+from ceras_ir.backends.c.layer import Layer, prints
+from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, tiled_nest
+from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
+from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles
+from ceras_ir.backends.c.linear_tiled import tiled_nest as integer_nest
 from ceras_ir.backends.c.ordered_rows import ordered_rows, takes_ordered_rows
-from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.requant import Refused
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES, lanes_of
+from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_computed, row_type
+from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.values import (
+    Refused,
+    centred_bound,
+    half_of,
+    quantized,
+    value_type,
+    zero_point_of,
+)
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import MatmulOp, shape_of
+from ceras_ir.dialects.mem import FoldZeroPointOp, PackTilesOp
+from ceras_ir.dialects.quant import UniformType
+
+LEAST_PACKED = 1 << 12
+"""Products for which packing pays."""
+
+LEAST_POSITIONS = 4
+"""Rows of the first factor for which packing bytes pays."""
+
+NEON_BYTES = 16
+"""Products that Arm's vectors take at a time: longer rows are padded to a multiple."""
+
+
+def computed_matmul(layer: Layer, op: MatmulOp) -> None:
+    """`graph.matmul` on float32 without constant weights."""
+    geometry = Geometry.of(op)
+    x, w, y = layer.read(op.input, "x"), layer.read(op.weights, "w"), layer.write(op.result)
+    bias = layer.read(op.bias, "bias") if op.bias is not None else None
+    residual = layer.read(op.residual, "residual") if op.residual is not None else None
+    n, k = shape_of(op.weights)
+    if not layer.options.vectors or op.macs < LEAST_PACKED:
+        _dot_products(layer, op, (x, w, y), bias, residual)
+        return
+    nest = tiled_nest(layer, op, geometry) if bias is None else None
+    if nest is None:
+        # In the order of k, every step rounded: each output is a sum of its own in a vector.
+        packed = layer.scratch("float", "columns", n * k, 4)
+        pack = layer.kernels.use("pack_panels")
+        multiply = layer.kernels.use("multiply_rows")
+        layer.line(f"{pack}({packed}, {w}, {n}, {k}, {n});")
+        size = prod(shape_of(op.result))
+        layer.line(f"for (int32_t i = 0; i < {size}; ++i) {y}[i] = 0.0f;")
+        rows = geometry.positions
+        layer.line(f"{multiply}({rows}, {n}, {k}, {x}, {k}, {packed}, {n}, {y}, {n});")
+        layer.block(epilogue_lines(layer, op, y, residual, "0", str(size), bias))
+        return
+    with layer.variants(FLOAT_LANES) as otherwise:
+        width = nest.tile.width
+        packed = layer.scratch("float", "panels", nest.padded_outputs * k, 4)
+        zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
+        pack = layer.kernels.use("pack_panels")
+        layer.line(f"memset({zeros}, 0, {nest.padded_outputs} * sizeof *{zeros});")
+        layer.line(f"{pack}({packed}, {w}, {n}, {k}, {width});")
+        print_float_tiles(layer, op, nest, (x, y, packed, zeros, residual or ""))
+        otherwise()
+        _dot_products(layer, op, (x, w, y), bias, residual)
+
+
+def _dot_products(
+    layer: Layer,
+    op: MatmulOp,
+    names: tuple[str, str, str],
+    bias: str | None,
+    residual: str | None,
+) -> None:
+    """Rows times rows, one output after the other."""
+    x, w, y = names
+    (m, k), (n, _) = shape_of(op.input), shape_of(op.weights)
+    layer.line(f"for (int32_t i = 0; i < {m}; ++i) {{")
+    terms = f" + {bias}[j]" if bias is not None else ""
+    terms += f" + {residual}[i * {n} + j]" if residual is not None else ""
+    body = [
+        "float sum = 0.0f;",
+        f"for (int32_t k = 0; k < {k}; ++k) sum += {x}[i * {k} + k] * {w}[j * {k} + k];",
+        f"const float v = sum{terms};",
+        f"{y}[i * {n} + j] = {apply(layer.kernels, op.activation, 'v') if op.activation else 'v'};",
+    ]
+    layer.loop("j", n, body, 1)
+    layer.line("}")
+
+
+def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
+    """`graph.matmul` on quantized tensors without constant weights."""
+    geometry, sums = Geometry.of(op), analyse_computed(op)
+    is_worth = geometry.positions >= LEAST_POSITIONS and op.macs >= LEAST_PACKED
+    nest = integer_nest(layer, op, geometry, sums) if is_worth else None
+    padded = nest.padded_outputs if nest else geometry.n
+    of = IntegerLayer.of(layer, op, geometry, sums, padded)
+    w = layer.read(op.weights, "w")
+    if nest is None:
+        _integer_rows(of, w)
+        return
+    with layer.variants(TILES) as otherwise:
+        print_tiles(of, nest, partial(_pack_bytes, w))
+        otherwise()
+        _integer_rows(of, w, f"!{TILES}")
+
+
+def _pack_bytes(
+    w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
+) -> Panels:
+    """Weights and bias in the workspace."""
+    layer = of.layer
+    shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
+    packed = layer.scratch("int8_t", "panels", prod(shape), 1)
+    pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
+    n, k = shape_of(of.op.weights)
+    layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
+    moved = f"(MODEL_RVV ? 0 : {offset})" if offset and is_moved_late(of, nest) else str(offset)
+    extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
+    return Panels(packed, _bias(of, w, extra, moved, nest.padded_outputs, TILES))
+
+
+def _bias(
+    of: IntegerLayer, w: str, extra: NDArray[np.int64], moved: str, count: int, condition: str
+) -> str:
+    """
+    The bias in the workspace, where it depends on the sums of the weights because of the input's
+    zero point and of what its elements are moved by; zeros up to `count`.
+    """
+    layer, sums, (n, k) = of.layer, of.sums, shape_of(of.op.weights)
+    bias = layer.scratch("int32_t", "bias", count, 4)
+    start = sums.bias + extra
+    known = "NULL"
+    if not (start == start[0]).all():
+        known = layer.constant("start", "int32_t", n, 4, lambda: start.astype(np.int32), condition)
+    point = zero_point_of(sums.x)
+    distance = f"{point} + {moved}" if point else moved
+    kernel = layer.kernels.use("computed_bias")
+    layer.line(f"{kernel}({bias}, {w}, {n}, {k}, {known}, {start[0]}, {distance});")
+    if count > n:
+        layer.line(f"memset({bias} + {n}, 0, {count - n} * sizeof *{bias});")
+    return bias
+
+
+def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
+    """A few rows of the first factor at a time, in bytes where both are, in 16 bits or in 32."""
+    layer, op, x = of.layer, of.op, of.x
+    assert op.requant is not None
+    n, k = shape_of(op.weights)
+    elements = quantized(op.input, "input"), quantized(op.weights, "weights")
+    stored = value_type(op.input)
+    if stored == of.sums.weight_type == "int8_t" and of.sums.raw_bound < LIMIT:
+        row, moved = row_type(op.input)
+        bias = _bias(of, w, np.zeros(1, np.int64), moved.removeprefix(" + "), n, condition)
+        length, weights = -(-k // NEON_BYTES) * NEON_BYTES if k > NEON_BYTES else k, w
+        if length > k:
+            weights = layer.scratch("int8_t", "weights", n * length, 1)
+            pad = layer.kernels.use("widen", NAME="bytes", IN="int8_t", ROW="int8_t", SHIFT="")
+            layer.line(f"for (int32_t o = 0; o < {n}; ++o)")
+            layer.line(f"{pad}(weights + o * {length}, {length}, {w} + o * {k}, {k});", 1)
+        holes = {"NAME": f"{stored}_to_bytes", "IN": stored, "ROW": row, "SHIFT": moved}
+        widen = layer.kernels.use("widen", **holes)
+        fill = f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
+        print_rows(of, row, length, fill, (weights, "int8_t"), f"{bias}[o]")
+        return
+    values = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
+    if of.sums.half_folded and (half := half_of(op.requant)):
+        values.append(str(half))
+    row = "int16_t" if max(map(centred_bound, elements)) < 1 << 15 else "int32_t"
+    layer.scratch(row, "weights", n * k, ROW_TYPES[row][1])
+    centre, point = _centre(layer, value_type(op.weights), elements[1], row)
+    layer.line(f"{centre}(weights, {w}, {n * k}, {point});")
+    centre, point = _centre(layer, stored, elements[0], row)
+    fill = f"{centre}(rows + r * {k}, {x} + (first + r) * {k}, {k}, {point});"
+    print_rows(of, row, k, fill, ("weights", row), *values)
+
+
+def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[str, int]:
+    """The function that takes a zero point off every element, and that zero point."""
+    name = f"{stored}_to_{row}"
+    return layer.kernels.use("centre", NAME=name, IN=stored, ROW=row), zero_point_of(element)
+
+
+# The host computes tiles of the computed weights of a product on VTA, and a bias of them.
+
+
+@prints(PackTilesOp)
+def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
+    """`mem.pack_tiles`, in the order in which the input lies in memory."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    shape, (n, k) = shape_of(op.result), op.plain_shape
+    (_, blocks, *_, lanes), (rows, columns) = shape, shape_of(op.input)
+    if n % lanes or k % lanes:
+        layer.line(f"memset({y}, 0, {prod(shape)} * sizeof *{y});")
+    out, into = ("i", "j") if op.transposed is None else ("j", "i")
+    tile = f"{out} / {lanes} * {blocks} + {into} / {lanes}"
+    place = f"(({tile}) * {lanes} + {out} % {lanes}) * {lanes} + {into} % {lanes}"
+    copy = f"for (int32_t j = 0; j < {columns}; ++j) {y}[{place}] = {x}[i * {columns} + j];"
+    layer.loop("i", rows, [copy])
+
+
+@prints(FoldZeroPointOp)
+def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
+    """`mem.fold_zero_point`: the lanes of an output one after the other, tile by tile."""
+    bias, tiles = layer.read(op.bias, "bias"), layer.read(op.tiles, "tiles")
+    y = layer.write(op.result)
+    blocks, *inner, lanes, _ = shape_of(op.tiles)
+    count, rows = prod(inner), prod(shape_of(op.bias)[1:-1])
+    total = [
+        "int32_t sum = 0;",
+        f"for (int32_t c = 0; c < {count}; ++c)",
+        f"  for (int32_t k = 0; k < {lanes}; ++k)",
+        f"    sum += {tiles}[((o * {count} + c) * {lanes} + b) * {lanes} + k];",
+    ]
+    place = f"(o * {rows} + r) * {lanes} + b"
+    point = op.zero_point.value.data
+    store = [
+        f"for (int32_t r = 0; r < {rows}; ++r)",
+        f"  {y}[{place}] = {bias}[{place}] - ({point}) * sum;",
+    ]
+    layer.line(f"for (int32_t o = 0; o < {blocks}; ++o) {{")
+    layer.loop("b", lanes, [*total, *store], 1)
+    layer.line("}")
 
 
 @prints(graph.Conv2dOp, graph.MatmulOp)

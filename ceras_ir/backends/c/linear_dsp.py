@@ -1,28 +1,108 @@
 """
-Quantized convolution and matrix product for cores that multiply pairs of 16-bit numbers (SMLAD).
+Quantized convolution and matrix product for cores that multiply pairs of 16-bit numbers (SMLAD),
+and what each way to compute them costs: instructions, bytes of flash, and scratch memory.
 
-Many positions go through `dsp_tiles.py` or, 3x3 windows, through `dsp_winograd.py`, as
-`dsp_costs.py` counts; few go through `dsp_rows.py`, depthwise ones through
-`dsp_depthwise.py`. Without the instructions the
-same C computes the same integers, pair by pair.
+Layers with many or few positions are in `dsp_tiles`, depthwise layers and Winograd's transform in
+`dsp_windows`. Without the instructions the same C computes the same integers, pair by pair. The
+coefficients of costs were counted under qemu with -Os, and a test compares them with new counts.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ceras_ir.backends.c.dsp_costs import cheapest
-from ceras_ir.backends.c.dsp_depthwise import depthwise, fits_depthwise
-from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
-from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
-from ceras_ir.backends.c.dsp_winograd import winograd
+from ceras_ir.backends.c.dsp_tiles import (
+    COLUMNS,
+    FILTERS,
+    ROWS,
+    band_of,
+    direct_rows,
+    few_positions,
+    whole_words,
+    windows,
+)
+from ceras_ir.backends.c.dsp_windows import (
+    RUNS,
+    depthwise,
+    fits_depthwise,
+    fits_winograd,
+    scratch_bytes,
+    tile_count,
+    tiles_at_once,
+    winograd,
+)
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.requant import Rescaling, half_of
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import LIMIT, Sums
-from ceras_ir.backends.c.types import value_type
+from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
+from ceras_ir.backends.c.values import Rescaling, half_of, value_type
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+
+Kind: TypeAlias = Literal["smlad", "winograd", "stored winograd"]
+
+INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
+"""For a byte that becomes a 16-bit number."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compute a layer."""
+
+    kind: Kind
+    instructions: float
+    flash: int
+    """Of its weights."""
+    scratch: int
+
+
+def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[Way]:
+    """Every way to compute 3x3 and other windows within the workspace; the first always can."""
+    found = [_windows(op, geometry, workspace)]
+    if fits_winograd(op, geometry, sums):
+        for stored in (False, True):
+            if count := tiles_at_once(op, workspace, stored=stored):
+                found.append(_winograd(op, geometry, count, stored=stored))
+    return found
+
+
+def cheapest(
+    op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int, *, may_store: bool
+) -> Way:
+    """The way with the fewest instructions; with transformed filters in flash if they may be."""
+    known = ways(op, geometry, sums, workspace)
+    allowed = [way for way in known if may_store or way.kind != "stored winograd"]
+    return min(allowed, key=lambda way: way.instructions)
+
+
+def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
+    _, rows, columns, _ = shape_of(op.result)
+    band = band_of(op, workspace)
+    bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
+    k = geometry.k // geometry.taken * whole_words(geometry.taken)
+    tiles = rows * -(-columns // COLUMNS) * pairs
+    instructions = (
+        tiles * (13 * k / 2 + 210)
+        + bands * pairs * INSTRUCTIONS_PER_WIDENED_BYTE * FILTERS * k
+        + bands * INSTRUCTIONS_PER_WIDENED_BYTE * band.bytes / 2
+    )
+    scratch = band.bytes + 4 * k
+    return Way("smlad", instructions, pairs * FILTERS * k, scratch)
+
+
+def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> Way:
+    channels, total = shape_of(op.input)[3], tile_count(op)
+    blocks, pairs = -(-total // count), -(-geometry.n // FILTERS)
+    tiles = blocks * count
+    products = RUNS * (11 * channels / 2 + 8) + 35
+    instructions = (
+        tiles * (70 * channels + 200)
+        + tiles // COLUMNS * pairs * products
+        + tiles * pairs * FILTERS * 75
+        + (0 if stored else blocks * pairs * FILTERS * channels * 57)
+    )
+    flash = pairs * FILTERS * channels * (2 * RUNS if stored else 9)
+    scratch = scratch_bytes(channels, count, stored=stored)
+    return Way("stored winograd" if stored else "winograd", instructions, flash, scratch)
 
 
 def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
@@ -35,11 +115,11 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     if geometry.direct:
         if geometry.taken % 4:
             return False
-        return geometry.n >= (FILTERS if geometry.positions >= POSITIONS else ROWS)
+        return geometry.n >= (FILTERS if geometry.positions >= COLUMNS else ROWS)
     assert isinstance(op, Conv2dOp)
     images, _, columns, _ = shape_of(op.result)
     is_plain = images == 1 and op.dilations.get_values() == (1, 1)
-    return is_plain and columns >= POSITIONS and geometry.n >= FILTERS
+    return is_plain and columns >= COLUMNS and geometry.n >= FILTERS
 
 
 def dsp_linear(of: IntegerLayer) -> None:
@@ -50,7 +130,7 @@ def dsp_linear(of: IntegerLayer) -> None:
     of = replace(of, rescale=narrowed(of), bias=bias)
     if geometry.depthwise:
         depthwise(of)
-    elif geometry.direct and geometry.positions < POSITIONS:
+    elif geometry.direct and geometry.positions < COLUMNS:
         few_positions(of)
     elif geometry.direct:
         direct_rows(of)

@@ -13,28 +13,25 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.channel_order import shuffles
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.epilogue import Epilogue
-from ceras_ir.backends.c.functions import apply
-from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
+from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.operands import constant_weights
-from ceras_ir.backends.c.planes import Planes
-from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.planes import Planes, shuffles
 from ceras_ir.backends.c.sparse_code import (
-    CONDITION,
     MOST_PRODUCTS,
+    SPARSE,
+    SPARSE_CONDITION,
     Narrow,
+    SparseSource,
     block_text,
     blocks,
+    host_cost,
     product_count,
     products,
 )
-from ceras_ir.backends.c.sparse_costs import SPARSE, host_cost
-from ceras_ir.backends.c.sparse_source import SparseSource
-from ceras_ir.backends.c.sums import LIMIT, Sums
-from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
+from ceras_ir.backends.c.values import constant_weights, value_type, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 
 VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8
@@ -96,7 +93,7 @@ class _Sparse:
         if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
             layer.modelled |= {"cycles": round(cost.sparse), "dense_cycles": round(cost.dense)}
         if self.has_code:
-            with layer.variants(CONDITION) as otherwise:
+            with layer.variants(SPARSE_CONDITION) as otherwise:
                 self._code(biases[0] if biases else "", borders[0])
                 otherwise()
                 self._rows(biases[1] if biases else "", borders[1])
@@ -136,10 +133,10 @@ class _Sparse:
                 name, block, found, len(words), ordered=ordered, is_float=self.is_float,
                 narrow=self.narrow,
             )  # fmt: skip
-            names.append(layer.kernels.add(name, text, CONDITION))
+            names.append(layer.kernels.add(name, text, SPARSE_CONDITION))
             words += mine
         read = np.array(words or [0], np.uint32)
-        w = layer.constant("words", "uint32_t", read.size, 4, lambda: read, CONDITION)
+        w = layer.constant("words", "uint32_t", read.size, 4, lambda: read, SPARSE_CONDITION)
         turn = layer.kernels.use("turn_words")
         # Of bytes, four outputs are a word.
         turned, width = ("int8_t", -(-outputs // 64) * 64) if self.narrow else (ctype, padded)
@@ -153,7 +150,9 @@ class _Sparse:
         order = ""
         if p.order:
             table = shuffles(np.array(p.order))
-            order = layer.constant("order", "uint8_t", table.size, 1, lambda: table, CONDITION)
+            order = layer.constant(
+                "order", "uint8_t", table.size, 1, lambda: table, SPARSE_CONDITION
+            )
         p.fill(layer, self.x, (stored, element), unit, border, order)
         last = f"(rows - 1) * {p.plane_columns} + {p.columns}"
         layer.line(f"const int32_t end = {last};", 1)
@@ -250,7 +249,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     )
     ways = [("", sums.bias)]
     if sparse.has_code:
-        ways = [(CONDITION, moved), (f"!({CONDITION})", sums.bias)]
+        ways = [(SPARSE_CONDITION, moved), (f"!({SPARSE_CONDITION})", sums.bias)]
     if sparse.narrow is not None:
         # Code has biases among its words.
         ways = ways[-1:]

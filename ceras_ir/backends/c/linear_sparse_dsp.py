@@ -1,6 +1,6 @@
 """
 Quantized convolutions and matrix products with listed weights on cores with SMLAL: a weight meets
-two positions in one product, in the words of `paired_planes.py`.
+two positions in one product, in the words of `planes.py`.
 
 Sums and biases stay in 64-bit registers. Bytes are made of them there where a shift and a clamp are
 all; other rescalings read the sums of a filter from memory.
@@ -12,16 +12,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.dsp_groups import earlier
-from ceras_ir.backends.c.epilogue import Epilogue
-from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.dsp_tiles import earlier
+from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import narrow, narrowed
-from ceras_ir.backends.c.paired_planes import FIELD, PairedPlanes
-from ceras_ir.backends.c.planes import Planes
-from ceras_ir.backends.c.sparse_costs import SPARSE
-from ceras_ir.backends.c.sparse_source import SparseSource
-from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.backends.c.planes import FIELD, PairedPlanes, Planes
+from ceras_ir.backends.c.sparse_code import SPARSE, SparseSource
+from ceras_ir.backends.c.values import value_type, zero_point_of
 
 MOST_AT_ONCE = 8
 """Entries between two looks at how many are left."""

@@ -14,17 +14,22 @@ from typing import TypeAlias
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.epilogue import Epilogue, padded
-from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES, RVV, TILES
-from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.register_tiles import (
+    BYTES,
+    CONDITION,
+    LANES,
+    MOVED_BYTES,
+    RVV,
+    TILES,
+    lanes_of,
+)
 from ceras_ir.backends.c.small_tiles import add_products
-from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_narrow
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
-from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
-from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES, lanes_of
+from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
 
 MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64

@@ -5,11 +5,9 @@ from math import prod
 
 import numpy as np
 
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.printers import prints
+from ceras_ir.backends.c.layer import Layer, merge, nest, prints, row_major
 from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
-from ceras_ir.backends.c.strides import merge, nest, row_major
-from ceras_ir.backends.c.types import value_type
+from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import (
     ConcatOp,
     ReshapeOp,

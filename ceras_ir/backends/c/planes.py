@@ -1,6 +1,6 @@
 """
-The input of a sparse convolution as planes: what one weight meets in neighbouring positions lies
-side by side.
+The input of a sparse convolution as planes: what one weight is multiplied by in neighbouring
+positions lies side by side.
 
 A plane is a channel of the padded input, every `stride`-th row and column of it from a phase on, so
 that a weight's input at position `(y, x)` is at `y * width + x` behind an offset of its own.
@@ -12,10 +12,66 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.channel_order import CHUNK, clustered
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+
+# A filter's product with a word of four channels costs the same whether one or all of its weights
+# are zero, so channels that have weights together belong together. Two instructions bring 64
+# channels into an order: one that moves bytes within 16, and one that moves pairs among 64. Pairs
+# are therefore made within 16 channels, by how often both have a weight, and words of pairs within
+# 64.
+
+
+LANE, CHUNK = 16, 64
+"""Channels that one instruction brings into pairs, and that the other does."""
+
+
+def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The channel at each place, for weights [products of a channel, channels]; in chunks."""
+    rows, channels = nonzero.shape
+    assert channels % CHUNK == 0
+    if not rows:
+        return np.arange(channels, dtype=np.int64)
+    order: list[NDArray[np.int64]] = []
+    for start in range(0, channels, CHUNK):
+        lanes = range(start, start + CHUNK, LANE)
+        pairs = np.concatenate([_matched(nonzero[:, i : i + LANE]) + i for i in lanes])
+        either: NDArray[np.bool_] = nonzero[:, pairs[:, 0]] | nonzero[:, pairs[:, 1]]
+        order.append(pairs[_matched(either)].reshape(-1))
+    return np.concatenate(order)
+
+
+def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Pairs of columns [pairs, 2], those that have most rows in common first."""
+    values = sets.astype(np.float32)
+    first, second = np.triu_indices(sets.shape[1], 1)
+    common = (values.T @ values)[first, second]
+    free = np.ones(sets.shape[1], np.bool_)
+    pairs: list[tuple[int, int]] = []
+    for i in np.argsort(-common, kind="stable").tolist():
+        a, b = int(first[i]), int(second[i])
+        if free[a] and free[b]:
+            free[[a, b]] = False
+            pairs.append((a, b))
+    return np.array(pairs, np.int64)
+
+
+def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """
+    For each chunk the bytes that both instructions take: which byte of its 16 goes where, and which
+    pair of 64 bytes does, as numbers of 16 bits.
+    """
+    tables: list[NDArray[np.uint8]] = []
+    for chunk in (order.reshape(-1, CHUNK) % CHUNK).reshape(-1, CHUNK // 2, 2):
+        lanes = chunk[:, 0] // LANE
+        assert (lanes == chunk[:, 1] // LANE).all()
+        by_lane = np.argsort(lanes, kind="stable")
+        where = np.empty(CHUNK // 2, np.uint16)
+        where[by_lane] = np.arange(CHUNK // 2)
+        tables += [(chunk[by_lane] % LANE).reshape(-1).astype(np.uint8), where.view(np.uint8)]
+    return np.concatenate(tables)
+
 
 SLACK = 64
 """Elements behind a plane that the last vector of positions may read."""
@@ -179,5 +235,109 @@ class Planes:
                 f"{function}(planes, {n * self.channels}, {source}, "
                 f"{', '.join(map(str, numbers))}, {top}, {column - self.left}, "
                 f"{self.height}, {self.width}, {self.channels}, {border}{order});",
+                1,
+            )
+
+
+# Cores that multiply 32 bits into 64 have two positions in a word: an input in its low 23 bits
+# and, 23 bits up, the input of a position further on. Sums of products with bytes stay apart as
+# long as they keep within 23 bits. Positions go together by rows, the upper half of a strip with
+# the lower, or, in a map of one row, by columns; halves of an odd number overlap.
+
+
+FIELD = 23
+"""Bits that a sum has to keep within: with one more, two inputs of -128 would not fit a word."""
+
+COLUMNS = 4
+"""Words whose sums registers hold."""
+
+
+@dataclass(frozen=True)
+class PairedPlanes:
+    """Words for a strip of output rows."""
+
+    whole: Planes
+    """Of all positions of the strip."""
+    near: Planes
+    """Of the first position of each pair: half of the rows, or of the columns."""
+
+    @classmethod
+    def of(cls, planes: Planes, most: int) -> "PairedPlanes | None":
+        """Pairs in at most `most` bytes; None where there is no room, or there are few columns."""
+        columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
+        if columns < COLUMNS:
+            return None
+        strips = 1
+        while True:
+            rows = -(-planes.rows // strips)
+            near = replace(planes, strip=-(-rows // 2), columns=columns, shares=False)
+            found = cls(replace(planes, strip=rows), near)
+            if found.nbytes <= most:
+                return found
+            if rows <= 2:
+                return None
+            strips = -(-planes.rows // (rows - 1))
+
+    @property
+    def strips(self) -> int:
+        """Of an image; the last begins early where rows do not divide evenly."""
+        return -(-self.whole.rows // self.whole.strip)
+
+    @property
+    def pitch(self) -> int:
+        """Words from one row of all planes to the next."""
+        near = self.near
+        return len(near.phases) * near.channels * near.plane_columns
+
+    @property
+    def words(self) -> int:
+        return self.near.plane_rows * self.pitch
+
+    @property
+    def positions(self) -> int:
+        """Outputs of a filter in a strip."""
+        return self.whole.strip * self.whole.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Of words, and of the sums of one filter."""
+        return 4 * (self.words + self.positions)
+
+    @property
+    def distance(self) -> tuple[int, int]:
+        """Output rows and columns from the first position of a pair to the second."""
+        near, whole = self.near, self.whole
+        return whole.strip - near.strip, whole.columns - near.columns
+
+    def taps(self) -> list[int]:
+        """For each element of the window, the word of its first channel."""
+        wide = self.near.plane_columns
+        return [
+            offset // wide * self.pitch + plane * wide + offset % wide
+            for plane, offset in self.near.taps()
+        ]
+
+    def fill(self, layer: Layer, x: str, border: str) -> None:
+        """Print what lays the rows from `first` on into words; `border` has a value a channel."""
+        near, (rows, columns) = self.near, self.distance
+        function = layer.kernels.use(
+            "pair_planes",
+            NAME=str(layer.index),
+            ROWS=str(near.plane_rows),
+            COLUMNS=str(near.plane_columns),
+            PITCH=str(self.pitch),
+            DOWN=str(near.stride[0]),
+            ALONG=str(near.stride[1]),
+            FAR_ROWS=str(rows * near.stride[0]),
+            FAR_COLUMNS=str(columns * near.stride[1]),
+            HEIGHT=str(near.height),
+            WIDTH=str(near.width),
+            CHANNELS=str(near.channels),
+        )
+        for n, (row, column) in enumerate(near.phases):
+            to = f"planes + {n * near.channels * near.plane_columns}" if n else "planes"
+            layer.line(
+                f"{function}({to}, {x}, first * {near.stride[0]} + {row - near.top}, "
+                f"{column - near.left}, {border});",
                 1,
             )

@@ -1,5 +1,11 @@
-"""The network as the C printer sees it: layers in order, and the place of every value."""
+"""
+The network as the C printer sees it: layers in order, and the place of every value and workspace.
 
+The workspace of a layer lies in bytes of the arena that hold nothing while the layer runs, as low
+as possible. It lies behind the plan only if no gap is wide enough.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -7,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.backends.c.types import value_type
+from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
@@ -337,3 +343,56 @@ def refuse_states(main: FuncOp) -> None:
     """Refuse states beside launches, whose memory is an image."""
     for state in states_of(main):
         raise InputError(f"state '{state.name}': a network with launches keeps none")
+
+
+ALIGNMENT = 64
+
+
+class Occupied:
+    """
+    For each step, the bytes of one memory that hold operands, results, or what is read later.
+    """
+
+    def __init__(self, program: Program, region: str = ""):
+        steps = {op: i for i, op in enumerate(program.steps)}
+        self.bytes: list[list[tuple[int, int]]] = [[] for _ in program.steps]
+        for value, place in program.places.items():
+            if not isinstance(place, Arena) or place.region != region:
+                continue
+            first = steps.get(value.owner, 0) if isinstance(value.owner, Operation) else 0
+            last = max((steps.get(use.operation, len(steps)) for use in value.uses), default=first)
+            span = (place.offset, place.offset + byte_size(value))
+            for step in range(first, min(last + 1, len(steps))):
+                self.bytes[step].append(span)
+
+    def place(self, step: int, size: int) -> int:
+        """The lowest offset at which `size` bytes are free during a step."""
+        at = 0
+        for start, end in sorted(self.bytes[step]):
+            if at + size <= start:
+                break
+            at = max(at, -(-end // ALIGNMENT) * ALIGNMENT)
+        return at
+
+
+def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
+    """
+    Step -> place, for the steps that need a workspace: the first memory that has room, beside the
+    states where these stay.
+    """
+    home = program.state_region if program.state_bytes else None
+    occupied = {region: Occupied(program, region) for region in program.regions}
+    found: dict[int, Arena] = {}
+    for step, size in sizes.items():
+        if not size:
+            continue
+        for region in program.regions:
+            start = occupied[region].place(step, size)
+            if program.has_room(region, start + size, states=region == home):
+                found[step] = Arena(start, region)
+                break
+        else:
+            op = program.steps[step]
+            reason = f"no region has room for the {size:,} bytes in which its kernel works"
+            raise InputError([Finding(node_name(op), op.name, reason)])
+    return found

@@ -1,13 +1,44 @@
-"""Reductions, and the index of an extreme."""
+"""
+Operations that combine several elements: reductions, the index of an extreme, pooling, and
+functions of whole rows (normalization, and softmax and normalization of integers).
+
+Pooling computes one window at a time, with channels innermost.
+"""
 
 from math import prod
 
-from ceras_ir.backends.c.arithmetic import combine
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.strides import merge, row_major
-from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ArgOp, Binary, Reduce, ReduceOp, TopKOp, shape_of
+from ceras_ir.backends.c.kernels import combine
+from ceras_ir.backends.c.layer import Layer, merge, prints, row_major
+from ceras_ir.backends.c.sums import window
+from ceras_ir.backends.c.values import (
+    Refused,
+    centred_bound,
+    int_literal,
+    quantized,
+    rescaling,
+    value_type,
+    zero_point_of,
+)
+from ceras_ir.dialects.graph import (
+    ArgOp,
+    Binary,
+    Pool,
+    Pool2dOp,
+    Reduce,
+    ReduceOp,
+    TopKOp,
+    constant_array,
+    quantized_element,
+    shape_of,
+    stored_element,
+)
+from ceras_ir.dialects.graph.normalization import (
+    IntegerNormalizeOp,
+    IntegerSoftmaxOp,
+    NormalizeOp,
+)
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.interpreters.float_text import float_literal
 
 COMBINED = {
     Reduce.SUM: Binary.ADD,
@@ -108,4 +139,180 @@ def top_k(layer: Layer, op: TopKOp) -> None:
     )
     layer.loop(
         "i", prod(rows), [f"{function}({x} + i * {extent}, {extent}, {y} + i * {count}, {count});"]
+    )
+
+
+LEAST_LOOKED_UP = 64
+"""Elements of a row for which a table of its results pays."""
+
+
+@prints(NormalizeOp)
+def normalize(layer: Layer, op: NormalizeOp) -> None:
+    """`graph.normalize`."""
+    x, scale = layer.read(op.input, "x"), layer.read(op.scale, "scale")
+    bias = "NULL" if op.bias is None else layer.read(op.bias, "bias")
+    y, kernel = layer.write(op.result), layer.kernels.use("normalize")
+    n = shape_of(op.input)[-1]
+    layer.line(
+        f"{kernel}({x}, {y}, {scale}, {bias}, {prod(shape_of(op.input)) // n}, {n}, "
+        f"{int(op.is_centred)}, {float_literal(op.epsilon.value.data)});"
+    )
+
+
+@prints(IntegerNormalizeOp)
+def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
+    """`graph.integer_normalize`."""
+    x, scale, bias = (
+        layer.read(value, name)
+        for value, name in ((op.input, "x"), (op.scale, "scale"), (op.bias, "bias"))
+    )
+    y, n = layer.write(op.result), shape_of(op.input)[-1]
+    kernel = layer.kernels.use("integer_normalize", **_types(op))
+    centre = zero_point_of(stored_element(op.input))
+    layer.line(
+        f"{kernel}({x}, {y}, {scale}, {bias}, {prod(shape_of(op.input)) // n}, {n}, {centre}, "
+        f"{int(op.is_centred)}, {op.shift}, {int_literal(op.epsilon.value.data)}, {op.root}, "
+        f"{op.root_shift}, {_rescaling(op.requant)});"
+    )
+
+
+@prints(IntegerSoftmaxOp)
+def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
+    """`graph.integer_softmax`."""
+    x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
+    y, shape, axis = layer.write(op.result), shape_of(op.input), op.axis.value.data
+    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    head = f"({x}, {y}, {table}, {shape_of(op.table)[0] - 1}, {outer}, {n}"
+    kernel = layer.kernels.use("integer_softmax", **_types(op))
+    portable = f"{kernel}{head}, {inner}, {_rescaling(op.requant)});"
+    if not _has_byte_rows(layer, op, n, inner):
+        layer.line(portable)
+        return
+    lookup = layer.kernels.use("softmax_bytes")
+    with layer.variants("MODEL_LOOKUP") as otherwise:
+        layer.line(f"{lookup}{head}, {_rescaling(op.requant)});")
+        otherwise()
+        layer.line(portable)
+
+
+def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
+    """Whether rows are contiguous bytes and long enough for tables in registers."""
+    is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
+    if not (layer.options.vectors and is_bytes and inner == 1 and n >= LEAST_LOOKED_UP):
+        return False
+    table = constant_array(op.table)
+    return table is not None and table.min() >= 0 and table.max() < 1 << 16
+
+
+def _types(op: IntegerNormalizeOp | IntegerSoftmaxOp) -> dict[str, str]:
+    source, target = value_type(op.input), value_type(op.result)
+    return {"NAME": f"{source}_{target}", "IN": source, "OUT": target}
+
+
+def _rescaling(requant: RequantAttr) -> str:
+    """Shift, zero point and clamp range as arguments."""
+    fields = (requant.shift, requant.zero_point, requant.low, requant.high)
+    return ", ".join(str(field.data) for field in fields)
+
+
+@prints(Pool2dOp)
+def pool2d(layer: Layer, op: Pool2dOp) -> None:
+    """`graph.pool2d`."""
+    if op.function is Pool.MAX:
+        _maximum(layer, op)
+    elif op.is_quantized:
+        _integer_average(layer, op)
+    else:
+        _float_average(layer, op)
+
+
+def _positions(op: Pool2dOp) -> tuple[int, int]:
+    *positions, channels = shape_of(op.result)
+    return prod(positions), channels
+
+
+def _maximum(layer: Layer, op: Pool2dOp) -> None:
+    element, ctype = quantized_element(op.input), value_type(op.input)
+    least = float_literal(float("-inf")) if element is None else int_literal(element.low)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    place = window(layer, op)
+    name = "f32" if element is None else ctype
+    or_nan = " || tap[c] != tap[c]" if element is None else ""
+    kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
+    positions, channels = _positions(op)
+    layer.loop("p", positions, [f"{kernel}({y} + p * {channels}, {x}, {place}, p, {least});"])
+
+
+def _float_average(layer: Layer, op: Pool2dOp) -> None:
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    place = window(layer, op)
+    kernel = layer.kernels.use("sum_rows")
+    positions, channels = _positions(op)
+    layer.scratch("float", "row", channels, 4)
+    size = prod(op.kernel.get_values())
+    call = f"{kernel}(to, row, {x}, {place}, p)"
+    count = f"{call};" if op.includes_padding else f"const int32_t count = {call};"
+    divisor = float_literal(size) if op.includes_padding else "(float)count"
+    layer.loop(
+        "p",
+        positions,
+        [
+            f"float *to = {y} + p * {channels};",
+            count,
+            f"for (int32_t c = 0; c < {channels}; ++c) to[c] /= {divisor};",
+        ],
+    )
+
+
+def _is_clipped(op: Pool2dOp) -> bool:
+    """Whether some window has taps in the padding."""
+    return any(op.padding.get_values())
+
+
+def _integer_average(layer: Layer, op: Pool2dOp) -> None:
+    element, size = quantized(op.input, "input"), prod(op.kernel.get_values())
+    assert op.requant is not None
+    bound, full = size * centred_bound(element), op.requant.multiplier.data
+    if bound >= 1 << 31:
+        raise Refused(f"a sum of {size} elements can reach {bound}, beyond 32 bits; pool in steps")
+    varies = _is_clipped(op) and not op.includes_padding
+    if varies and any(d > 1 for d in op.dilations.get_values()):
+        raise Refused("a dilated, padded average over elements inside; set count_include_pad")
+    storage = value_type(op.result)
+    if varies:
+        # A window of one element has the greatest multiplier, but also the least sum.
+        most = bound * (full * size + 1)
+        rescale = rescaling(op.requant, bound, storage, multiplier="multiplier", scaled_bound=most)
+    else:
+        rescale = rescaling(op.requant, bound, storage)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    place = window(layer, op)
+    point = zero_point_of(element)
+    kernel = layer.kernels.use(
+        "sum_window",
+        NAME=value_type(op.input) + ("_centred" if point else ""),
+        SUM="int32_t",
+        IN=value_type(op.input),
+        CENTRE=" - zero_point" if point else "",
+    )
+    positions, channels = _positions(op)
+    layer.scratch("int32_t", "sums", channels, 4)
+    call = f"{kernel}(sums, {x}, {place}, p, {point})"
+    head = [f"{call};"]
+    if varies:
+        numerator = int_literal(2 * full * size)
+        head = [
+            f"const int32_t count = {call};",
+            f"const {rescale.type} multiplier = (({rescale.type}){numerator} + count) "
+            "/ (2 * count);",
+        ]
+    layer.loop(
+        "p",
+        positions,
+        [
+            *head,
+            f"for (int32_t c = 0; c < {channels}; ++c) {{",
+            *(f"  {t}" for t in rescale.lines(["sums[c]"], f"{y}[p * {channels} + c]")),
+            "}",
+        ],
     )

@@ -1,9 +1,9 @@
 """
-Compile what `emit` wrote with the host's C compiler and run it, through ctypes.
+Compile the files of `emit` with the C compiler of the host and run them through ctypes.
 
-The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is made in a temporary
-directory of its own, so that the directory of the artefacts stays as it is. It is kept in the
-user's cache: several workers that judge one network compile it once.
+The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is made in a temporary directory of
+its own, so that the directory of the artefacts does not change. It is kept in the user's cache:
+several workers that evaluate one network compile it once.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,16 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.model import declarations
-from ceras_ir.backends.c.names import identifiers
-from ceras_ir.backends.c.prefix import MODEL, Prefix
+from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import cache_folder
+from ceras_ir.targets.execution import Array, Sample, Trace
 
-Array: TypeAlias = NDArray[np.generic]
-Trace: TypeAlias = Callable[[int, bytes], None]
-"""Called with the index of each step and the bytes of its result."""
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
 """Called with the number of a launch and the arena, to be changed in place."""
 
@@ -278,3 +275,45 @@ def _checked(inputs: Mapping[str, Array], info: TensorInfo) -> Array:
     if array.dtype != np.dtype(info.dtype):
         raise InputError(f"input '{info.name}' has type {array.dtype}, expected {info.dtype}")
     return array
+
+
+class CompiledC:
+    """
+    The C in `folder`; `launch` runs what the host hands to an accelerator, and `image` is the
+    memory that both share.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        inputs: list[TensorInfo],
+        outputs: list[TensorInfo],
+        launch: Launch | None = None,
+        image: NDArray[np.uint8] | None = None,
+        prefix: Prefix = MODEL,
+    ):
+        self.folder, self.inputs, self.outputs = folder, inputs, outputs
+        self.launch, self.image, self.prefix = launch, image, prefix
+        self._model: CModel | None = None
+
+    def build(self, trace: Trace | None = None) -> CModel:
+        model = CModel(
+            self.folder,
+            self.inputs,
+            self.outputs,
+            trace=trace,
+            launch=self.launch,
+            prefix=self.prefix,
+        )
+        if self.image is not None:
+            model.use_arena(self.image)
+        return model
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        self._model = self._model or self.build()
+        self._model.reset()
+        for sample in samples:
+            yield self._model.run(sample)
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        self.build(trace).run(sample)

@@ -1,14 +1,29 @@
-"""Operations that pick elements or put a border around them: slice, gather, take, pad."""
+"""
+Operations that select elements or rows, or place them at computed positions.
 
-from math import prod
+These are slice, gather, take and pad, rows that are written into a tensor, the suppression of
+overlapping boxes, and decision trees.
+"""
+
+from math import isfinite, prod
 
 import numpy as np
 
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.strides import nest, row_major
-from ceras_ir.backends.c.types import int_literal, value_type
-from ceras_ir.dialects.graph import GatherOp, Pad, PadOp, SliceOp, TakeOp, shape_of
+from ceras_ir.backends.c.kernels import combine
+from ceras_ir.backends.c.layer import Layer, nest, prints, row_major
+from ceras_ir.backends.c.reduction import COMBINED
+from ceras_ir.backends.c.values import int_literal, value_type
+from ceras_ir.dialects.graph import (
+    GatherOp,
+    Pad,
+    PadOp,
+    PutOp,
+    SliceOp,
+    SuppressOp,
+    TakeOp,
+    TreeEnsembleOp,
+    shape_of,
+)
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.interpreters.resampling import border_indices
 
@@ -91,3 +106,111 @@ def pad(layer: Layer, op: PadOp) -> None:
     index = " + ".join(f"{table}[i{d}]" for d, table in enumerate(tables)) or "0"
     with layer.nested("i", target) as depth:
         layer.line(f"{y}[to++] = {x}[{index}];", depth)
+
+
+@prints(PutOp)
+def put(layer: Layer, op: PutOp) -> None:
+    """`graph.put`."""
+    (count, width), n = shape_of(op.input), shape_of(op.indices)[0]
+    x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
+    rows, y = layer.read(op.rows, "rows"), layer.write(op.result)
+    layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.input))} * sizeof *{y});")
+    body = [
+        f"int64_t row = (int64_t){at}[i];",
+        f"row = row < 0 ? row + {count} : row;",
+        f"if (row < 0 || row >= {count}) continue;",
+    ]
+    if op.function is None:
+        body.append(f"memcpy({y} + row * {width}, {rows} + i * {width}, {width} * sizeof *{y});")
+    else:
+        kind = COMBINED[op.function]
+        value = combine(layer.kernels, kind, value_type(op.result), "a", "b")
+        body += [
+            f"for (int32_t j = 0; j < {width}; ++j) {{",
+            f"  const {value_type(op.result)} a = {y}[row * {width} + j];",
+            f"  const {value_type(op.result)} b = {rows}[i * {width} + j];",
+            f"  {y}[row * {width} + j] = {value};",
+            "}",
+        ]
+    layer.loop("i", n, body)
+
+
+@prints(SuppressOp)
+def suppress(layer: Layer, op: SuppressOp) -> None:
+    """`graph.suppress`."""
+    (images, count, _), kinds = shape_of(op.boxes), shape_of(op.scores)[1]
+    rows, least = shape_of(op.result)[0], op.least.value.data
+    boxes, scores = layer.read(op.boxes, "boxes"), layer.read(op.scores, "scores")
+    y = layer.write(op.result)
+    left = layer.scratch("uint8_t", "left", count, 1)
+    # Nothing is greater than positive infinity; what is finite or more is greater than the other.
+    above = f"score[i] > {float_literal(least)}" if isfinite(least) else f"{int(least < 0)}"
+    if least == float("-inf"):
+        above = "score[i] >= -FLT_MAX"
+    layer.line("int32_t rows = 0;")
+    with layer.nested("i", (images, kinds)) as depth:
+        layer.block(
+            [
+                f"const float *box = {boxes} + i0 * {count * 4};",
+                f"const float *score = {scores} + (i0 * {kinds} + i1) * {count};",
+                f"for (int32_t i = 0; i < {count}; ++i) {left}[i] = {above};",
+                f"for (int32_t n = 0; n < {op.most.value.data} && rows < {rows}; ++n) {{",
+                "  int32_t best = -1;",
+                f"  for (int32_t i = 0; i < {count}; ++i)",
+                f"    if ({left}[i] && (best < 0 || score[i] > score[best])) best = i;",
+                "  if (best < 0) break;",
+                f"  {y}[rows * 3] = i0;",
+                f"  {y}[rows * 3 + 1] = i1;",
+                f"  {y}[rows * 3 + 2] = best;",
+                "  ++rows;",
+                "  const float *a = box + best * 4;",
+                "  const float height = a[2] - a[0], width = a[3] - a[1];",
+                "  const float area = (height > 0.0f ? height : 0.0f) * "
+                "(width > 0.0f ? width : 0.0f);",
+                f"  {left}[best] = 0;",
+                f"  for (int32_t i = 0; i < {count}; ++i) {{",
+                "    const float *b = box + i * 4;",
+                "    const float h = b[2] - b[0], w = b[3] - b[1];",
+                "    const float other = (h > 0.0f ? h : 0.0f) * (w > 0.0f ? w : 0.0f);",
+                "    const float tall = (a[2] < b[2] ? a[2] : b[2]) - (a[0] > b[0] ? a[0] : b[0]);",
+                "    const float wide = (a[3] < b[3] ? a[3] : b[3]) - (a[1] > b[1] ? a[1] : b[1]);",
+                "    const float shared = (tall > 0.0f ? tall : 0.0f) * "
+                "(wide > 0.0f ? wide : 0.0f);",
+                "    const float all = area + other - shared;",
+                "    if (shared > 0.0f && area > 0.0f && other > 0.0f && all > 0.0f && "
+                f"shared / all > {float_literal(op.overlap.value.data)}) {left}[i] = 0;",
+                "  }",
+                "}",
+            ],
+            depth,
+        )
+    layer.line(f"for (; rows < {rows}; ++rows)")
+    layer.line(f"  {y}[rows * 3] = {y}[rows * 3 + 1] = {y}[rows * 3 + 2] = -1;")
+
+
+@prints(TreeEnsembleOp)
+def tree_ensemble(layer: Layer, op: TreeEnsembleOp) -> None:
+    """`graph.tree_ensemble`."""
+    (rows, inputs), (trees,) = shape_of(op.input), shape_of(op.roots)
+    outputs, width = shape_of(op.result)[1], shape_of(op.leaves)[1]
+    feature, child = value_type(op.features), value_type(op.children)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    features, thresholds, children, roots, columns, leaves = (
+        layer.read(getattr(op, name), name)
+        for name in ("features", "thresholds", "children", "roots", "columns", "leaves")
+    )
+    name = f"{feature}_{child}".replace("_t", "")
+    walk = layer.kernels.use("tree_leaf", NAME=name, FEATURE=feature, CHILD=child)
+    layer.loop("i", rows * outputs, [f"{y}[i] = 0.0f;"])
+    row = f"{x} + n * {inputs}" if rows > 1 else x
+    to = f"{y} + n * {outputs} + {columns}[t]" if rows > 1 else f"{y} + {columns}[t]"
+    layer.line(f"for (int32_t n = 0; n < {rows}; ++n) {{")
+    layer.line(f"for (int32_t t = 0; t < {trees}; ++t) {{", 1)
+    layer.line(
+        f"const int32_t leaf = {walk}({row}, {roots}[t], {features}, {thresholds}, {children});", 2
+    )
+    layer.line(f"const float *from = {leaves} + (-1 - leaf) * {width};", 2)
+    layer.line(f"float *to = {to};", 2)
+    layer.loop("w", width, ["to[w] += from[w];"], 2)
+    layer.line("}", 1)
+    layer.line("}")

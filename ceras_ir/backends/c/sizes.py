@@ -2,7 +2,7 @@
 How much flash and SRAM a printed model takes on a board, before any compiler has run.
 
 Constants and buffers are exact, alignment included. Code is estimated from the text of the C: so
-many bytes for each operator in it (`cores.py`), measured with gcc 12 -Os over the networks of
+many bytes for each operator in it (`board.py`), measured with gcc 12 -Os over the networks of
 `test/backends/arduino/test_sizes.py`, which holds the estimate to its margin.
 """
 
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.c.board import Board, Core
 from ceras_ir.backends.c.constants import Constant
-from ceras_ir.backends.c.cores import Core
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.source import model_source
 from ceras_ir.support.diagnostics import node_name

@@ -8,15 +8,25 @@ from textwrap import fill
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.consistency import consistency_checks
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.model import Model, arena_names, parameters, returned_name, shape_text
+from ceras_ir.backends.c.model import (
+    Model,
+    arena_names,
+    consistency_checks,
+    declared,
+    keep_states,
+    own_arrays,
+    own_memory,
+    parameters,
+    reset_functions,
+    reset_own,
+    returned_name,
+    shape_text,
+    state_macro,
+)
 from ceras_ir.backends.c.names import comment
-from ceras_ir.backends.c.own_memory import own_arrays, own_memory
 from ceras_ir.backends.c.program import Arena, Input, Kept, at
-from ceras_ir.backends.c.shared_functions import declared
-from ceras_ir.backends.c.states import keep_states, reset_functions, reset_own, state_macro
 from ceras_ir.backends.c.weights_file import loader
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp

@@ -1,21 +1,134 @@
 """
-Sparse sums as straight-line code for processors with vectors of 16 lanes: positions are lanes.
+Listed weights as kernels read them, sums over them as straight-line code, and their costs.
 
-Sums of a block of filters, for 16 positions, stay in registers. Each vector of inputs is loaded
-once and multiplied by the weights that meet it, which come from memory, the same in all lanes:
-four bytes at once (a dot product), or a float. Text is assembler, because compilers take minutes
-for so many statements of C.
+The code is for processors with vectors of 16 lanes, whose lanes are positions. Sums of a block of
+filters, for 16 positions, stay in registers. Each vector of inputs is loaded once and multiplied by
+its weights, which come from memory, the same in all lanes: four bytes at once (a dot product), or a
+float. Text is assembler, because compilers take minutes for so many statements of C.
 """
 
 from dataclasses import dataclass
 from itertools import groupby
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32, i8
 
-from ceras_ir.backends.c.planes import Planes
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.planes import COLUMNS, PairedPlanes, Planes
+from ceras_ir.backends.c.sums import Geometry
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.sparse import BlockAttr, CooAttr
 
-CONDITION = "MODEL_LANES == 16 && defined(__x86_64__)"
+WIDTHS = range(2, 12)
+"""Bits of distances that are tried."""
+
+WIDEST = 25
+"""Bits that kernels read at once."""
+
+BEHIND = 3
+"""Bytes that they read with the last one."""
+
+
+@dataclass(frozen=True)
+class SparseSource:
+    """The constants of a layer's listed weights, declared in its function as `source`."""
+
+    layer: Layer
+    encoded: CooAttr | BlockAttr
+    unit: int
+    """Weights in each place."""
+    kind: str
+    """Of entries."""
+    taps: str
+
+    @classmethod
+    def of(
+        cls,
+        layer: Layer,
+        op: LinearOperation,
+        weights: NDArray[np.generic],
+        taps: list[int],
+        *,
+        scale: int = 1,
+    ) -> "SparseSource":
+        """
+        Of weights [filters, products], in entries times `scale`; `taps` are where inputs of the
+        window's elements are.
+        """
+        is_float = weights.dtype == np.float32
+        kind, value, wide = ("f32", "float", "float") if is_float else ("i8", "int8_t", "int32_t")
+        kind = kind if scale == 1 else f"{kind}_{scale}"
+        factor = f"{scale} * " if scale > 1 else ""
+        layer.kernels.use("sparse_entries", NAME=kind, VALUE=value, WIDE=wide, SCALE=factor)
+        encoded, unit = readable(weights, op)
+        places = layer.array("taps", np.array(taps, np.int32), "int32_t")
+        return cls(layer, encoded, unit, kind, places)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Weights of each filter."""
+        return self.encoded.filter_counts.astype(np.int64) * self.unit
+
+    def reserve(self, multiple: int = 1) -> None:
+        """Declare `entries`, for a filter's and none more, in whole groups."""
+        most = int(self.counts.max(initial=0)) + 1
+        most = -(-most // multiple) * multiple
+        self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", most, 8)
+
+    def declare(self, depth: int) -> None:
+        """Declare the source, at the first filter."""
+        layer, encoded = self.layer, self.encoded
+        counts, places = (
+            layer.array(name, np.frombuffer(data + bytes(BEHIND), np.uint8), "uint8_t")
+            for name, data in (("counts", encoded.counts.data), ("places", encoded.places.data))
+        )
+        held = encoded.elements_of_values
+        held = held if held.size else np.zeros(1, held.dtype)
+        values = layer.array("values", held, "float" if held.dtype == np.float32 else "int8_t")
+        layer.line(
+            f"struct sparse_source_{self.kind} source = {{{counts}, {places}, {values}, 0, 0}};",
+            depth,
+        )
+
+    def next_filter(self, channels: int, pitch: int) -> str:
+        """
+        The expression that reads the next filter's weights into `entries`, and says how many they
+        are; inputs of a place's channels are `pitch` apart.
+        """
+        encoded = self.encoded
+        equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
+        return (
+            f"sparse_entries_{self.kind}(entries, &source, {encoded.counts_width.data}, {equal}, "
+            f"{encoded.delta.data}, {self.unit}, {self.taps}, {channels}, {pitch})"
+        )
+
+
+def readable(weights: NDArray[np.generic], op: LinearOperation) -> tuple[CooAttr | BlockAttr, int]:
+    """
+    The weights as kernels read them, and how many stand in each place: as the constant lists them
+    where that is distances, or blocks of neighbours, else by distances of the best width.
+    """
+    encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
+    if isinstance(encoded, CooAttr | BlockAttr) and encoded.counts_width.data <= WIDEST:
+        # Zero points make other numbers of the weights.
+        is_same = np.array_equal(encoded.array.reshape(weights.shape), weights)
+        is_distance = 0 < encoded.delta.data <= WIDEST
+        unit = 1 if isinstance(encoded, CooAttr) else encoded.columns.data
+        in_row = isinstance(encoded, CooAttr) or encoded.rows.data == 1
+        if is_same and is_distance and in_row and channels % unit == 0:
+            return encoded, unit
+    return smallest_distances(weights), 1
+
+
+def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
+    """Coordinates as distances of the width that takes the fewest bytes."""
+    element = f32 if weights.dtype == np.float32 else i8
+    return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
+
+
+SPARSE_CONDITION = "MODEL_LANES == 16 && defined(__x86_64__)"
 """What the preprocessor tests."""
 
 MOST_SUMS, INPUT = 28, 31
@@ -180,3 +293,118 @@ def _as_bytes(first: int, at: int) -> list[str]:
         f"vpshufb %%zmm{ORDER}, {a}, {a}",
         f"vmovdqu32 {a}, {at}(%[sums])",
     ]
+
+
+# Costs are cycles of a processor with vectors of 16 lanes, and instructions of a Cortex-M4.
+# Coefficients were fitted to `benchmarks/sparse_kernels.py`, which prints from which share of
+# zeros on sparse code is faster.
+
+
+SPARSE = "sparse"
+"""What reports call the kernel."""
+
+HOST_WORKSPACE, CORE_WORKSPACE = 256 * 1024, 24 * 1024
+"""Bytes of scratch memory that planes may take where the target does not say."""
+
+DENSE_BYTES, DENSE_FLOATS, DENSE_WINOGRAD = 62.0, 15.4, 27.0
+"""Products in a cycle, of register tiles."""
+
+CYCLES_PER_DOT, CYCLES_PER_FLOAT = 1.0, 2.1
+"""Of a product with 16 positions, its inputs' loads included."""
+
+CYCLES_PER_BYTE, CYCLES_PER_WORD = 0.25, 0.6
+"""Of a result of bytes, and of a word of four that is laid into planes."""
+
+CYCLES_PER_OUTPUT, CYCLES_PER_ELEMENT = 0.6, 1.0
+"""The same of floats."""
+
+CYCLES_PER_LOOSE_BYTE = 2.0
+"""The same of bytes where channels do not come in fours."""
+
+TILE, PER_TILE, PER_OUTPUT, PER_ELEMENT, PER_DECODED = 8, 45.0, 10.0, 6.0, 26.0
+"""Instructions of a Cortex-M4, of eight positions at a time."""
+
+PAIRED_ENTRY, PAIRED_TILE, PAIRED_WORD, PAIRED_PLACE, PAIRED_FILTER = 8.5, 52.0, 4.5, 24.0, 80.0
+"""The same of pairs of positions: of words of a channel and of a place, and of a filter too."""
+
+DENSE_INSTRUCTIONS = 0.9
+"""Of a product in tiles of pairs; `linear_dsp.py` computes it more exactly for windows of 3x3."""
+
+PORTABLE_DENSE, PORTABLE_ENTRY = 8.3, 68.0
+"""Of bytes on cores without pairs: of a product, and of a weight at eight positions."""
+
+FLOAT_DENSE, FLOAT_ENTRY = 2.4, 26.0
+"""The same of floats."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cycles or instructions of both ways."""
+
+    dense: float
+    sparse: float
+
+
+def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
+    """Modelled cycles of one inference; None where there is no sparse kernel."""
+    is_float = weights.dtype == np.float32
+    planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
+    if planes is None:
+        return None
+    count = product_count(weights.reshape(len(weights), -1), planes.clustered(weights))
+    if count > MOST_PRODUCTS:
+        return None
+    strips = planes.images * -(-planes.rows // planes.strip)
+    vectors = strips * -(-planes.positions // 16)
+    sparse = count * vectors * (CYCLES_PER_FLOAT if is_float else CYCLES_PER_DOT)
+    outputs = prod(shape_of(op.result))
+    sparse += outputs * (CYCLES_PER_OUTPUT if is_float else CYCLES_PER_BYTE)
+    elements = strips * planes.elements
+    if is_float:
+        sparse += elements * CYCLES_PER_ELEMENT
+    elif planes.channels % 4 == 0:
+        sparse += elements / 4 * CYCLES_PER_WORD
+    else:
+        sparse += elements * CYCLES_PER_LOOSE_BYTE
+    rate = DENSE_BYTES
+    if is_float:
+        rate = DENSE_WINOGRAD if _is_winograd(op) else DENSE_FLOATS
+    return Cost(op.macs / rate, sparse)
+
+
+def _is_winograd(op: LinearOperation) -> bool:
+    if not isinstance(op, Conv2dOp) or op.ordered is not None:
+        return False
+    plain = op.strides.get_values() == (1, 1) and op.dilations.get_values() == (1, 1)
+    return plain and shape_of(op.weights)[1:3] == (3, 3)
+
+
+def core_cost(
+    op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
+) -> Cost | None:
+    """Modelled instructions of one inference; `dense` if it is known."""
+    is_float = weights.dtype == np.float32
+    planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)
+    if planes is None:
+        return None
+    entries = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
+    if has_pairs and (pairs := PairedPlanes.of(planes, CORE_WORKSPACE)) and not is_float:
+        strips, near = planes.images * pairs.strips, pairs.near
+        tiles = strips * near.strip * -(-near.columns // COLUMNS)
+        sparse = tiles * (float(entries.sum()) * PAIRED_ENTRY + len(weights) * PAIRED_TILE)
+        places = pairs.words // near.channels
+        sparse += strips * (
+            pairs.words * PAIRED_WORD + places * PAIRED_PLACE + len(weights) * PAIRED_FILTER
+        )
+    else:
+        strips = planes.images * -(-planes.rows // planes.strip)
+        tiles = planes.images * planes.rows * -(-planes.columns // TILE)
+        per_entry = FLOAT_ENTRY if is_float else PORTABLE_ENTRY
+        sparse = float(entries.sum()) * tiles * per_entry
+        sparse += tiles * len(weights) * PER_TILE + prod(shape_of(op.result)) * PER_OUTPUT
+        sparse += strips * planes.elements * PER_ELEMENT
+    sparse += strips * float(entries.sum()) * PER_DECODED
+    if dense is None:
+        per_dense = FLOAT_DENSE if is_float else DENSE_INSTRUCTIONS if has_pairs else PORTABLE_DENSE
+        dense = op.macs * per_dense
+    return Cost(dense, sparse)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.choices import (
+from ceras_ir.backends.c.names import (
     ENCODING_HELP,
     NAME_HELP,
     EncodingChoice,
@@ -32,8 +32,8 @@ from ceras_ir.targets import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.backends.c.compiled import CompiledC
     from ceras_ir.backends.c.model import Model
+    from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.backends.c.sizes import Footprint
     from ceras_ir.network.artefacts import Artefact
 
@@ -50,7 +50,7 @@ class CTarget(Target):
     passes = by_convention(
         "ceras_ir.backends.c.passes", "choose-encodings", "encode-weights", "store-unsigned"
     )
-    text = "ceras_ir.backends.c.text:CText"
+    text = "ceras_ir.backends.c.emitter:CText"
 
     board: str | None = option(
         None, "build for this machine: a built-in name or a .toml file", metavar="NAME|FILE"
@@ -101,12 +101,12 @@ class CTarget(Target):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_ir.backends.c.machine import load_machine
+        from ceras_ir.backends.c.options import load_machine
 
         load_machine(name)
 
     def check(self) -> None:
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.c.names import Prefix
 
         super().check()
         prefix = Prefix(self.prefix)
@@ -115,13 +115,13 @@ class CTarget(Target):
 
             parse_regions(self.regions)
         if self.package is not None:
-            from ceras_ir.backends.c.packages import check_package
+            from ceras_ir.backends.c.build_files import check_package
 
             check_package(self.package, prefix, self.weights)
         self._check_tuning()
         if self.weights == "source" or self.board is None:
             return
-        from ceras_ir.backends.c.machine import Machine, load_machine
+        from ceras_ir.backends.c.options import Machine, load_machine
 
         if not isinstance(load_machine(self.board), Machine):
             raise UsageError(f"--weights {self.weights} is for computers: leave it out")
@@ -133,7 +133,7 @@ class CTarget(Target):
             raise UsageError("--tune-runner needs {binary}, where the program's name goes")
         if not self.tune or self.board is None:
             return
-        from ceras_ir.backends.c.machine import Machine, load_machine
+        from ceras_ir.backends.c.options import Machine, load_machine
 
         if not isinstance(load_machine(self.board), Machine):
             raise UsageError("--tune is for computers, and the board is a microcontroller")
@@ -152,17 +152,17 @@ class CTarget(Target):
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.c.machine import Machine, load_machine
+        from ceras_ir.backends.c.options import Machine, load_machine
 
         if self.board is None or isinstance(load_machine(self.board), Machine):
             return lowered(self.regions)
         return lowered(self.regions, self.board)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
-        from ceras_ir.backends.c.board_report import on_board
         from ceras_ir.backends.c.emitter import files_of
+        from ceras_ir.backends.c.fit import on_board
         from ceras_ir.backends.c.latency import annotate, latency_of
-        from ceras_ir.backends.c.machine import NATIVE, load_machine
+        from ceras_ir.backends.c.options import NATIVE, load_machine
 
         notes: list[str] = []
         model, footprint = self._printed(module, notes)
@@ -188,11 +188,15 @@ class CTarget(Target):
         cannot hold. What tuning found is added to `notes`.
         """
         from ceras_ir.backends.c.emitter import build
-        from ceras_ir.backends.c.fit import check_fit
-        from ceras_ir.backends.c.fitted_model import printed_model
-        from ceras_ir.backends.c.machine import NATIVE, Machine, bare_machine, load_machine
-        from ceras_ir.backends.c.options import COptions
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.c.fit import check_fit, printed_model
+        from ceras_ir.backends.c.names import Prefix
+        from ceras_ir.backends.c.options import (
+            NATIVE,
+            COptions,
+            Machine,
+            bare_machine,
+            load_machine,
+        )
 
         prefix = Prefix(self.prefix)
         machine = NATIVE if self.board is None else load_machine(self.board)
@@ -219,8 +223,8 @@ class CTarget(Target):
         return model, footprint
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.c.compiled import CompiledC
-        from ceras_ir.backends.c.prefix import Prefix
+        from ceras_ir.backends.c.names import Prefix
+        from ceras_ir.backends.c.runner import CompiledC
 
         prefix = Prefix.of_manifest(manifest.content)
         return CompiledC(folder, manifest.inputs, manifest.outputs, prefix=prefix)
@@ -240,7 +244,7 @@ def importable() -> Artefact:
 
 def why_not_printed(op: Operation) -> str | None:
     """Why there is no C for an operation, or None."""
-    from ceras_ir.backends.c.printers import printer_of
+    from ceras_ir.backends.c.layer import printer_of
 
     return None if printer_of(op) else f"there is no C for '{op.name}'"
 

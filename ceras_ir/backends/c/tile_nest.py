@@ -10,11 +10,18 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.channel_groups import block_diagonal
+from ceras_ir.backends.c.constants import block_diagonal
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import LANES, Tile, choose_tile, step_cycles, strip_length
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.walk import Stores, Walk
+from ceras_ir.backends.c.register_tiles import (
+    LANES,
+    Stores,
+    Tile,
+    Walk,
+    choose_tile,
+    step_cycles,
+    strip_length,
+)
+from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 DIRECT_STRIP = 24 * 1024

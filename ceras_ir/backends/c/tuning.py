@@ -23,8 +23,8 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.options import COptions, LayerChoice
-from ceras_ir.backends.c.prefix import MODEL
 from ceras_ir.backends.c.programs import buffers, fill_inputs
 from ceras_ir.backends.c.runner import compiler
 from ceras_ir.support.content_cache import ContentCache, key_of

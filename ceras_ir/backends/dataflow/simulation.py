@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.c.compiled import CompiledC
+from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.emit import ENTRY
 from ceras_ir.backends.dataflow.storage import ceiling

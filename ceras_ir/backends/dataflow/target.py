@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xdsl.ir import Operation
 
-    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.backends.c.runner import CompiledC
 
 
 @dataclass(frozen=True)

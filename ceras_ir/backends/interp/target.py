@@ -1,13 +1,31 @@
-"""Target interp: the interpreter, which defines what every other target computes."""
+"""
+Target interp: the interpreter, which defines what every other target computes.
+
+It runs a module at any level, in its arena if the module has one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
+from ceras_ir.backends.c.names import ENCODING_HELP, EncodingChoice
 from ceras_ir.targets import ROW_SPREAD, Arithmetic, Executable, Stage, Target, option
+from ceras_ir.targets.execution import Array, Sample
+
+
+class Interpreted:
+    """A network that needs no compiler."""
+
+    def __init__(self, module: ModuleOp):
+        self.module = module
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        from ceras_ir.interpreters.sequence import in_turn
+
+        return in_turn(self.module, samples)
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,5 @@ class InterpTarget(Target):
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
 
     def interpret(self, module: ModuleOp) -> Executable:
-        from ceras_ir.backends.interp.interpreted import Interpreted
 
         return Interpreted(module)

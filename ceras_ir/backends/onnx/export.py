@@ -1,25 +1,46 @@
-"""From a module to an ONNX model: the network's nodes in order, between its named ends."""
+"""
+From a module to an ONNX model, and from an exported model back to a network that the interpreter
+runs.
+
+The model has the nodes of the network in order, between its named ends.
+"""
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
 
 import numpy as np
 import onnx
 from onnx import helper
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.utils.target import Target
 
-from ceras_ir.backends.onnx.model_builder import ModelBuilder, tensor_kind
+from ceras_ir.backends.interp.target import Interpreted
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.rules import rounds_otherwise, why_not
-from ceras_ir.backends.onnx.values import Values, side_of, unchanged
+from ceras_ir.backends.onnx.values import ModelBuilder, Values, side_of, tensor_kind, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    UsageError,
+    node_name,
+)
 from ceras_ir.support.remarks import remark
+from ceras_ir.targets.execution import Sample, Trace
+from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
 
 MODEL = "model.onnx"
 """The file that target onnx writes."""
@@ -118,3 +139,42 @@ def _name_end(
         copy = builder.node("Identity", [tensor], f"{name}/output", dtype, graph.shape_of(value))
         builder.rename(copy, name)
     ends.add(name)
+
+
+class Reimported(Interpreted):
+    """The model at `path`; its Q/DQ become integers again, its float sums `ordered`."""
+
+    def __init__(self, path: Path):
+        module = read_network(str(path))
+        options = BuildOptions().resolved(module)
+        if options.is_quantized:
+            run_stages(load_context(), module, front_stages(options))
+        else:
+            # All that was chosen to be quantized may have been kept in float.
+            FloatSumRule().apply(load_context(), module)
+        super().__init__(module)
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        """Nothing: its operations are others than the steps of what was exported."""
+
+
+@dataclass(frozen=True)
+class OnnxText(Target):
+    """
+    A binary ONNX file, for `-o FILE.onnx`; `title` names the network in it. With `exact=false`
+    QuantizeLinear rounds ties as ONNX does, to even, and no constants tell it otherwise.
+    """
+
+    name = "onnx"
+
+    title: str = "main"
+    exact: bool = True
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+
+        if output.isatty():
+            raise UsageError("-t onnx writes a binary file: add -o FILE.onnx")
+        data = serialized(export_model(module, self.title, exact=self.exact))
+        output.flush()
+        with open(output.fileno(), "wb", closefd=False) as stream:
+            stream.write(data)

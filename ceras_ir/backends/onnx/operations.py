@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
-from ceras_ir.backends.onnx.model_builder import Attribute
+from ceras_ir.backends.onnx.functions import (
+    FLOAT,
+    add_clamp,
+    add_clip,
+    add_function,
+    is_count_of_shifts,
+    shift_of,
+)
 from ceras_ir.backends.onnx.movement import WIDE, Movement
-from ceras_ir.backends.onnx.shifts import is_count_of_shifts, shift_of
-from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
+from ceras_ir.backends.onnx.values import FEATURES, Attribute, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
 from ceras_ir.dialects.quant import RequantAttr

@@ -13,8 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation
 
-from ceras_ir.backends.onnx.functions import has_operator
-from ceras_ir.backends.onnx.shifts import is_count_of_shifts
+from ceras_ir.backends.onnx.functions import has_operator, is_count_of_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding

@@ -12,7 +12,7 @@ from ceras_ir.targets import PLACED, Arithmetic, Emission, Manifest, Stage, Targ
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.backends.onnx.reimported import Reimported
+    from ceras_ir.backends.onnx.export import Reimported
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class OnnxTarget(Target):
     name = "onnx"
     arithmetic = Arithmetic(rows=False)
     writes_models = True
-    text = "ceras_ir.backends.onnx.text:OnnxText"
+    text = "ceras_ir.backends.onnx.export:OnnxText"
 
     def lower(self) -> list[Stage]:
         from ceras_ir.transforms.placement.place import PlacePass
@@ -41,7 +41,6 @@ class OnnxTarget(Target):
         return ".onnx", serialized(export_model(module, title, exact=False, silent=True))
 
     def open(self, folder: Path, manifest: Manifest) -> Reimported:
-        from ceras_ir.backends.onnx.export import MODEL
-        from ceras_ir.backends.onnx.reimported import Reimported
+        from ceras_ir.backends.onnx.export import MODEL, Reimported
 
         return Reimported(folder / MODEL)

@@ -29,7 +29,7 @@ from ceras_ir.targets.protocol import class_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
 
@@ -242,7 +242,7 @@ class VtaTarget(BoardOptions, Target):
         return pictures(module, self.board)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.c.compiled import CompiledC
+        from ceras_ir.backends.c.runner import CompiledC
         from ceras_ir.backends.vta.execution.runner import open_package
 
         image, runner = open_package(folder, manifest.content, self.vta_runner)

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 from xdsl.utils.target import Target
 
-from ceras_ir.backends.c.compiled import CompiledC
 from ceras_ir.backends.c.emitter import emit as emit_host
+from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.dialects.mem import BLOCK, LaunchOp, arena_of, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function

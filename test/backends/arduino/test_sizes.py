@@ -14,13 +14,12 @@ from tree_models import ml_model, ml_node, node_attributes, random_trees
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.emit import emit as emit_sketch
+from ceras_ir.backends.arduino.sketch import emit as emit_sketch
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.board import board_names, load_board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.fit import remedies
-from ceras_ir.backends.c.fitted_model import printed_model
+from ceras_ir.backends.c.fit import printed_model, remedies
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.backends.c.sizes import Footprint

@@ -14,13 +14,12 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.board import load_board
-from ceras_ir.backends.c.dsp_costs import ways
-from ceras_ir.backends.c.dsp_winograd import G2, fits_winograd, transformed_filters
+from ceras_ir.backends.c.dsp_windows import G2, fits_winograd, transformed_filters
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
+from ceras_ir.backends.c.linear_dsp import ways
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import LIMIT, analyse
+from ceras_ir.backends.c.sums import LIMIT, Geometry, analyse
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run

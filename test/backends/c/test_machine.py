@@ -17,8 +17,7 @@ from firmware import write_files
 
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.machine import Machine, bare_machine, load_machine, machine_names
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.options import COptions, Machine, bare_machine, load_machine, machine_names
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.interpreters.network import run

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import StringAttr, TensorType, UnitAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.c.encodings import CODE, KERNEL, Encoding, encoded, quantized_like_s4
+from ceras_ir.backends.c.ordered_rows import CODE, KERNEL, Encoding, encoded, quantized_like_s4
 from ceras_ir.dialects.graph import ConstantOp, Function, FunctionAttr, MatmulOp
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run

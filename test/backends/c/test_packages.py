@@ -21,10 +21,9 @@ from c_harness import random_inputs
 from conftest import Tool
 from firmware import write_files
 
-from ceras_ir.backends.c.choices import Package, Weights
 from ceras_ir.backends.c.emitter import build, files_of
+from ceras_ir.backends.c.names import Package, Prefix, Weights
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.prefix import Prefix
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import UsageError

@@ -19,10 +19,9 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.board import load_board
-from ceras_ir.backends.c.choices import Weights
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.names import MODEL, Prefix, Weights
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType

@@ -16,8 +16,8 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.prefix import MODEL
 from ceras_ir.backends.c.runner import aligned, build_library, compiler
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run

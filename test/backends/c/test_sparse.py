@@ -13,13 +13,12 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c import linear_sparse
 from ceras_ir.backends.c.board import load_board
-from ceras_ir.backends.c.channel_order import clustered
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.planes import Planes
-from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.planes import Planes, clustered
 from ceras_ir.backends.c.sparse_code import products
+from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import (
     Cell,
     ConstantOp,

@@ -19,10 +19,9 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.paired_planes import PairedPlanes
-from ceras_ir.backends.c.planes import Planes
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sparse_costs import SPARSE
+from ceras_ir.backends.c.planes import PairedPlanes, Planes
+from ceras_ir.backends.c.sparse_code import SPARSE
+from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import BlockAttr, CooAttr

@@ -21,10 +21,10 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.float_winograd import Winograd
+from ceras_ir.backends.c.float_tiled import Winograd
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS
-from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr

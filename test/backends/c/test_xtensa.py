@@ -21,14 +21,13 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c import cores
+from ceras_ir.backends.c import board
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import build_elf
-from ceras_ir.backends.c.fitted_model import printed_model
+from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.kernels import filled
-from ceras_ir.backends.c.machine import bare_machine
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.options import COptions, bare_machine
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -37,7 +36,7 @@ from ceras_ir.interpreters.network import run
 pytestmark = [pytest.mark.slow, needs_xtensa]
 
 BOARD = load_board("esp32_s3")
-LX106 = cores.Tools(
+LX106 = board.Tools(
     "xtensa-lx106-elf-",
     ("-specs=/usr/lib/xtensa-lx106-elf/picolibc.specs",),
     (),
@@ -87,7 +86,7 @@ int main(void)
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one at hand, in place of Espressif's."""
-    monkeypatch.setitem(cores.CORES, BOARD.core, replace(BOARD.known_core, tools=LX106))
+    monkeypatch.setitem(board.CORES, BOARD.core, replace(BOARD.known_core, tools=LX106))
 
 
 def integers() -> ModuleOp:

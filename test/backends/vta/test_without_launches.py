@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from onnx_models import Array, model, node, weights
 
-from ceras_ir.backends.c.compiled import CompiledC
+from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.frontends.onnx import import_model

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ceras_ir.backends.c.sparse_costs import Cost
+    from ceras_ir.backends.c.sparse_code import Cost
     from ceras_ir.dialects.sparse import Encoded
 
 LEAST_ZEROS = 0.4
@@ -71,7 +71,7 @@ class ChooseEncodingsPass(NetworkPass):
     def cost(self, layer: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
         """Of both ways, where there is a sparse one."""
         from ceras_ir.backends.c.board import load_board
-        from ceras_ir.backends.c.sparse_costs import core_cost, host_cost
+        from ceras_ir.backends.c.sparse_code import core_cost, host_cost
 
         if not _has_kernel(layer):
             return None
@@ -90,8 +90,8 @@ def _has_kernel(layer: LinearOperation) -> bool:
     if not layer.is_quantized:
         return layer.weight_scale is None
     from ceras_ir.backends.c.linear_sparse import fits_sparse
-    from ceras_ir.backends.c.requant import Refused
     from ceras_ir.backends.c.sums import analyse
+    from ceras_ir.backends.c.values import Refused
 
     try:
         return fits_sparse(layer, analyse(layer))
@@ -102,11 +102,9 @@ def _has_kernel(layer: LinearOperation) -> bool:
 
 def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
     """Of the dense kernel of a core with pairs, where its model knows the layer."""
-    from ceras_ir.backends.c.dsp_costs import cheapest
-    from ceras_ir.backends.c.linear_dsp import fits_dsp
-    from ceras_ir.backends.c.rows import Geometry
-    from ceras_ir.backends.c.sparse_costs import CORE_WORKSPACE
-    from ceras_ir.backends.c.sums import analyse
+    from ceras_ir.backends.c.linear_dsp import cheapest, fits_dsp
+    from ceras_ir.backends.c.sparse_code import CORE_WORKSPACE
+    from ceras_ir.backends.c.sums import Geometry, analyse
     from ceras_ir.dialects.graph import Conv2dOp
 
     if not has_dsp or not layer.is_quantized or not isinstance(layer, Conv2dOp):
@@ -119,7 +117,7 @@ def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
 
 def smallest(weights: NDArray[np.generic]) -> Encoded:
     """The encoding of the fewest bytes that kernels read."""
-    from ceras_ir.backends.c.sparse_source import WIDTHS, smallest_distances
+    from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
     from ceras_ir.dialects.sparse import BlockAttr
 
     found: list[Encoded] = [smallest_distances(weights)]

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import Float32Type, StringAttr, TensorType, UnitAttr,
 from xdsl.dialects.func import FuncOp
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ceras_ir.backends.c.choices import EncodingChoice
-from ceras_ir.backends.c.encodings import (
+from ceras_ir.backends.c.names import EncodingChoice
+from ceras_ir.backends.c.ordered_rows import (
     CODE,
     KERNEL,
     Encoding,
@@ -25,7 +25,7 @@ from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 if TYPE_CHECKING:
-    from ceras_ir.backends.c.encodings import Array
+    from ceras_ir.backends.c.constants import Array
 
 ROOM_FOR_CODE = 4096
 """Flash that `auto` leaves for what is no constant; the finished program is checked exactly."""
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def instructions(self) -> float:
-        from ceras_ir.backends.c.encoding_costs import instructions
+        from ceras_ir.backends.c.ordered_rows import instructions
 
         return instructions(self.encoding, self.weights)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.channel_groups import block_diagonal
+from ceras_ir.backends.c.constants import block_diagonal
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import SHR_RANGE, is_immediate
 from ceras_ir.backends.vta.schedule.contraction import Borders, Contraction, borders_of

@@ -1,11 +1,68 @@
-"""`#graph.requant` as C statements on a local variable `v`, in 32 bits where that is enough."""
+"""
+Values in C: types of tensors, numbers, operands of kernels, and rescaling.
+
+Numbers are written so that C reads the same value. `#graph.requant` becomes C statements on a local
+variable `v`, in 32 bits where that is enough.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.c.types import int_literal
-from ceras_ir.dialects.quant import RequantAttr, Rounding
+from xdsl.dialects.builtin import Float32Type
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    LinearOperation,
+    element_of,
+    numpy_dtype,
+    storage_type,
+)
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import Finding
+
+
+def c_type(element: Attribute) -> str:
+    """The type that holds `element`, for example `int8_t`."""
+    if isinstance(storage_type(element), Float32Type):
+        return "float"
+    name = numpy_dtype(element).name
+    return "uint8_t" if name == "bool" else f"{name}_t"
+
+
+def value_type(value: SSAValue) -> str:
+    """The C type of the elements of a tensor value."""
+    return c_type(element_of(value))
+
+
+def int_literal(value: int) -> str:
+    """An integer constant of a type wide enough; the least ones have no literal of their own."""
+    if value == -(1 << 31):
+        return "INT32_MIN"
+    if -(1 << 31) < value < 1 << 31:
+        return str(value)
+    assert abs(value) < 1 << 63
+    return f"INT64_C({value})"
+
+
+def less(text: str, offset: int) -> str:
+    """`text - offset`, or `text` for zero."""
+    if offset == 0:
+        return text
+    return f"{text} - {offset}" if offset > 0 else f"{text} + {-offset}"
+
+
+def zero_point_of(element: UniformType) -> int:
+    """The zero point of a type, which must be the same for all channels."""
+    points = {z.data for z in element.zero_points}
+    assert len(points) == 1
+    return points.pop()
+
+
+def centred_bound(element: UniformType) -> int:
+    """The greatest magnitude of a stored number less its zero point."""
+    point = zero_point_of(element)
+    return max(element.high - point, point - element.low)
 
 
 class Refused(Exception):
@@ -106,3 +163,22 @@ def _shifted(mode: Rounding, shift: int, half: int) -> str:
             return f"(v + {int_literal(half - 1)} + ((v >> {shift}) & 1)) >> {shift}"
         case Rounding.FLOOR:
             return f"v >> {shift}"
+
+
+def quantized(value: SSAValue, name: str) -> UniformType:
+    """The element type of an operand known to be quantized; refuses what has no kernel."""
+    element = element_of(value)
+    assert isinstance(element, UniformType)
+    if element.storage.width.data == 32 and not element.is_signed:
+        raise Refused(f"{name} is stored as {element.storage}; use i32 or 8 or 16 bits")
+    if len({z.data for z in element.zero_points}) > 1:
+        raise Refused(f"{name} has a zero point per channel; use one for all channels")
+    return element
+
+
+def constant_weights(op: LinearOperation) -> ConstantOp:
+    """The weights, which a kernel packs at compile time."""
+    owner = op.weights.owner
+    if not isinstance(owner, ConstantOp):
+        raise Refused("weights must be constants; fold or freeze what computes them")
+    return owner

@@ -1,18 +1,23 @@
-"""Between float and integers, and between two integer scales."""
+"""
+Conversions between float and integers, and between two integer scales.
+
+A scale and a zero point belong to a whole tensor or, at the begin of this file, to each channel.
+"""
 
 from math import frexp, prod
 
+import numpy as np
+from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c import per_channel
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.operands import quantized
-from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.requant import Refused, rescaling
-from ceras_ir.backends.c.types import (
+from ceras_ir.backends.c.layer import Layer, prints
+from ceras_ir.backends.c.values import (
+    Refused,
     centred_bound,
     int_literal,
     less,
+    quantized,
+    rescaling,
     value_type,
     zero_point_of,
 )
@@ -26,6 +31,54 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
+
+
+def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
+    """The type of `value`, its scales and zero points, and the channel of element `i`."""
+    element, shape = element_of(value), shape_of(value)
+    assert isinstance(element, UniformType) and isinstance(element.axis, IntAttr)
+    axis = element.axis.data
+    inner = prod(shape[axis + 1 :])
+    scales = np.array([scale.data for scale in element.scales]).astype(np.float32)
+    points = np.array([point.data for point in element.zero_points], np.int32)
+    if element.storage.width.data > 16 and points.any():
+        raise Refused("32-bit numbers with zero points; use zero point 0")
+    index = "i" if inner == 1 else f"i / {inner}"
+    return (
+        element,
+        layer.array("scales", scales, "float"),
+        layer.array("points", points, "int32_t"),
+        f"const int32_t c = {index} % {shape[axis]};",
+    )
+
+
+def quantize_channels(layer: Layer, op: QuantizeOp) -> None:
+    """`graph.quantize` to a type of 8 or 16 bits."""
+    element, scales, points, channel = _tables(layer, op.result)
+    if element.storage.width.data > 16:
+        raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    rint = layer.kernels.use("rint_f32")
+    low, high = int_literal(element.low), int_literal(element.high)
+    body = [
+        channel,
+        f"float v = {x}[i] / {scales}[c];",
+        "v = v == v ? v : 0.0f;",
+        # Beyond what any zero point brings back into range.
+        "v = v < -131072.0f ? -131072.0f : v > 131072.0f ? 131072.0f : v;",
+        f"const int32_t q = (int32_t){rint}(v) + {points}[c];",
+        f"{y}[i] = ({value_type(op.result)})(q < {low} ? {low} : q > {high} ? {high} : q);",
+    ]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
+
+def dequantize_channels(layer: Layer, op: DequantizeOp) -> None:
+    """`graph.dequantize`."""
+    _, scales, points, channel = _tables(layer, op.input)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    body = [channel, f"{y}[i] = (float)({x}[i] - {points}[c]) * {scales}[c];"]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
 
 ROUNDED = 0x4B400000
 """The bits of 1.5 * 2^23 in float32: those of a sum with an integer are as much more."""
@@ -48,7 +101,7 @@ def _divided(scale: float) -> str:
 def quantize(layer: Layer, op: QuantizeOp) -> None:
     """`graph.quantize`."""
     if _is_per_axis(op.result):
-        per_channel.quantize(layer, op)
+        quantize_channels(layer, op)
         return
     _quantize(layer, op)
 
@@ -96,7 +149,7 @@ def _quantize(layer: Layer, op: QuantizeOp | ScaledQuantizeOp, factor: str = "")
 def dequantize(layer: Layer, op: DequantizeOp) -> None:
     """`graph.dequantize`."""
     if _is_per_axis(op.input):
-        per_channel.dequantize(layer, op)
+        dequantize_channels(layer, op)
         return
     element = quantized(op.input, "input")
     x, y = layer.read(op.input, "x"), layer.write(op.result)
