@@ -90,9 +90,9 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
         prefix: Prefix,
         *,
         trace: bool = False,
-        flags: Sequence[str] = runner.DEFAULT,
+        flags: Sequence[str] = runner.LIBRARY_LEVEL,
     ) -> None:
-        parts = [compiler_version, *runner.compiler(), *runner.FLAGS, *flags, str(trace)]
+        parts = [compiler_version, *runner.compiler(), *runner.LIBRARY_FLAGS, *flags, str(trace)]
         parts.append(runner.CALLBACKS)
         digest = hashlib.sha256("\0".join(parts).encode())
         for path in sorted(path for path in source.iterdir() if path.is_file()):

@@ -3,7 +3,7 @@
 import numpy as np
 from proofs.registry import Integers, identity, same, solver, valid
 
-from ceras_ir.backends.c.dsp_windows import G2, SCALE
+from ceras_ir.backends.c.dsp_windows import G2, WINOGRAD_SCALE
 
 PYTHON = "ceras_ir/backends/c/dsp_windows.py"
 INPUT = "ceras_ir/backends/c/runtime/dsp_winograd_input.c"
@@ -53,7 +53,7 @@ def winograd_is_four_times_the_sum() -> None:
         for c in range(2):
             window = patches[:, r : r + 3, c : c + 3]
             expected[:, :, r, c] = np.einsum("fab,pab->fp", filters, window)
-    same(found, SCALE * expected)
+    same(found, WINOGRAD_SCALE * expected)
 
 
 @identity(
@@ -78,7 +78,7 @@ def winograd_fits_16_bits() -> None:
 @identity(
     relied_on={OUTPUT: "y[0] = bias + ((int32_t)left >> 2), y[1] = bias + ((int32_t)right >> 2);"},
     requires="|4 r| < 2^31",
-    checked_by={PYTHON: "and SCALE * sums.bound < LIMIT"},
+    checked_by={PYTHON: "and WINOGRAD_SCALE * sums.bound < LIMIT"},
     by="z3, 32 bits",
 )
 def winograd_division_after_wrapping() -> None:
@@ -90,7 +90,7 @@ def winograd_division_after_wrapping() -> None:
 
 
 @identity(
-    relied_on={PYTHON: "SCALE * sums.bound < LIMIT"},
+    relied_on={PYTHON: "WINOGRAD_SCALE * sums.bound < LIMIT"},
     requires="the bound of centred inputs",
     checked_by={
         "ceras_ir/backends/c/sums.py": "products = total * max(abs(x.low), abs(x.high), "

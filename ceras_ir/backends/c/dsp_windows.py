@@ -19,13 +19,13 @@ from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
-MOST_POSITIONS = 4
+DSP_POSITIONS = 4
 """Neighbouring windows at a time."""
 
 MOST_CHANNELS = 16
 """Channels at a time: more need more memory and save little."""
 
-MOST_TAPS = 49
+DSP_TAPS = 49
 
 
 def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
@@ -33,7 +33,7 @@ def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
     if not geometry.depthwise or not isinstance(op, Conv2dOp) or geometry.groups % 4:
         return False
     images = shape_of(op.result)[0]
-    return images == 1 and op.dilations.get_values() == (1, 1) and geometry.k <= MOST_TAPS
+    return images == 1 and op.dilations.get_values() == (1, 1) and geometry.k <= DSP_TAPS
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def neighbours(columns: int, width: int, stride: int) -> int:
     def cost(count: int) -> int:
         return -(-columns // count) * ((count - 1) * stride + width + count * (width + 4) + 6)
 
-    return min(range(min(MOST_POSITIONS, columns), 0, -1), key=cost)
+    return min(range(min(DSP_POSITIONS, columns), 0, -1), key=cost)
 
 
 def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
@@ -197,10 +197,10 @@ def depthwise(of: IntegerLayer) -> None:
 # bits of sums are right whatever the order, and dividing by four is exact.
 
 
-SCALE = 4
+WINOGRAD_SCALE = 4
 """What sums of transformed numbers are multiplied by: twice in each direction."""
 
-RUNS = 16
+WINOGRAD_RUNS = 16
 """Products that are left of a patch of four outputs."""
 
 STORED_BLOCK = COLUMNS
@@ -220,7 +220,7 @@ def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
         is_3x3
         and min(rows, columns) >= 2
         and tile_count(op) >= COLUMNS
-        and SCALE * sums.bound < LIMIT
+        and WINOGRAD_SCALE * sums.bound < LIMIT
     )
 
 
@@ -232,14 +232,19 @@ def tile_count(op: Conv2dOp) -> int:
 
 def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
     """Of `tiles` transformed patches, of a border patch, of sums, and of a pair of filters."""
-    panel = 0 if stored else 4 * RUNS * channels
-    return tiles * 2 * RUNS * channels + 16 * channels + 4 * RUNS * COLUMNS * FILTERS + panel
+    panel = 0 if stored else 4 * WINOGRAD_RUNS * channels
+    return (
+        tiles * 2 * WINOGRAD_RUNS * channels
+        + 16 * channels
+        + 4 * WINOGRAD_RUNS * COLUMNS * FILTERS
+        + panel
+    )
 
 
 def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
     """How many patches fit the workspace, in even blocks; none if not four do."""
     channels, total = shape_of(op.input)[3], tile_count(op)
-    room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * RUNS * channels)
+    room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
     most = min(room - room % COLUMNS, total - total % COLUMNS)
     most = min(most, STORED_BLOCK) if stored else most
     if most < COLUMNS:
@@ -260,7 +265,7 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
     groups = groups_of(weights, FILTERS).reshape(-1, FILTERS, 3, 3, weights.shape[1] // 9)
     u = np.einsum("ia,pfabc,jb->pijfc", G2, groups.astype(np.int32), G2)
     pairs, _, _, _, channels = u.shape
-    split = u.reshape(pairs, RUNS, FILTERS, channels // 4, 2, 2)
+    split = u.reshape(pairs, WINOGRAD_RUNS, FILTERS, channels // 4, 2, 2)
     return np.ascontiguousarray(split.transpose(0, 1, 3, 5, 2, 4)).astype(np.int16)
 
 
@@ -273,13 +278,13 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
     n, words, total = geometry.n, channels // 2, tile_count(op)
     count = tiles_at_once(op, layer.options.workspace, stored=stored)
     across = -(-columns // 2)
-    pairs, block = -(-n // FILTERS), RUNS * words
+    pairs, block = -(-n // FILTERS), WINOGRAD_RUNS * words
     layer.kernels.use("dsp_patch")
     layer.kernels.use("dsp_winograd_output")
-    multiply = products(layer, words, RUNS, has_bias=False)
+    multiply = products(layer, words, WINOGRAD_RUNS, has_bias=False)
     change = layer.kernels.use("dsp_winograd_input", NAME=str(words), WORDS=str(words))
     layer.scratch("uint32_t", "values", count * block, 4)
-    layer.scratch("int32_t", "sums", RUNS * COLUMNS * FILTERS, 4)
+    layer.scratch("int32_t", "sums", WINOGRAD_RUNS * COLUMNS * FILTERS, 4)
     layer.scratch("int8_t", "patch", 16 * channels, 1)
     if stored:
         w = layer.constant(

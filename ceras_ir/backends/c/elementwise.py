@@ -7,7 +7,6 @@ from math import gcd, lcm, prod
 
 import numpy as np
 from xdsl.dialects.builtin import Float32Type, IntegerType
-from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.kernels import RELATIONS, SYMBOLS, apply, combine
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
@@ -283,20 +282,17 @@ def select(layer: Layer, op: SelectOp) -> None:
 @prints(CastOp)
 def cast(layer: Layer, op: CastOp) -> None:
     """`graph.cast`."""
-    x, y, target = layer.read(op.input, "x"), layer.write(op.result), element_of(op.result)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    source, target = element_of(op.input), element_of(op.result)
     storage, v = value_type(op.result), f"{x}[i]"
     if target == IntegerType(1):
         value = f"(uint8_t)({v} != 0)"
-    elif isinstance(target, Float32Type) or not _is_float(op.input):
+    elif isinstance(target, Float32Type) or not isinstance(source, Float32Type):
         value = f"({storage}){v}"
     else:
         layer.loop("i", prod(shape_of(op.result)), [f"const float v = {v};", *_clamped(op, y)])
         return
     layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {value};"])
-
-
-def _is_float(value: SSAValue) -> bool:
-    return isinstance(element_of(value), Float32Type)
 
 
 def _clamped(op: CastOp, y: str) -> list[str]:

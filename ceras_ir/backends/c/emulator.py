@@ -11,26 +11,23 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
-
-Array: TypeAlias = NDArray[np.generic]
+from ceras_ir.targets.execution import Array
 
 PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"
 INSTRUCTIONS_PER_TICK = 40
-FLAGS = ("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wall", "-Wextra")
+FIRMWARE_FLAGS = ("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wall", "-Wextra")
 C_FLAGS = ("-std=gnu11", "-Werror")
 CXX_FLAGS = ("-std=gnu++17", "-Werror", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
-DEFAULT = ("-O2",)
+FIRMWARE_LEVEL = ("-O2",)
 
 
 def available() -> bool:
@@ -44,7 +41,7 @@ def build_elf(
     work: Path,
     *,
     include: Sequence[Path] = (),
-    flags: Sequence[str] = DEFAULT,
+    flags: Sequence[str] = FIRMWARE_LEVEL,
 ) -> Path:
     """Compile `sources` (.c, .cpp, .ino) and link them; an `InputError` if they do not fit."""
     runtime = files("ceras_ir.backends.c") / "emulation"
@@ -58,7 +55,7 @@ def build_elf(
     for number, source in enumerate([work / tools.startup, *sources]):
         is_c = source.suffix == ".c"
         driver = f"{tools.prefix}{'gcc' if is_c else 'g++'}"
-        command = [driver, *board.flags, *tools.small, *FLAGS, *flags]
+        command = [driver, *board.flags, *tools.small, *FIRMWARE_FLAGS, *flags]
         command += [*(C_FLAGS if is_c else CXX_FLAGS), f"-I{work}", *(f"-I{p}" for p in include)]
         if source.suffix == ".ino":
             command += ["-x", "c++", "-include", "Arduino.h"]
@@ -108,7 +105,7 @@ class EmulatedModel:
         board: Board,
         work: Path,
         *,
-        flags: Sequence[str] = DEFAULT,
+        flags: Sequence[str] = FIRMWARE_LEVEL,
         prefix: Prefix = MODEL,
     ):
         self.sources, self.board, self.work, self.flags = list(sources), board, work, flags

@@ -116,7 +116,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
 NUMBERS = 16
 """Of a transformed patch or filter."""
 
-SLACK = 16
+FLOAT_SLACK = 16
 """Floats between number k and number k + 1, so that they do not share sets of the caches."""
 
 NEARLY = 1.1
@@ -160,8 +160,8 @@ class Winograd:
         channels = self.nest.channels
         return (
             (2 * self.strip + 2) * self.width * channels,
-            self.patches * channels + SLACK,
-            channels * self.tile.width + SLACK,
+            self.patches * channels + FLOAT_SLACK,
+            channels * self.tile.width + FLOAT_SLACK,
         )
 
     @property

@@ -1,10 +1,10 @@
 """
 The C functions of `runtime/`, and elementwise functions as C expressions.
 
-Functions are templates whose `@NAME@` holes are filled with types, each with an `#include` of those
-that it calls. Those of floats are the interpreter's (`float_text`), so expressions compute the same
-operations in the same order. A model gets the functions that its layers ask for, each once, after
-those that it needs.
+Functions are templates whose `@NAME@` holes are filled with types. A template has an `#include` of
+each function that it calls. Functions of floats are defined by the interpreter (`float_text`), so
+expressions compute the same operations in the same order. A model contains the functions that its
+layers use, a single time each, and each function follows the functions that it calls.
 """
 
 import re

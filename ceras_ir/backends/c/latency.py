@@ -47,7 +47,7 @@ ROW_PAIR, ROW_OUTPUT = 1.8, 15.0
 WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
 """In portable C: of a product of a window and of a plain row, an output, an input of a window."""
 
-FLOAT, FLOAT_OUTPUT = 3.5, 45.0
+FLOAT_PRODUCT, FLOAT_OUTPUT = 3.5, 45.0
 SOFT, SOFT_DIRECT, SOFT_OUTPUT = 80.0, 53.0, 300.0
 """Of floats: with a floating-point unit, and by the compiler's library."""
 
@@ -156,7 +156,7 @@ def _float_linear(op: graph.LinearOperation, *, soft: bool) -> float:
     weights = op.weights.owner
     if isinstance(weights, graph.ConstantOp) and weights.encoded is not None:
         return _encoded(op, weights, soft=soft)
-    each = FLOAT
+    each = FLOAT_PRODUCT
     if soft:
         each = SOFT_DIRECT if isinstance(op, graph.MatmulOp) else SOFT
     return op.macs * each + _size(op.result) * (SOFT_OUTPUT if soft else FLOAT_OUTPUT)

@@ -24,7 +24,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.program import ALIGNMENT
+from ceras_ir.backends.c.program import WORKSPACE_ALIGNMENT
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
 from ceras_ir.dialects.mem import block_of
@@ -99,7 +99,7 @@ class Layer:
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
         self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
-        self.scratch_bytes += -(-size * itemsize // ALIGNMENT) * ALIGNMENT
+        self.scratch_bytes += -(-size * itemsize // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
         return name
 
     def constant(

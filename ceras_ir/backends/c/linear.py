@@ -15,10 +15,9 @@ from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
 from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer, prints
-from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, tiled_nest
+from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, float_nest
 from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
-from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles
-from ceras_ir.backends.c.linear_tiled import tiled_nest as integer_nest
+from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles, tiled_nest
 from ceras_ir.backends.c.ordered_rows import ordered_rows, takes_ordered_rows
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES, lanes_of
 from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_computed, row_type
@@ -39,7 +38,7 @@ from ceras_ir.dialects.quant import UniformType
 LEAST_PACKED = 1 << 12
 """Products for which packing pays."""
 
-LEAST_POSITIONS = 4
+LEAST_PACKED_POSITIONS = 4
 """Rows of the first factor for which packing bytes pays."""
 
 NEON_BYTES = 16
@@ -56,7 +55,7 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
     if not layer.options.vectors or op.macs < LEAST_PACKED:
         _dot_products(layer, op, (x, w, y), bias, residual)
         return
-    nest = tiled_nest(layer, op, geometry) if bias is None else None
+    nest = float_nest(layer, op, geometry) if bias is None else None
     if nest is None:
         # In the order of k, every step rounded: each output is a sum of its own in a vector.
         packed = layer.scratch("float", "columns", n * k, 4)
@@ -107,8 +106,8 @@ def _dot_products(
 def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
     """`graph.matmul` on quantized tensors without constant weights."""
     geometry, sums = Geometry.of(op), analyse_computed(op)
-    is_worth = geometry.positions >= LEAST_POSITIONS and op.macs >= LEAST_PACKED
-    nest = integer_nest(layer, op, geometry, sums) if is_worth else None
+    is_worth = geometry.positions >= LEAST_PACKED_POSITIONS and op.macs >= LEAST_PACKED
+    nest = tiled_nest(layer, op, geometry, sums) if is_worth else None
     padded = nest.padded_outputs if nest else geometry.n
     of = IntegerLayer.of(layer, op, geometry, sums, padded)
     w = layer.read(op.weights, "w")

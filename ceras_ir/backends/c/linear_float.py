@@ -22,22 +22,22 @@ from ceras_ir.backends.c.tile_nest import LEAST_SHARED, Nest
 from ceras_ir.backends.c.values import Refused, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
-Epilogue = Callable[[str, str], list[str]]
+FloatEpilogue = Callable[[str, str], list[str]]
 """Statements that finish the elements from the first to before the second index."""
 
-MOST_TAPS = 9
+REGISTER_TAPS = 9
 """Weights of a channel that stay in registers from window to window."""
 
-MOST_POSITIONS = 8
+DEPTHWISE_POSITIONS = 8
 """Windows at once: their sums fit into registers, and each weight is loaded once for all."""
 
 
-def print_depthwise(
+def print_float_depthwise(
     layer: Layer,
     op: Conv2dOp,
     geometry: Geometry,
     names: tuple[str, str, str, str | None],
-    epilogue: Epilogue,
+    epilogue: FloatEpilogue,
 ) -> None:
     """The layer's function; names of input, result, weights [taps, channels] and bias."""
     channels = geometry.groups
@@ -55,7 +55,7 @@ def _print_portable(
     op: Conv2dOp,
     geometry: Geometry,
     names: tuple[str, str, str, str | None],
-    epilogue: Epilogue,
+    epilogue: FloatEpilogue,
 ) -> None:
     x, y, w, bias = names
     place = window(layer, op)
@@ -80,7 +80,7 @@ def _inside(size: int, count: int, taps: int, stride: int, before: int, dilation
 
 
 def _print_vectors(
-    layer: Layer, op: Conv2dOp, names: tuple[str, str, str, str | None], epilogue: Epilogue
+    layer: Layer, op: Conv2dOp, names: tuple[str, str, str, str | None], epilogue: FloatEpilogue
 ) -> None:
     x, y, w, bias = names
     images, height, width, channels = shape_of(op.input)
@@ -129,7 +129,7 @@ def _print_vectors(
         at = (along.start * stride_w - left) * channels
         start = f" + {along.start * channels}" if along.start else ""
         way, sizes = _few_taps(kernel_h, kernel_w), ""
-        if not is_whole or kernel_h * kernel_w > MOST_TAPS:
+        if not is_whole or kernel_h * kernel_w > REGISTER_TAPS:
             way, sizes = _windows(_positions(len(along))), f"{count}, {kernel_w}, "
         return [
             f"{layer.kernels.add(*way, FLOAT_VECTORS)}({y} + n * {size}{start}, from + {at}, taps,",
@@ -137,7 +137,7 @@ def _print_vectors(
             f"{dilation_w * channels}, {channels});",
         ]
 
-    if along and above and kernel_h * kernel_w <= MOST_TAPS:
+    if along and above and kernel_h * kernel_w <= REGISTER_TAPS:
         lines += [
             f"if ({count} == {kernel_h}) {{",
             *(f"  {text}" for text in inside(is_whole=True)),
@@ -155,7 +155,7 @@ def _print_vectors(
 
 def _positions(count: int) -> int:
     """How many windows of so many are computed at once: the last may be computed twice."""
-    few = range(1, min(count, MOST_POSITIONS) + 1)
+    few = range(1, min(count, DEPTHWISE_POSITIONS) + 1)
     # Each tap of a tile loads a weight and an element for each window.
     return min(few, key=lambda size: (-(-count // size) * (size + 1), -size))
 
@@ -252,7 +252,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     total = geometry.groups * geometry.n
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     residual = layer.read(op.residual, "residual") if op.residual is not None else None
-    nest = tiled_nest(layer, op, geometry)
+    nest = float_nest(layer, op, geometry)
     if nest is not None:
         winograd = Winograd.of(nest, layer.options.winograd)
         if winograd is not None:
@@ -283,14 +283,14 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
         return epilogue_lines(layer, op, y, residual, start, end, last)
 
     if isinstance(op, Conv2dOp) and geometry.depthwise:
-        print_depthwise(layer, op, geometry, (x, y, w, first), finish)
+        print_float_depthwise(layer, op, geometry, (x, y, w, first), finish)
         return
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
     lines = finish(f"first * {total}", END.format(total))
     _rows(layer, geometry, (x, y, w, place), first, lines, geometry.n)
 
 
-def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
+def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
     """How a layer is cut into tiles, or None where loops serve."""
     if not layer.options.vectors or geometry.depthwise or op.ordered is not None:
         return None

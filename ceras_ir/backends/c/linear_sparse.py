@@ -235,7 +235,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     layer, op, sums = of.layer, of.op, of.sums
     if layer.options.dsp:
         # Hosts need none of this; loading it takes some milliseconds.
-        from ceras_ir.backends.c.linear_sparse_dsp import sparse_pairs
+        from ceras_ir.backends.c.linear_dsp import sparse_pairs
 
         if sparse_pairs(of, planes):
             return

@@ -77,7 +77,7 @@ def string_literal(text: str) -> str:
     return f'"{"".join(parts)}"'
 
 
-DEFAULT = "model"
+DEFAULT_PREFIX = "model"
 MAX_LETTERS = 40
 
 _LEGAL = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_LETTERS - 1}}}")
@@ -95,7 +95,7 @@ _INTERFACE = re.compile(
 class Prefix:
     """A name that replaces `model`."""
 
-    name: str = DEFAULT
+    name: str = DEFAULT_PREFIX
 
     def __post_init__(self) -> None:
         if not _LEGAL.fullmatch(self.name):
@@ -109,7 +109,7 @@ class Prefix:
     @classmethod
     def of_manifest(cls, content: Mapping[str, object]) -> "Prefix":
         """The prefix of a compiled folder; files of that name are opened, so it is checked."""
-        name = content.get("prefix", DEFAULT)
+        name = content.get("prefix", DEFAULT_PREFIX)
         try:
             if isinstance(name, str):
                 return cls(name)
@@ -119,11 +119,11 @@ class Prefix:
 
     def entry(self) -> dict[str, object]:
         """What a manifest says of it."""
-        return {} if self.name == DEFAULT else {"prefix": self.name}
+        return {} if self.name == DEFAULT_PREFIX else {"prefix": self.name}
 
     def renamed(self, text: str) -> str:
         """C, C++ or text of build files with this prefix."""
-        if self.name == DEFAULT:
+        if self.name == DEFAULT_PREFIX:
             return text
         parts = _COMMENT.split(text)
         parts[::2] = [_CODE.sub(self._spelled, part) for part in parts[::2]]

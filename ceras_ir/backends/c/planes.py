@@ -1,6 +1,6 @@
 """
-The input of a sparse convolution as planes: what one weight is multiplied by in neighbouring
-positions lies side by side.
+The input of a sparse convolution as planes: the elements that a weight is multiplied by in
+neighbouring positions are contiguous.
 
 A plane is a channel of the padded input, every `stride`-th row and column of it from a phase on, so
 that a weight's input at position `(y, x)` is at `y * width + x` behind an offset of its own.
@@ -73,13 +73,13 @@ def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
     return np.concatenate(tables)
 
 
-SLACK = 64
+PLANE_SLACK = 64
 """Elements behind a plane that the last vector of positions may read."""
 
 AT_ONCE = 16
 """Positions that are laid out at once, and words of four channels."""
 
-LEAST_POSITIONS = 8
+LEAST_PLANE_POSITIONS = 8
 """Positions below which there is nothing to be side by side."""
 
 
@@ -107,7 +107,7 @@ class Planes:
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, item: int, most: int) -> "Planes | None":
         """Planes of `item` bytes an element in at most `most`; None where they are no use."""
-        if geometry.groups > 1 or geometry.positions < LEAST_POSITIONS:
+        if geometry.groups > 1 or geometry.positions < LEAST_PLANE_POSITIONS:
             return None
         if isinstance(op, Conv2dOp):
             images, height, width, channels = shape_of(op.input)
@@ -168,7 +168,7 @@ class Planes:
     @property
     def pitch(self) -> int:
         """Elements from one plane to the next."""
-        return self.plane_rows * self.plane_columns + self.shared + SLACK
+        return self.plane_rows * self.plane_columns + self.shared + PLANE_SLACK
 
     @property
     def count(self) -> int:
@@ -248,7 +248,7 @@ class Planes:
 FIELD = 23
 """Bits that a sum has to keep within: with one more, two inputs of -128 would not fit a word."""
 
-COLUMNS = 4
+PAIR_COLUMNS = 4
 """Words whose sums registers hold."""
 
 
@@ -265,7 +265,7 @@ class PairedPlanes:
     def of(cls, planes: Planes, most: int) -> "PairedPlanes | None":
         """Pairs in at most `most` bytes; None where there is no room, or there are few columns."""
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
-        if columns < COLUMNS:
+        if columns < PAIR_COLUMNS:
             return None
         strips = 1
         while True:

@@ -345,7 +345,7 @@ def refuse_states(main: FuncOp) -> None:
         raise InputError(f"state '{state.name}': a network with launches keeps none")
 
 
-ALIGNMENT = 64
+WORKSPACE_ALIGNMENT = 64
 
 
 class Occupied:
@@ -371,7 +371,7 @@ class Occupied:
         for start, end in sorted(self.bytes[step]):
             if at + size <= start:
                 break
-            at = max(at, -(-end // ALIGNMENT) * ALIGNMENT)
+            at = max(at, -(-end // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT)
         return at
 
 

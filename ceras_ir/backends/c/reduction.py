@@ -264,18 +264,13 @@ def _float_average(layer: Layer, op: Pool2dOp) -> None:
     )
 
 
-def _is_clipped(op: Pool2dOp) -> bool:
-    """Whether some window has taps in the padding."""
-    return any(op.padding.get_values())
-
-
 def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     element, size = quantized(op.input, "input"), prod(op.kernel.get_values())
     assert op.requant is not None
     bound, full = size * centred_bound(element), op.requant.multiplier.data
     if bound >= 1 << 31:
         raise Refused(f"a sum of {size} elements can reach {bound}, beyond 32 bits; pool in steps")
-    varies = _is_clipped(op) and not op.includes_padding
+    varies = any(op.padding.get_values()) and not op.includes_padding
     if varies and any(d > 1 for d in op.dilations.get_values()):
         raise Refused("a dilated, padded average over elements inside; set count_include_pad")
     storage = value_type(op.result)

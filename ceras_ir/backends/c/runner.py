@@ -30,15 +30,23 @@ from ceras_ir.targets.execution import Array, Sample, Trace
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
 """Called with the number of a launch and the arena, to be changed in place."""
 
-FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC")
+LIBRARY_FLAGS = (
+    "-std=c99",
+    "-pedantic",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffp-contract=off",
+    "-fPIC",
+)
 
-DEFAULT = ("-O2",)
+LIBRARY_LEVEL = ("-O2",)
 """Optimization that is worth its compile time for a few runs."""
 
 LIBRARIES = 256 << 20
 """Bytes of libraries that are kept."""
 
-READ = (".c", ".h", ".weights")
+SOURCE_SUFFIXES = (".c", ".h", ".weights")
 """Endings of what compiling reads; the assembler may include weights."""
 
 CALLBACKS = """\
@@ -83,7 +91,7 @@ def build_library(
     prefix: Prefix,
     *,
     trace: bool = False,
-    flags: Sequence[str] = DEFAULT,
+    flags: Sequence[str] = LIBRARY_LEVEL,
 ) -> None:
     """
     Compile the C of the directory `source`, or take what was compiled of the same text; an
@@ -97,7 +105,7 @@ def build_library(
     defines = [prefix.renamed("-DMODEL_TRACE")] if trace else []
     # The second is for constants that the assembler includes.
     directories = [f"-I{source}", f"-Wa,-I,{source}"]
-    command = [*compiler(), *FLAGS, *flags, *defines, *directories, "-shared"]
+    command = [*compiler(), *LIBRARY_FLAGS, *flags, *defines, *directories, "-shared"]
     command += [*map(str, files), "-o", str(library)]
 
     def make() -> bytes:
@@ -105,8 +113,8 @@ def build_library(
         return library.read_bytes()
 
     # Sources have another place each time: what they say counts.
-    known = *compiler(), *FLAGS, *flags, *defines
-    read = sorted(path for path in {callbacks, *source.iterdir()} if path.suffix in READ)
+    known = *compiler(), *LIBRARY_FLAGS, *flags, *defines
+    read = sorted(path for path in {callbacks, *source.iterdir()} if path.suffix in SOURCE_SUFFIXES)
     parts = [part for path in read for part in (path.name, path.read_bytes())]
     cache = ContentCache(cache_folder() / "libraries", LIBRARIES)
     try:
@@ -142,7 +150,7 @@ class CModel:
         *,
         trace: Trace | None = None,
         launch: Launch | None = None,
-        flags: Sequence[str] = DEFAULT,
+        flags: Sequence[str] = LIBRARY_LEVEL,
         prefix: Prefix = MODEL,
     ):
         """Compile `source`: a directory that has been written, or artefacts still in memory."""

@@ -96,7 +96,7 @@ def _float_step(positions: int, lanes: Lanes) -> list[str]:
     ]
 
 
-MOST = 6
+MOST_SMALL_POSITIONS = 6
 """
 Positions of the small tiles: with 16 outputs, sums and weights fit 16 registers of 8 lanes, and
 32 of 4 (RISC-V's in groups of four).
@@ -105,7 +105,7 @@ Positions of the small tiles: with 16 outputs, sums and weights fit 16 registers
 
 def _groups(columns: int) -> list[int]:
     """How many positions of a row each small tile takes."""
-    count = -(-columns // MOST)
+    count = -(-columns // MOST_SMALL_POSITIONS)
     return [columns // count + (i < columns % count) for i in range(count)]
 
 

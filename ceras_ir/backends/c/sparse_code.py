@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i8
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.planes import COLUMNS, PairedPlanes, Planes
+from ceras_ir.backends.c.planes import PAIR_COLUMNS, PairedPlanes, Planes
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 from ceras_ir.dialects.sparse import BlockAttr, CooAttr
@@ -390,7 +390,7 @@ def core_cost(
     entries = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
     if has_pairs and (pairs := PairedPlanes.of(planes, CORE_WORKSPACE)) and not is_float:
         strips, near = planes.images * pairs.strips, pairs.near
-        tiles = strips * near.strip * -(-near.columns // COLUMNS)
+        tiles = strips * near.strip * -(-near.columns // PAIR_COLUMNS)
         sparse = tiles * (float(entries.sum()) * PAIRED_ENTRY + len(weights) * PAIRED_TILE)
         places = pairs.words // near.channels
         sparse += strips * (

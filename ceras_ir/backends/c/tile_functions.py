@@ -292,14 +292,9 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     return [
         f"  int32_t sums[{t.positions * t.width}];",
         *sums_lines(walk, lanes),
-        f"  {narrow_name(stores)}(sums, {t.positions}, {t.width}, y, {t.columns}, "
+        f"  narrow_sums_{_narrow_kind(stores)}(sums, {t.positions}, {t.width}, y, {t.columns}, "
         f"{stores.row}, {stores.column}, {residual}{stores.shift[1]}, {low}, {high}, {outputs});",
     ]
-
-
-def narrow_name(stores: Stores) -> str:
-    """What the function is called that narrows a tile's sums where vectors have 8 lanes."""
-    return f"narrow_sums_{_narrow_kind(stores)}"
 
 
 def _narrow_kind(stores: Stores) -> str:
@@ -315,7 +310,7 @@ def _scaled(stores: Stores) -> str:
 
 
 def use_narrow(kernels: Kernels, stores: Stores) -> None:
-    """Ask for that function."""
+    """Ask for the function that narrows the sums of a tile if vectors have 8 lanes."""
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
     scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
     skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "

@@ -33,7 +33,7 @@ The same of a strip that is copied, where all weights are no more bytes: input a
 through the cache beside both. More weights would come from the second-level cache for every strip.
 """
 
-FLOAT = 4
+FLOAT_BYTES = 4
 """Bytes of an element of a strip that is a float."""
 
 SLACK = 64
@@ -90,7 +90,7 @@ class Nest:
         few = range(1, min(groups, LANES // geometry.n) + 1)
         together = max((count for count in few if groups % count == 0), default=1)
         geometry = geometry.together(together)
-        outputs, steps = geometry.n, 0 if item == FLOAT else -(-geometry.k * item // 4)
+        outputs, steps = geometry.n, 0 if item == FLOAT_BYTES else -(-geometry.k * item // 4)
         if geometry.direct:
             rows = geometry.positions
             tile = choose_tile(rows, 1, outputs, steps, rank)

@@ -21,18 +21,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.emitter import build, files_of
+from ceras_ir.backends.c.interface import buffers, fill_inputs
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.options import COptions, LayerChoice
-from ceras_ir.backends.c.programs import buffers, fill_inputs
 from ceras_ir.backends.c.runner import compiler
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import cache_folder, host_flags
 from ceras_ir.support.progress import progress
 
-RANKS, WORKSPACES = 6, (32 << 10, 1 << 20)
+RANKS, TUNED_WORKSPACES = 6, (32 << 10, 1 << 20)
 """How many register tiles are tried, and which amounts of scratch memory besides the default."""
 
 RUNS, TURNS = 40, 5
@@ -147,7 +147,7 @@ def _searched(
     started = time.monotonic()
     default = LayerChoice(options.tile_rank, options.workspace, options.winograd)
     candidates = [replace(default, tile_rank=rank) for rank in range(1, RANKS)]
-    candidates += [replace(default, workspace=size) for size in WORKSPACES]
+    candidates += [replace(default, workspace=size) for size in TUNED_WORKSPACES]
     if default.winograd:
         candidates.append(replace(default, winograd=0))
     count = len(first.layers)

@@ -18,7 +18,7 @@ from ceras_ir.backends.c.model import Model, consistency_checks
 from ceras_ir.backends.c.names import comment
 
 MAGIC = b"CERASWTS"
-VERSION = 1
+FORMAT_VERSION = 1
 HEADER_BYTES = 64
 
 
@@ -55,7 +55,7 @@ def checksum(constants: list[Constant]) -> int:
 
 def write_file(constants: list[Constant], crc: int, stream: BinaryIO) -> None:
     """`model.weights`."""
-    header = struct.pack("<8sIIQ", MAGIC, VERSION, crc, file_bytes(constants))
+    header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     stream.write(header.ljust(HEADER_BYTES, b"\0"))
     for piece in _body(constants):
         stream.write(piece)
@@ -109,7 +109,7 @@ int model_load_weights(const void *file, unsigned long bytes)
 
 def loader(constants: list[Constant], crc: int) -> str:
     """C that checks a file in memory and makes it the model's weights."""
-    header = struct.pack("<8sIIQ", MAGIC, VERSION, crc, file_bytes(constants))
+    header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     magic = ", ".join(str(b) for b in header)
     return LOADER.replace("@MAGIC@", magic).replace("@HEADER@", str(HEADER_BYTES))
 

@@ -1,7 +1,7 @@
 """
-Target interp: the interpreter, which defines what every other target computes.
+Target interp: the interpreter, which defines the results of all other targets.
 
-It runs a module at any level, in its arena if the module has one.
+The interpreter runs a module at any level, in an arena if the module has an arena.
 """
 
 from __future__ import annotations
