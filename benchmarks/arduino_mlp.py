@@ -27,14 +27,14 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 
 Floats: TypeAlias = NDArray[np.float32]
 Layers: TypeAlias = list[tuple[Floats, Floats]]

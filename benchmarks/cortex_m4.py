@@ -36,13 +36,12 @@ from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.interpreters.network import run
-from ceras_ir.interpreters.sequence import in_turn
+from ceras_ir.interpreters.network import in_turn, run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ceras_ir.support.dask_workers import DaskWorkers
+from ceras_ir.support.workers import DaskWorkers
 from ceras_ir.workbench.explore.storage import Record, Trials
 from ceras_ir.workbench.explore.study_file import Axis, ModelData, Objective, Study
 from ceras_ir.workbench.explore.trial import DONE

@@ -29,7 +29,7 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter

@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from onnx_models import random_inputs
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.network.states import declare_states
-from ceras_ir.pipeline.benefits import BENEFITS, Benefit, benefits
+from ceras_ir.network.function import declare_states
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.instrumentation import changed_operations, look
 from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
 from ceras_ir.pipeline.parsing import load_module
+from ceras_ir.pipeline.pipeline_text import BENEFITS, Benefit, benefits
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
-from ceras_ir.pipeline.statistics import changed_operations, look
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.pipeline import AROUND

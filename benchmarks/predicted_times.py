@@ -33,13 +33,13 @@ from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.latency import instructions
 from ceras_ir.backends.c.options import bare_machine
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions, Quantize
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import spelling
 from ceras_ir.pipeline.stages import all_stages, run_stages
 from ceras_ir.support.diagnostics import node_name

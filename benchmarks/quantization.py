@@ -28,15 +28,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.data.samples import Array, load_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.pass_options import build
-from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass

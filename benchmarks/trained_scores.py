@@ -12,7 +12,7 @@ import torch
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 from ceras_ir.workbench.retrain.networks import student_of
 from ceras_ir.workbench.training.examples import load_examples

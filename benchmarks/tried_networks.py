@@ -32,7 +32,7 @@ from network_pages import earlier, models, samples_of
 from numpy.typing import NDArray
 
 from ceras_ir.interpreters.network import run
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import PRODUCTS
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of

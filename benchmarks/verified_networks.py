@@ -27,7 +27,7 @@ from network_pages import earlier, models, samples_of
 from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 
 BIN = Path(sys.executable).parent
 SQNR = re.compile(r"signal to noise (\S+) dB")

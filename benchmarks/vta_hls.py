@@ -30,7 +30,7 @@ from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 
 
 def milliseconds(stream: Sequence[Instruction], board: VtaBoard, model: HlsModel) -> float:

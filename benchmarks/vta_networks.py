@@ -20,7 +20,7 @@ from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 
 MEGAHERTZ = 333
 S3_GOPS = (

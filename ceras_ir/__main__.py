@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.command.installed import PREFIX, commands
+from ceras_ir.command.tool_parser import PREFIX, commands
 
 
 def listing() -> str:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     name, *rest = argv
     found = known.get(name.removeprefix(PREFIX))
     if found is None:
-        from ceras_ir.support.suggestions import did_you_mean
+        from ceras_ir.support.diagnostics import did_you_mean
 
         near = did_you_mean(name, known)
         print(f"ceras_ir: error: no command '{name}'{near}", file=sys.stderr)

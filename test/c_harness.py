@@ -24,7 +24,7 @@ from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_ty
 from ceras_ir.interpreters import network
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
-from ceras_ir.targets.execution import Trace
+from ceras_ir.targets.capabilities import Trace
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]

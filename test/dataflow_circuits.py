@@ -39,7 +39,7 @@ from ceras_ir.backends.dataflow.plan import (
 )
 from ceras_ir.backends.dataflow.simulation import Simulator
 from ceras_ir.backends.dataflow.verilog import write_project
-from ceras_ir.support.verilator import has_verilator
+from ceras_ir.support.native import has_verilator
 
 Integers = NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.states import declare_states
+from ceras_ir.network.function import declare_states
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]

@@ -18,8 +18,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects.graph import LoopOp, shape_of
-from ceras_ir.driver.verify.as_imported import AsImported
-from ceras_ir.driver.verify.model_check import signed_sample
+from ceras_ir.driver.verify.model_check import AsImported, signed_sample
 from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
 from ceras_ir.frontends.onnx.importer import Importer
 

@@ -19,7 +19,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 

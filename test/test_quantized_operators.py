@@ -14,13 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx.emission.folding import Evaluator
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.targets.registry import find_target
 

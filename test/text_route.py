@@ -18,7 +18,7 @@ from xdsl.parser import Parser
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
-from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.targets.registry import find_target
 

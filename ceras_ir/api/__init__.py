@@ -4,11 +4,10 @@ The Python API: what the commands do, as functions and objects; `import ceras_ir
 A thin layer: options, stages, builds, verification and comparison are those of the commands.
 """
 
-from ceras_ir.api.comparison import Comparison, compare
+from ceras_ir.api.checks import Comparison, Verification, compare, verify
 from ceras_ir.api.compiled import Compiled, open_compiled
-from ceras_ir.api.diagnosed import CerasWarning
 from ceras_ir.api.model import Model, load
-from ceras_ir.api.verification import Verification, verify
+from ceras_ir.api.presentation import CerasWarning
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError

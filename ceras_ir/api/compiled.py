@@ -12,20 +12,17 @@ from tempfile import TemporaryDirectory
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.api import html
-from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api import presentation
+from ceras_ir.api.presentation import diagnosed
 from ceras_ir.api.samples import Data, read_samples
-from ceras_ir.command.output_file import open_output
-from ceras_ir.command.output_folder import REPORT, open_folder
+from ceras_ir.command.output_files import REPORT, open_folder, open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.hooks import pages, pages_if_installed
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.pipeline.build import Build, read_manifest
+from ceras_ir.pipeline.build import Build, read_manifest, run_all
 from ceras_ir.pipeline.build import open_folder as open_machine
-from ceras_ir.pipeline.report import Entry
-from ceras_ir.pipeline.report_table import table
-from ceras_ir.pipeline.running import run_all
+from ceras_ir.pipeline.report import Entry, table
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -120,7 +117,7 @@ class Compiled:
         return [path for name in names if (path := self._folder / name).is_file()]
 
     def __repr__(self) -> str:
-        ends = html.ends(self.inputs, self.outputs)
+        ends = presentation.ends(self.inputs, self.outputs)
         return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {ends}>"
 
     def __str__(self) -> str:
@@ -129,14 +126,20 @@ class Compiled:
         return table(self.report, self.target, emission)
 
     def _repr_html_(self) -> str:
-        parts = [html.paragraph(repr(self)), html.totals(self.totals), html.layers(self.layers)]
+        parts = [
+            presentation.paragraph(repr(self)),
+            presentation.totals(self.totals),
+            presentation.layers(self.layers),
+        ]
         if (drawn := pages_if_installed()) is not None:
             plan = drawn.memory(self.report, self._title, self.target)
-            parts.append(html.folded("memory plan", plan))
+            parts.append(presentation.folded("memory plan", plan))
         if self._build is not None:
             # A compiled folder that was opened has files and no IR.
-            parts.append(html.folded("IR, constants elided", html.ir(self._build.module)))
-        return html.joined(parts)
+            parts.append(
+                presentation.folded("IR, constants elided", presentation.ir(self._build.module))
+            )
+        return presentation.joined(parts)
 
 
 def compiled_of(build: Build, keep: Sequence[object]) -> Compiled:

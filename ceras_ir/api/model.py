@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.hints import isa
 
-from ceras_ir.api import html
+from ceras_ir.api import presentation
 from ceras_ir.api.compiled import Compiled, compiled_of
-from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api.presentation import diagnosed
 from ceras_ir.api.samples import Data, SampleFiles, read_samples
-from ceras_ir.command.output_file import open_output
+from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile.trying import remedied
@@ -27,11 +27,11 @@ from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outpu
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.pipeline import report
-from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions, Insertion
-from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.pipeline.pass_options import (
     keyword_parameters,
     keyword_values,
@@ -42,8 +42,6 @@ from ceras_ir.pipeline.pass_options import (
 )
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.pipeline.reading import read_network
-from ceras_ir.pipeline.running import run_all
 from ceras_ir.pipeline.stages import graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
@@ -235,24 +233,24 @@ class Model:
 
     def __repr__(self) -> str:
         kind = "quantized" if self.is_quantized else "float"
-        ends = html.ends(self.inputs, self.outputs)
+        ends = presentation.ends(self.inputs, self.outputs)
         return f"<ceras_ir.Model '{self.title}', {kind}: {len(self.layers)} layers, {ends}>"
 
     def __str__(self) -> str:
         """The IR with large constants elided."""
-        return html.text_of(self._module).rstrip()
+        return presentation.text_of(self._module).rstrip()
 
     def _repr_html_(self) -> str:
         entries = [layer.to_json() for layer in self.layers]
         if len({entry["device"] for entry in entries}) < 2:
             entries = [{k: v for k, v in entry.items() if k != "device"} for entry in entries]
         pages = pages_if_installed()
-        return html.joined(
+        return presentation.joined(
             [
-                html.paragraph(repr(self)),
-                html.layers(entries),
-                html.folded("graph", None if pages is None else pages.graph(self._module)),
-                html.folded("IR, constants elided", html.ir(self._module)),
+                presentation.paragraph(repr(self)),
+                presentation.layers(entries),
+                presentation.folded("graph", None if pages is None else pages.graph(self._module)),
+                presentation.folded("IR, constants elided", presentation.ir(self._module)),
             ]
         )
 

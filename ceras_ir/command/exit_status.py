@@ -1,9 +1,10 @@
 """
 From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit status.
 
-`run_tool` wraps the main function of every command. A user's mistake becomes at most
-`MAX_LINES` lines on stderr; anything else is a mistake of ours or of a plugin's: the end of its
-traceback stands before those lines, and a file for the bug report has all of it.
+`run_tool` wraps the main function of every command. An error of the user becomes at most
+`MAX_LINES` lines on stderr. All other errors belong to the compiler or to a plugin: the end of the
+traceback is printed before those lines, and a file for the bug report has all of it. Errors that do
+not name a file get the name of the file that the user works on.
 """
 
 import os
@@ -24,10 +25,16 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.command.output_file import first_unused, open_output
+from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_names, printable
-from ceras_ir.support.remarks import each_once
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UsageError,
+    each_once,
+    node_names,
+    printable,
+)
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
@@ -274,3 +281,18 @@ def run_tool(
     except KeyboardInterrupt:
         report([f"{tool}: interrupted"])
         return 130
+
+
+@contextmanager
+def naming(file: str) -> Generator[None]:
+    """
+    An `InputError` raised inside without a file is about `file`; wrong usage is about the command
+    line, and stays without.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except InputError as error:
+        error.file = error.file or file
+        raise

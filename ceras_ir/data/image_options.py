@@ -8,9 +8,8 @@ from typing import Literal
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import choices_of, option, types_of
-from ceras_ir.support.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)

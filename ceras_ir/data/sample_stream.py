@@ -17,9 +17,16 @@ from typing import IO
 
 import numpy as np
 
-from ceras_ir.data.array_archive import UNREADABLE, Array, read_header
 from ceras_ir.data.image_folder import ImageFolder, is_folder
-from ceras_ir.data.samples import Samples, converted, is_accepted, load_samples
+from ceras_ir.data.samples import (
+    UNREADABLE,
+    Array,
+    Samples,
+    converted,
+    is_accepted,
+    load_samples,
+    read_header,
+)
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 

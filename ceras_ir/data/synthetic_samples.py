@@ -17,9 +17,8 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.lookup import BYTE
-from ceras_ir.network.function import input_names
-from ceras_ir.network.ranges import INPUT_RANGE, interval
-from ceras_ir.network.states import states_of
+from ceras_ir.network.function import input_names, states_of
+from ceras_ir.network.storage import INPUT_RANGE, interval
 
 DEFAULT_RANGE = (0.0, 1.0)
 """Of an input without `graph.input_range`."""

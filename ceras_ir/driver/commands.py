@@ -11,7 +11,7 @@ compile = Command(
 run = Command(
     "ceras-run",
     "execute a model, IR text at any level, or a compiled folder",
-    "ceras_ir.driver.run.tool",
+    "ceras_ir.driver.run",
 )
 verify = Command(
     "ceras-verify",

@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TypedDict, TypeVar
 
-from ceras_ir.command.option_flags import add_options
-from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.command.tool_parser import ArgumentContainer, add_options
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options
 

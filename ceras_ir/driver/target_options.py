@@ -9,11 +9,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ceras_ir.command.option_flags import add_options, values_of
-from ceras_ir.command.tool_parser import ToolParser, early_value
+from ceras_ir.command.tool_parser import ToolParser, add_options, early_value, values_of
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.docstrings import docstring
-from ceras_ir.support.options import flag_of, options_of
+from ceras_ir.support.options import docstring, flag_of, options_of
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target, unknown_target, with_board
 

@@ -79,7 +79,7 @@ def workers_of(
     if arguments.scheduler is not None:
         if given is not None:
             raise UsageError(f"{jobs} is for this machine: leave it out, or --scheduler")
-        from ceras_ir.support.dask_workers import DaskWorkers
+        from ceras_ir.support.workers import DaskWorkers
 
         cluster = DaskWorkers(arguments.scheduler, files)
         try:

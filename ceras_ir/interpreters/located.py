@@ -1,17 +1,42 @@
-"""xDSL's interpreter, with the operation of each error, and with early release of values."""
+"""
+xDSL's interpreter, with the operation of each error, and with early release of values.
 
-from collections.abc import Generator, Sequence
+An index can leave its buffer at run time; no verifier can see this, so it is checked here.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import Interpreter, PythonValues
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 
-from ceras_ir.interpreters.bounds import OutOfRangeError
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+
+
+class OutOfRangeError(Exception):
+    """An operation reaches beyond what it was given; the interpreter says which operation."""
+
+
+def check(what: str, low: int, high: int, extent: int) -> None:
+    """Refuse positions from `low` to `high` that are not all in `[0, extent)`."""
+    if low < 0 or high >= extent:
+        position = low if low < 0 else high
+        raise OutOfRangeError(f"{what} {position} is out of range, expected [0, {extent})")
+
+
+def check_indices(indices: Iterable[int], extents: Iterable[int]) -> None:
+    """Refuse an index that its dimension does not have."""
+    for index, extent in zip(indices, extents, strict=False):
+        check("index", index, index, extent)
+
+
+def index_values(operands: Iterable[int | IntegerAttr]) -> tuple[int, ...]:
+    """The values of index operands: xDSL computes integers up to 0.74, and attributes from 0.75."""
+    return tuple(v.value.data if isinstance(v, IntegerAttr) else v for v in operands)
 
 
 class LocatedInterpreter(Interpreter):

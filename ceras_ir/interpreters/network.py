@@ -1,23 +1,47 @@
 """
 Run a network: the function `main` of a module on named arrays, at any level above machine code.
 
-A `Tracer` sees the result of every operation as it is computed; calibration, per-layer
-comparison and the memory-plan interpreter are tracers or nothing more than this.
+A `Tracer` sees the result of every operation as it is computed. A `Sequence` runs one step after
+another and keeps the states, see `ceras_ir.network.function`. `with_states` makes steps into
+samples of a function without memory.
+
+A placed network runs in one byte array as long as the arena, or in one for each of its regions, so
+that a plan in which two live values share bytes gives a different result than the graph. Memory
+starts as garbage. A result that is written over its own operand is computed again with parts of it
+already written, in no particular order: an operation that reads more than the element it overwrites
+gives a different result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter, PythonValues
-from xdsl.ir import Operation
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    impl,
+    register_impls,
+)
+from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.dialects import mem
+from ceras_ir.dialects.graph import numpy_dtype, quantized_element, shape_of, tensor_type
+from ceras_ir.dialects.mem import arena_of, block_of, regions_of
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import input_names, main_function, output_names
+from ceras_ir.network.function import (
+    initial_state,
+    input_names,
+    main_function,
+    output_names,
+    states_of,
+)
+from ceras_ir.network.integer import quantize
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
@@ -70,3 +94,243 @@ def run(
     interpreter = interpreter_of(module, listeners)
     results = interpreter.call_op("main", tuple(arrays))
     return dict(zip(output_names(main), results, strict=True))
+
+
+def pack(x: Array, shape: tuple[int, ...]) -> Array:
+    """Channels into vectors, as `mem.pack` documents, for a packed shape."""
+    rows, lanes = _vector(shape, x.ndim)
+    ends = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
+    padded = np.pad(x, ends)
+    split = padded.reshape(-1, rows, *x.shape[1:-1], padded.shape[-1] // lanes, lanes)
+    order = (0, 4, 2, 3, 1, 5) if x.ndim == 4 else (2, 0, 1, 3)
+    return np.ascontiguousarray(split.transpose(order)).reshape(shape)
+
+
+def windows(x: Array, op: mem.PackWindowsOp) -> Array:
+    """Parts of an image side by side, before they are packed."""
+    n, rows, columns, _ = op.plain_shape
+    (kh, kw), (sh, sw), (top, left) = (
+        extents.get_values() for extents in (op.kernel, op.strides, op.offset)
+    )
+    height, width, channels = x.shape[1:]
+    down, across = (rows - 1) * sh + kh, (columns - 1) * sw + kw
+    whole = np.full((n, down, across, channels), op.value.value.data, x.dtype)
+    seen = x[:, : max(0, down - top), : max(0, across - left)]
+    whole[:, top : top + height, left : left + width] = seen
+    parts = np.lib.stride_tricks.sliding_window_view(whole, (kh, kw), (1, 2))[:, ::sh, ::sw]
+    parts = parts.transpose(0, 1, 2, 4, 5, 3).reshape(n, rows, columns, -1)
+    constants = np.array(op.constants.get_values(), x.dtype)
+    added = np.broadcast_to(constants, (n, rows, columns, len(constants)))
+    return np.concatenate([parts, added], axis=3)
+
+
+def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
+    """Computed weights in tiles, as `mem.pack_tiles` documents."""
+    plain = x if op.transposed is None else x.T
+    n, k, *_, lanes = shape_of(op.result)
+    padded = np.pad(plain, [(0, -extent % lanes) for extent in plain.shape])
+    split = padded.reshape(n, lanes, k, lanes).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(split).reshape(shape_of(op.result))
+
+
+def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
+    """A bias without what a zero point contributes, as `mem.fold_zero_point` documents."""
+    sums = tiles.astype(np.int64).sum(axis=(1, 2, 3, 5)) * zero_point
+    blocks, lanes = sums.shape
+    rows = sums.reshape(blocks, *(1,) * (bias.ndim - 2), lanes)
+    return (bias.astype(np.int64) - rows).astype(bias.dtype)
+
+
+def unpack(x: Array, shape: tuple[int, ...]) -> Array:
+    """The inverse of `pack` for a plain shape."""
+    split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
+    order = (0, 4, 2, 3, 1, 5) if len(shape) == 4 else (1, 2, 0, 3)
+    vectors = split.transpose(order)
+    padded = vectors.reshape(-1, *shape[1:-1], vectors.shape[-2] * vectors.shape[-1])
+    return np.ascontiguousarray(padded[: shape[0], ..., : shape[-1]])
+
+
+def _vector(packed: tuple[int, ...], rank: int) -> tuple[int, int]:
+    """Rows and lanes in a packed shape of a tensor of this rank."""
+    rows, lanes = (1, *packed[rank:])[-2:]
+    return rows, lanes
+
+
+@register_impls
+class MemFunctions(InterpreterFunctions):
+    @impl(mem.PackOp)
+    def pack(self, interpreter: Interpreter, op: mem.PackOp, args: PythonValues):
+        return (pack(args[0], shape_of(op.result)),)
+
+    @impl(mem.PackWindowsOp)
+    def pack_windows(self, interpreter: Interpreter, op: mem.PackWindowsOp, args: PythonValues):
+        return (pack(windows(args[0], op), shape_of(op.result)),)
+
+    @impl(mem.PackTilesOp)
+    def pack_tiles(self, interpreter: Interpreter, op: mem.PackTilesOp, args: PythonValues):
+        return (pack_tiles(args[0], op),)
+
+    @impl(mem.FoldZeroPointOp)
+    def fold_zero_point(
+        self, interpreter: Interpreter, op: mem.FoldZeroPointOp, args: PythonValues
+    ):
+        return (fold_zero_point(args[0], args[1], op.zero_point.value.data),)
+
+    @impl(mem.UnpackOp)
+    def unpack(self, interpreter: Interpreter, op: mem.UnpackOp, args: PythonValues):
+        return (unpack(args[0], shape_of(op.result)),)
+
+    @impl(mem.LaunchOp)
+    def launch(self, interpreter: Interpreter, op: mem.LaunchOp, args: PythonValues):
+        """Buffers start as garbage, so that a kernel that leaves a gap shows."""
+        outputs: list[Array] = []
+        for result in op.outputs:
+            kind = tensor_type(result)
+            outputs.append(np.full(kind.get_shape(), 0x55, numpy_dtype(kind.element_type)))
+        interpreter.call_op(op.kernel.string_value(), (*args, *outputs))
+        return tuple(outputs)
+
+
+GARBAGE = 0xA5
+
+ORDER_BITS = 4
+"""
+Of a shuffled index; elements whose bit is 0, then those whose bit is 1, are written first. Two
+elements are told apart by one of the bits: always among 16, 15 times of 16 among more.
+"""
+
+
+def run_in_arena(
+    module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
+) -> dict[str, Array]:
+    """As `network.run`, but values live where `mem.block` says; others stay with the caller."""
+    main = main_function(module)
+    arena = arena_of(main)
+    if arena is None:
+        raise InputError("values have no blocks; run --allocate-blocks first")
+    sizes = {r.region.data: r.size.data for r in regions_of(main)} or {"": arena.size.data}
+    memory = {region: np.full(size, GARBAGE, np.uint8) for region, size in sizes.items()}
+    elsewhere: dict[SSAValue, Array] = {}
+
+    def view(value: SSAValue) -> NDArray[np.generic] | None:
+        block = block_of(value)
+        if block is None:
+            return None
+        kind = tensor_type(value)
+        dtype = numpy_dtype(kind.element_type)
+        shape = kind.get_shape()
+        rows, width = prod(shape[:-1]), (1, *shape)[-1] * dtype.itemsize
+        region, offset = memory.get(block.region.data), block.offset.data
+        pitch = block.pitch.data or width
+        end = offset + (rows - 1) * pitch + width
+        if region is None or end > len(region):
+            size = "no" if region is None else f"{len(region):,}"
+            raise InputError(f"a block ends at byte {end:,} of its arena, which has {size} bytes")
+        # Rows of bytes that are `pitch` apart, as rows of elements.
+        lines = np.lib.stride_tricks.as_strided(region[offset:], (rows, width), (pitch, 1))
+        return lines.view(dtype)
+
+    def store(value: SSAValue, array: Array) -> None:
+        place = view(value)
+        if place is None:
+            elsewhere[value] = array
+        else:
+            place[...] = array.reshape(place.shape)
+
+    def load(value: SSAValue) -> Array:
+        place = view(value)
+        return elsewhere[value] if place is None else place.reshape(shape_of(value)).copy()
+
+    def written_over(op: Operation, before: Iterable[Array], result: Array) -> Array:
+        """The result, where what is written early destroys what is read late."""
+        place = view(op.results[0])
+        others = [view(operand) for operand in op.operands]
+        if place is None or not any(
+            o is not None and np.may_share_memory(place, o) for o in others
+        ):
+            return result
+        kept, result = place.copy(), result.reshape(place.shape)
+        place[...] = result
+        after = map(load, op.operands)
+        if all(a.tobytes() == b.tobytes() for a, b in zip(after, before, strict=True)):
+            return result  # Moved into its own place, as by a reshape.
+        shuffled = np.random.default_rng(0).permutation(result.size).reshape(place.shape)
+        found = result
+        for bit, side in product(range(ORDER_BITS), (0, 1)):
+            is_early = (shuffled >> bit & 1) == side
+            place[...] = np.where(is_early, result, kept)
+            (late,) = interpreter.run_op(op, tuple(map(load, op.operands)))
+            found = np.where(is_early, found, late.reshape(place.shape))
+        return found
+
+    for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
+        store(argument, array)
+    interpreter = interpreter_of(module)
+    # Constants in the arena are there before anything runs.
+    for op in main.body.block.ops:
+        if not op.operands and op.results:
+            store(op.results[0], interpreter.run_op(op, ())[0])
+    for op in main.body.block.ops:
+        if isinstance(op, ReturnOp):
+            return dict(zip(output_names(main), map(load, op.operands), strict=True))
+        if not op.operands:
+            continue
+        operands = tuple(map(load, op.operands))
+        results = interpreter.run_op(op, operands)
+        if len(results) == 1:
+            results = (written_over(op, operands, results[0]),)
+        for value, array in zip(op.results, results, strict=True):
+            store(value, array)
+        if tracer is not None:
+            tracer(op, tuple(map(load, op.results)))
+    raise AssertionError("a function ends with func.return")
+
+
+Runner: TypeAlias = Callable[[ModuleOp, Mapping[str, Array], Tracer | None], dict[str, Array]]
+
+
+class Sequence:
+    """One network at any level above machine code, and its states."""
+
+    def __init__(self, module: ModuleOp):
+        main = main_function(module)
+        self.module = module
+        self._run: Runner = run if arena_of(main) is None else run_in_arena
+        self._names = {state.name: state.result_name for state in states_of(main)}
+        self.states: dict[str, Array] = {s.name: initial_state(s) for s in states_of(main)}
+        """What the next step reads, by the names of the arguments."""
+
+    def step(self, sample: Mapping[str, Array], tracer: Tracer | None = None) -> dict[str, Array]:
+        """Run once; the outputs that are no states."""
+        results = self._run(self.module, {**sample, **self.states}, tracer)
+        self.states = {name: results[result] for name, result in self._names.items()}
+        kept = set(self._names.values())
+        return {name: array for name, array in results.items() if name not in kept}
+
+
+def in_turn(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
+    """What callers see of each of `samples`, from the first state on."""
+    yield from map(Sequence(module).step, samples)
+
+
+def with_states(
+    module: ModuleOp, samples: Iterable[Mapping[str, Array]]
+) -> Iterator[Mapping[str, Array]]:
+    """Every sample with the states that the network has when it gets there."""
+    sequence = Sequence(module)
+    if not sequence.states:
+        yield from samples
+        return
+    for sample in samples:
+        yield {**sample, **sequence.states}
+        sequence.step(sample)
+
+
+def as_stored(module: ModuleOp, sample: Mapping[str, Array]) -> dict[str, Array]:
+    """A sample of the float network, as a quantized form of it takes it: its states as stored."""
+    found = dict(sample)
+    for state in states_of(main_function(module)):
+        element, given = quantized_element(state.argument), found[state.name]
+        if element is not None and given.dtype.kind == "f":
+            found[state.name] = quantize(given.astype(np.float32, copy=False), element)
+    return found

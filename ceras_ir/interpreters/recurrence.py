@@ -15,7 +15,7 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.interpreters.reductions import combined_in_order
+from ceras_ir.interpreters.windows import combined_in_order
 
 Floats = NDArray[np.float32]
 

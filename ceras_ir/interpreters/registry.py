@@ -24,17 +24,17 @@ Meaning: TypeAlias = "str | Callable[[], InterpreterFunctions]"
 
 _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
-    "func": ["ceras_ir.interpreters.func:FuncFunctions"],
+    "func": ["ceras_ir.interpreters.calls:FuncFunctions"],
     "graph": [
         "ceras_ir.interpreters.calls:CallFunctions",
-        "ceras_ir.interpreters.detection:DetectionFunctions",
+        "ceras_ir.interpreters.selection:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
-        "ceras_ir.interpreters.normalization:NormalizationFunctions",
+        "ceras_ir.interpreters.selection:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",
-        "ceras_ir.interpreters.trees:TreeFunctions",
+        "ceras_ir.interpreters.selection:TreeFunctions",
     ],
-    "mem": ["ceras_ir.interpreters.mem:MemFunctions"],
+    "mem": ["ceras_ir.interpreters.network:MemFunctions"],
     "scf": ["xdsl.interpreters.scf:ScfFunctions"],
 }
 """By the name of the dialect, which is what operations' names begin with."""

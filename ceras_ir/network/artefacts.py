@@ -26,8 +26,8 @@ from ceras_ir.network.function import (
     output_model_types,
     output_names,
     result_values,
+    states_of,
 )
-from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import InputError
 
 

@@ -1,12 +1,36 @@
-"""The network of a module: its function `main`, and what the user's file calls its ends."""
+"""
+The network of a module: its function `main`, the names of its ends, states and missing values.
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+States are arguments of a network that are results of its previous call. The function stays pure: a
+state is an argument and a result like any others, and `graph.state = "hn"` on the argument names
+the result. Callers pass the result to the next step; the first step reads zeros. Both have one type
+at every level, so that a state in integers has one scale. Missing values are NaN in an input that
+the network replaces, as imputers and `nan_to_num` do.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import SymbolTable
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import (
+    Binary,
+    Compare,
+    element_of,
+    numpy_dtype,
+    quantized_element,
+    shape_of,
+)
+from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.storage import attributes_of, set_attribute
+from ceras_ir.support.diagnostics import InputError, did_you_mean
 
 NAME = "graph.name"
 MODEL_TYPE = "graph.model_type"
@@ -83,3 +107,130 @@ def output_labels(main: FuncOp) -> list[tuple[str, ...]]:
         tuple(text.data for text in texts) if isa(texts, ArrayAttr[StringAttr]) else ()
         for texts in lists
     ]
+
+
+STATE = "graph.state"
+
+
+class State(NamedTuple):
+    """One value that stays from call to call."""
+
+    name: str
+    """Of the argument."""
+    argument: BlockArgument
+    result_name: str
+    position: int
+    """Of the result among all results."""
+    result: SSAValue
+
+
+def states_of(main: FuncOp) -> list[State]:
+    """The states of a network, in the order of its arguments."""
+    return list(_states(main))
+
+
+def _states(main: FuncOp) -> Iterator[State]:
+    names, results = output_names(main), result_values(main)
+    for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+        if (result := _result_of(argument)) is not None and result in names:
+            position = names.index(result)
+            yield State(name, argument, result, position, results[position])
+
+
+def _result_of(argument: BlockArgument) -> str | None:
+    found = attributes_of(argument).get(STATE)
+    return found.data if isinstance(found, StringAttr) else None
+
+
+def state_refusals(main: FuncOp) -> Iterator[str]:
+    """What is wrong with the states of a function."""
+    names, taken = output_names(main), set[str]()
+    for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+        if (result := _result_of(argument)) is None:
+            continue
+        if result not in names:
+            yield f"state '{name}': there is no result '{result}'{did_you_mean(result, names)}"
+        elif result in taken:
+            yield (
+                f"state '{name}': the result '{result}' is a state's already; give the model "
+                "another output for it, an Identity of this one"
+            )
+        elif (kind := main.function_type.outputs.data[names.index(result)]) != argument.type:
+            yield (
+                f"state '{name}' is {argument.type}, and the result '{result}' is {kind}: a state "
+                "has one shape and type"
+            )
+        taken.add(result)
+
+
+def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
+    """Make inputs states: `pairs` has the output of the previous call that each of them is."""
+    if not pairs:
+        return
+    main = main_function(module)
+    arguments = dict(zip(input_names(main), main.body.block.args, strict=True))
+    for name, result in pairs.items():
+        if name not in arguments:
+            hint = did_you_mean(name, arguments) or f"; there are {', '.join(arguments)}"
+            raise InputError(f"--state {name}={result}: there is no input '{name}'{hint}")
+        set_attribute(arguments[name], STATE, StringAttr(result))
+    for refusal in state_refusals(main):
+        raise InputError(refusal)
+
+
+def initial_state(state: State) -> NDArray[np.generic]:
+    """What the first call reads: zeros, as they are stored."""
+    element = quantized_element(state.argument)
+    zero = 0 if element is None else element.zero_point
+    return np.full(shape_of(state.argument), zero, numpy_dtype(element_of(state.argument)))
+
+
+class Replaced(NamedTuple):
+    """A value, and what is taken in place of its NaN."""
+
+    value: SSAValue
+    by: SSAValue
+
+
+def replaced_nan(op: graph.SelectOp) -> Replaced | None:
+    """What `where(isnan(x), y, x)` replaces, however its condition is turned."""
+    condition, kept, other = op.condition.owner, op.lhs, op.rhs
+    if isinstance(condition, graph.BinaryOp) and condition.function is Binary.XOR:
+        truth = graph.constant_array(condition.rhs)
+        if truth is None or not truth.all():
+            return None
+        condition, kept, other = condition.lhs.owner, op.rhs, op.lhs
+    if not isinstance(condition, graph.CompareOp) or condition.function is not Compare.EQUAL:
+        return None
+    return Replaced(kept, other) if condition.lhs is condition.rhs is kept else None
+
+
+def inputs_that_may_lack(main: FuncOp) -> frozenset[str]:
+    """
+    The names of the inputs whose NaN reach no result: on every way from them something else is
+    chosen where they are NaN, or a forest reads them, which has a branch for them. Between the
+    input and the choice there may be moves and functions of single elements.
+    """
+    sources: dict[SSAValue, frozenset[str]] = {
+        value: frozenset({name})
+        for name, value in zip(input_names(main), main.body.block.args, strict=True)
+        if isinstance(graph.element_of(value), AnyFloat)
+    }
+    found = frozenset[str]().union(*sources.values())
+    for op in main.body.block.ops:
+        lacking = _sources(op, sources)
+        if not lacking or isinstance(op, graph.CompareOp | graph.TreeEnsembleOp):
+            continue
+        if isinstance(op, graph.UnaryOp | graph.BinaryOp | graph.SelectOp) or keeps_scale(op):
+            sources[op.results[0]] = lacking
+        else:
+            found -= lacking
+    return found
+
+
+def _sources(op: Operation, sources: Mapping[SSAValue, frozenset[str]]) -> frozenset[str]:
+    """The inputs whose NaN may be in what an operation reads."""
+    read = set(op.operands)
+    if isinstance(op, graph.SelectOp) and (replaced := replaced_nan(op)) is not None:
+        read = {replaced.by}
+    return frozenset[str]().union(*(sources.get(value, frozenset()) for value in read))

@@ -15,8 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue, Use
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_plain
-from ceras_ir.network.precision import stays_float
-from ceras_ir.network.ranges import network_values
+from ceras_ir.network.storage import network_values, stays_float
 
 SNAPPED = "graph.snapped"
 """Attribute of a function whose inside `snap-scales` made float again, to be quantized."""

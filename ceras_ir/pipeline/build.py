@@ -1,22 +1,32 @@
 """
-Compile a network for a target: run its stages, collect its artefacts, describe them.
+Compile a network for a target: run its stages, collect its artefacts, describe and check them.
 
-`manifest.json` says what each file is and what the network's ends look like; it is all that
-`ceras-run` needs to execute the folder.
+`manifest.json` says what each file is, which command made it, and what the network's ends look
+like; it is all that `ceras-run` needs to execute the folder. It has the SHA-256 of every file that
+a run reads: taken when the file is written, checked before it runs. A folder whose files were
+changed, lost or mixed up is refused instead of computing something else. This is no signature: who
+can change the files can change the manifest. Texts of levels (`--save-temps`) may be edited.
 """
 
+import io
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import file_digest, sha256
+from importlib.metadata import requires, version
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from platform import python_version
+from typing import Any, BinaryIO, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.command.exit_status import phase
-from ceras_ir.command.named_file import naming
-from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside, write_artefacts
+from ceras_ir.command.exit_status import naming, phase
+from ceras_ir.command.output_files import MANIFEST, REPORT, is_inside, write_artefacts
+from ceras_ir.data.sample_stream import StreamedSamples
+from ceras_ir.data.samples import Array, Samples, as_declared, join
 from ceras_ir.network.artefacts import (
     Artefact,
     TensorInfo,
@@ -27,15 +37,83 @@ from ceras_ir.network.artefacts import (
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.digests import SHA256, UNCHECKED, Digests, check_digests
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.targets.execution import Compiled, Manifest
+from ceras_ir.support.terminal import progress
+from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.placement.check_operations import state_findings
+
+SHA256 = "sha256"
+"""The entry of the manifest: file -> digest in hexadecimal."""
+UNCHECKED = "unchecked"
+"""The entry of the manifest: files that nothing runs, which may be edited or deleted."""
+
+
+class _Hashing(io.BytesIO):
+    """Hands on what is written, if to anybody, and hashes it."""
+
+    def __init__(self, stream: BinaryIO | None):
+        super().__init__()
+        self.stream, self.hash = stream, sha256()
+
+    def write(self, data: Any, /) -> int:
+        self.hash.update(data)
+        return len(data) if self.stream is None else self.stream.write(data)
+
+
+class Digests:
+    """The digests of some artefacts; those in `artefacts` leave theirs when they are written."""
+
+    def __init__(self, artefacts: Sequence[Artefact]):
+        self._plain = artefacts
+        self._known: dict[str, str] = {}
+        self.artefacts = [
+            Artefact(a.path, a.description, lambda stream, a=a: self._take(a, stream))
+            for a in artefacts
+        ]
+
+    def _take(self, artefact: Artefact, stream: BinaryIO | None) -> None:
+        hashing = _Hashing(stream)
+        artefact.write(hashing)
+        self._known[artefact.path] = hashing.hash.hexdigest()
+
+    def to_json(self) -> dict[str, str]:
+        """All of them; what was not written yet is written nowhere."""
+        for artefact in self._plain:
+            if artefact.path not in self._known:
+                self._take(artefact, None)
+        return {artefact.path: self._known[artefact.path] for artefact in self._plain}
+
+
+def check_digests(folder: Path, manifest: Manifest) -> None:
+    """Refuse a folder in which a file is not what the manifest was written for."""
+    expected = manifest.content.get(SHA256)
+    if not isa(expected, dict[str, str]):
+        raise InputError("its manifest has no digests; compile again", str(folder))
+    files, unchecked = manifest.content.get("files"), manifest.content.get(UNCHECKED, [])
+    missing = set(files) - set(expected) if isa(files, dict[str, str]) else set[str]()
+    if isa(unchecked, list[str]):
+        missing -= set(unchecked)
+    if missing:
+        raise InputError(
+            f"its manifest has no digest of '{min(missing)}'; compile again", str(folder)
+        )
+    for name, digest in expected.items():
+        path = folder / name
+        try:
+            with open(path, "rb") as stream:
+                found = file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise InputError(
+                f"cannot be read: {error.strerror}; compile again", str(path)
+            ) from None
+        if found != digest:
+            raise InputError("is not the file that was compiled; compile again", str(path))
+
 
 MANIFEST_VERSION = 1
 
@@ -179,3 +257,77 @@ def open_folder(folder: Path) -> Compiled:
     manifest = read_manifest(folder)
     check_digests(folder, manifest)
     return find_target(manifest.target)().open(folder, manifest)
+
+
+def run_all(
+    executable: Executable, samples: Samples | StreamedSamples, declared: Sequence[TensorInfo]
+) -> dict[str, Array]:
+    """The outputs of all samples by name, in the types that the model has `declared`."""
+    results = list(progress(executable.run(list(samples)), "running", len(samples)))
+    return as_declared(join(results, batched=samples.batched), declared)
+
+
+DISTRIBUTION = "ceras-ir"
+
+FOLDER = "DIR"
+"""What stands for the output folder: reports of one compile are the same wherever they are."""
+
+
+def provenance(
+    tool: str, argv: Sequence[str], model: str, options: BuildOptions
+) -> dict[str, object]:
+    """The entry `provenance` of a report."""
+    data = [part for part in (options.calibration or "").split(",") if part]
+    target = {
+        field.name: spelled
+        for field in fields(options.target)
+        if (spelled := getattr(options.target, field.name)) != field.default
+    }
+    quantized = {"quantized": options.is_quantized}
+    if options.is_quantized:
+        quantized |= {"recipe": list(options.recipe), "silu": options.silu}
+        quantized |= {"rows": options.rows}
+    found: dict[str, object] = {
+        "command": command_line(tool, argv),
+        "versions": versions(),
+        "options": {**target, **quantized, "io": options.io},
+        "model": {"file": model, "sha256": digest(Path(model))},
+    }
+    if options.target.board_name is not None:
+        found["board"] = options.target.board_name
+    if data:
+        found["data"] = {path: digest(Path(path)) for path in data}
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of Python, this package and those that it needs."""
+    needed = [text for text in requires(DISTRIBUTION) or () if "extra ==" not in text]
+    names = sorted(match[0] for text in needed if (match := re.match(r"[\w.-]+", text)))
+    return {"python": python_version(), **{name: version(name) for name in (DISTRIBUTION, *names)}}
+
+
+def command_line(tool: str, argv: Sequence[str]) -> str:
+    """The command as one types it, with `DIR` for the output folder."""
+    words = [tool]
+    for previous, word in zip(["", *argv], argv, strict=False):
+        if previous == "-o":
+            words.append(FOLDER)
+        elif word.startswith("-o") and word != "-o" and not word.startswith("--"):
+            words.append(f"-o{FOLDER}")
+        else:
+            words.append(shlex.quote(word))
+    return " ".join(words)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of a folder, of its files' names and digests."""
+    if path.is_dir():
+        whole = sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            whole.update(f"{file.relative_to(path).as_posix()} {digest(file)}\n".encode())
+        return whole.hexdigest()
+    if not path.is_file():
+        return ""
+    with open(path, "rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()

@@ -1,18 +1,37 @@
 """
-The registry that every command starts from: xDSL's dialects, ours, and plugins'.
+The registry that every command starts from: dialects of xDSL, of this package, and of plugins.
 
 All of it is lazy: a dialect is imported when its first operation is parsed, and installed plugins
-are looked for where text is read, which alone can hold what is theirs.
+are searched where text is read, because only text can contain their operations.
+
+Passes, dialects and targets also come from Python files that are not installed. Every `ModulePass`
+with a name, every `Dialect` and every `Target` that a file itself defines is taken; with a dialect
+also the `InterpreterFunctions` of the file. An error while the file is loaded is reported with its
+line; an error while a pass runs keeps its traceback, because its author needs it.
 """
 
-from collections.abc import Generator
+import os
+import sys
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
 
 from xdsl.context import Context
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from ceras_ir.universe import CERAS_UNIVERSE
+from ceras_ir.command.exit_status import Diagnostic, SourceError
+from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.user_files import run_file
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import with_targets
+from ceras_ir.universe import CERAS_UNIVERSE, universe_of
 
 _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)
 
@@ -43,3 +62,181 @@ def load_context(universe: Universe | None = None, *, allow_unregistered: bool =
         for name, factory in some.all_dialects.items():
             ctx.register_dialect(name, factory)
     return ctx
+
+
+KINDS = ("pass", "dialect", "target")
+
+T = TypeVar("T")
+
+LOADED: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
+"""Options of a command line that loads the same plugins as this one, for reproducers."""
+
+
+def add_plugins(group: ArgumentContainer) -> None:
+    """The options that name plugin files."""
+    for kind in KINDS:
+        group.add_argument(
+            f"--load-{kind}-plugin",
+            action="append",
+            default=[],
+            metavar="F.py",
+            help=f"add every {kind} that the Python file defines; may be repeated",
+        )
+
+
+@dataclass(frozen=True)
+class PluginFiles:
+    """The files that a command line names, by what is taken from each."""
+
+    passes: list[str]
+    dialects: list[str]
+    targets: list[str]
+
+    @classmethod
+    def of(cls, argv: Sequence[str]) -> "PluginFiles":
+        """Those in `argv`: they must be loaded to know its options."""
+        parser = UsageParser(add_help=False, allow_abbrev=False)
+        add_plugins(parser)
+        found, _ = parser.parse_known_args(argv)
+        return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
+
+    def options(self) -> list[str]:
+        """The options that name these files, found from any folder."""
+        named = zip(KINDS, (self.passes, self.dialects, self.targets), strict=True)
+        return [
+            f"--load-{kind}-plugin={os.path.abspath(path)}"
+            for kind, paths in named
+            for path in paths
+        ]
+
+
+@contextmanager
+def plugins(argv: Sequence[str]) -> Generator[None]:
+    """Have everything below know what the plugin files of `argv` define."""
+    files = PluginFiles.of(argv)
+    if not (files.passes or files.dialects or files.targets):
+        yield
+        return
+    targets = [cls for path in files.targets for cls in targets_in(_load(path))]
+    with with_targets(targets), with_universe(_universe(load_universe(), files)):
+        token = LOADED.set(files.options())
+        try:
+            yield
+        finally:
+            LOADED.reset(token)
+
+
+def _universe(universe: Universe, files: PluginFiles) -> Universe:
+    """`universe` with what the files define added to it; a name that is taken is refused."""
+    passes, dialects = dict(universe.all_passes), dict(universe.all_dialects)
+    texts = dict(universe.all_targets)
+    for path in files.dialects:
+        module = _load(path)
+        found = dialects_in(module)
+        if not found:
+            raise InputError("defines no xdsl.ir.Dialect", path)
+        _add(dialects, {d.name: lambda d=d: d for d in found}, "dialect", path)
+        for dialect in found:
+            _register_meaning(dialect, module)
+    for path in files.passes:
+        classes = passes_in(_load(path))
+        if not classes:
+            raise InputError("defines no subclass of xdsl.passes.ModulePass", path)
+        _add(passes, {cls.name: lambda cls=cls: cls for cls in classes}, "pass", path)
+    for path in files.targets:
+        module = _load(path)
+        targets = targets_in(module)
+        if not targets:
+            raise InputError("defines no subclass of ceras_ir.targets.Target", path)
+        for brought in map(universe_of, targets):
+            _add(passes, brought.all_passes, "pass", path)
+            _add(dialects, brought.all_dialects, "dialect", path)
+            _add(texts, brought.all_targets, "text target", path)
+        own = {cls.name: lambda cls=cls: cls for cls in passes_in(module)}
+        _add(passes, {k: v for k, v in own.items() if k not in passes}, "pass", path)
+    return Universe(all_dialects=dialects, all_passes=passes, all_targets=texts)
+
+
+def _register_meaning(dialect: Dialect, module: ModuleType) -> None:
+    """Have the interpreter take what the module of a dialect says of its operations."""
+    # Most commands load no plugin, and the interpreter takes a while to load.
+    from xdsl.interpreter import InterpreterFunctions
+
+    from ceras_ir.interpreters.registry import register
+
+    for functions in _defined_in(module, InterpreterFunctions):
+        register(dialect.name, functions)
+
+
+def _add(
+    table: dict[str, Callable[[], T]], found: dict[str, Callable[[], T]], kind: str, path: str
+) -> None:
+    for name, factory in found.items():
+        if name in table:
+            raise UsageError(f"{path}: there already is a {kind} named '{name}'")
+        table[name] = factory
+
+
+def targets_in(module: ModuleType) -> list[type[Target]]:
+    """The targets that `module` defines, in its order."""
+    return [c for c in _defined_in(module, Target) if isinstance(getattr(c, "name", None), str)]
+
+
+def passes_in(module: ModuleType) -> list[type[ModulePass]]:
+    """The passes that `module` defines, in its order."""
+    return [c for c in _defined_in(module, ModulePass) if isinstance(getattr(c, "name", None), str)]
+
+
+def _defined_in(module: ModuleType, base: type[T]) -> list[type[T]]:
+    """The subclasses of `base` that `module` itself defines, in its order."""
+    values = vars(module).values()
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, base)]
+    return [cls for cls in classes if cls.__module__ == module.__name__]
+
+
+def dialects_in(module: ModuleType) -> list[Dialect]:
+    """The dialects that `module` defines or imports under a name of its own, in its order."""
+    return [value for value in vars(module).values() if isinstance(value, Dialect)]
+
+
+def _load(path: str) -> ModuleType:
+    """Run the file at `path` as a module; a file given twice is loaded once."""
+    absolute = os.path.abspath(path)
+    name = _module_name(Path(absolute))
+    if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
+        return loaded
+    with open(path, "rb"):
+        pass  # A missing file is an OSError with its name.
+    if not path.endswith(".py"):
+        raise InputError("is not a Python file (its name must end in .py)", path)
+    try:
+        return run_file(name, absolute)
+    except SyntaxError as error:
+        message = f"{type(error).__name__}: {error.msg}"
+        raise SourceError([Diagnostic(message, path, error.lineno)]) from None
+    # Whatever a user's file raises is the user's: name the line of it that did.
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
+
+
+def _module_name(path: Path) -> str:
+    """What the file at `path` is called; one of a package finds the package's other files."""
+    name, folder = path.stem, path.parent
+    while (folder / "__init__.py").exists():
+        name, folder = f"{folder.name}.{name}", folder.parent
+    if folder == path.parent:
+        return f"ceras_plugin_{name}"
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return name
+
+
+def _line_in(path: str, error: Exception) -> int | None:
+    """The innermost line of `path` in the traceback of `error`."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,28 +1,189 @@
 """
-Running passes under observation: verification after each, dumps, timings, statistics.
+Running passes under observation: verification after each, dumps on stderr, timings, statistics.
 
-What a user can cause stays a user's error. Anything else that a pass raises, and IR that is
-invalid after it, is an `InternalError` that names the pass and leaves a reproducer.
+An error that a user can cause stays an error of the user. All other errors of a pass, and IR that
+is invalid after it, become an `InternalError` that names the pass and leaves a reproducer.
+Statistics are the operations that each pass made and erased, its time and its memory.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import resource
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.command.exit_status import Diagnostic, InternalError, SourceError, summary
-from ceras_ir.pipeline.dumps import Dumps
 from ceras_ir.pipeline.reproducer import Checkpoint
-from ceras_ir.pipeline.statistics import Statistics
-from ceras_ir.pipeline.stopwatch import Stopwatch
 from ceras_ir.pipeline.verification import Verification
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.terminal import aligned
 from ceras_ir.transforms.pipeline import flatten, run_step
+
+
+@dataclass(frozen=True)
+class Dumps:
+    """What the user wants to see."""
+
+    before: frozenset[str] = frozenset()
+    """Names of passes and pipelines, as in `after`."""
+    before_all: bool = False
+    after: frozenset[str] = frozenset()
+    after_all: bool = False
+    diff: bool = False
+    """What each pass changes, as a unified diff."""
+    elide: bool = False
+    debuginfo: bool = False
+    generic: bool = False
+
+    @contextmanager
+    def around(self, module: ModuleOp, name: str, *, inner: bool) -> Generator[None]:
+        """
+        Show the module before and after the pass or pipeline called `name`; `inner` is a pass that
+        does something, which may be in a pipeline.
+        """
+        if self.before_all if inner else name in self.before and not self.before_all:
+            self._show(module, "Before", name)
+        old = self._text(module) if inner and self.diff else ""
+        yield
+        if self.after_all if inner else name in self.after and not self.after_all:
+            self._show(module, "After", name)
+        if inner and self.diff:
+            self._show_diff(old, self._text(module), name)
+
+    def _show(self, module: ModuleOp, when: str, name: str) -> None:
+        print(f"// -----// IR Dump {when} {name} //----- //", file=sys.stderr)
+        sys.stderr.write(self._text(module))
+
+    def _show_diff(self, old: str, new: str, name: str) -> None:
+        # Few runs want it, and it takes a while to load.
+        from difflib import unified_diff
+
+        changed = "" if old != new else ": no change"
+        print(f"// -----// IR Diff of {name}{changed} //----- //", file=sys.stderr)
+        lines = unified_diff(old.splitlines(), new.splitlines(), "before", "after", lineterm="")
+        sys.stderr.writelines(f"{line}\n" for line in lines)
+
+    def _text(self, module: ModuleOp) -> str:
+        # Few runs want it, and the start-up of all commands would include it.
+        from ceras_ir.pipeline.printing import print_module
+
+        stream = StringIO()
+        print_module(
+            module,
+            stream,
+            elide=self.elide,
+            debuginfo=self.debuginfo,
+            generic=self.generic,
+        )
+        return stream.getvalue()
+
+
+@dataclass
+class Statistic:
+    """Of all runs of one pass."""
+
+    runs: int = 0
+    before: int = 0
+    """Operations before the last run, as those after it."""
+    after: int = 0
+    made: int = 0
+    erased: int = 0
+    changed: int = 0
+    """Operations that remained, with other operands, properties, attributes, types or order."""
+    seconds: float = 0.0
+    growth: int = 0
+    """KiB by which the process's peak grew."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics by pass, in the order of first use."""
+
+    found: dict[str, Statistic] = field(default_factory=dict[str, Statistic])
+
+    @contextmanager
+    def of(self, module: ModuleOp, name: str) -> Generator[None]:
+        """Book what is done to `module` inside under `name`."""
+        before = {op: look(op) for op in module.walk()}
+        peak, started = _peak(), time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        after = {op: look(op) for op in module.walk()}
+        entry = self.found.setdefault(name, Statistic())
+        entry.runs += 1
+        entry.before, entry.after = len(before), len(after)
+        entry.made += len(after.keys() - before.keys())
+        entry.erased += len(before.keys() - after.keys())
+        entry.changed += len(changed_operations(before, after) & before.keys() & after.keys())
+        entry.seconds += seconds
+        entry.growth += max(0, _peak() - peak)
+
+    def report(self) -> None:
+        """Print the table to stderr."""
+        rows = [["pass", "ops before", "after", "made", "erased", "changed", "seconds", "peak KiB"]]
+        for name, s in self.found.items():
+            counts = (s.before, s.after, s.made, s.erased, s.changed)
+            rows.append([name, *map(str, counts), f"{s.seconds:.4f}", f"+{s.growth:,}"])
+        for line in aligned(rows, right=range(1, len(rows[0]))):
+            print(line, file=sys.stderr)
+
+
+def look(op: Operation) -> tuple[object, ...]:
+    """The parts of an operation that a rewrite may change."""
+    types = tuple(result.type for result in op.results)
+    return tuple(op.operands), types, dict(op.properties), dict(op.attributes)
+
+
+Looks: TypeAlias = Mapping[Operation, tuple[object, ...]]
+
+
+def changed_operations(before: Looks, after: Looks) -> set[Operation]:
+    """The operations that are new, removed, changed, or after another operation than before."""
+    found = {op for op, seen in before.items() if after.get(op) != seen}
+    found |= after.keys() - before.keys()
+    kept = [op for op in after if op in before]
+    order = (op for op in before if op in after)
+    return found | {op for op, other in zip(kept, order, strict=True) if op is not other}
+
+
+def _peak() -> int:
+    """KiB that the process had at most so far."""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size // 1024 if sys.platform == "darwin" else size
+
+
+@dataclass
+class Stopwatch:
+    """Seconds of wall time by what they were spent on, in the order of first use."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    _start: float = field(default_factory=time.perf_counter)
+
+    def lap(self, name: str) -> None:
+        """Book the time since the last lap under `name`."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._start
+        self._start = now
+
+    def report(self) -> None:
+        """Print the table to stderr."""
+        total = sum(self.seconds.values())
+        rows = [*self.seconds.items(), ("total", total)]
+        width = max(len(name) for name, _ in rows)
+        print(f"{'pass':{width}}  seconds  share", file=sys.stderr)
+        for name, seconds in rows:
+            share = seconds / total if total else 0.0
+            print(f"{name:{width}}  {seconds:7.4f}  {share:5.1%}", file=sys.stderr)
+
 
 Watch: TypeAlias = Callable[[Context, ModuleOp], str | None]
 """Looks at the module behind every pass; says what is wrong, if anything."""

@@ -7,10 +7,8 @@ from typing import Literal, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
 from ceras_ir.support.options import given_flags, option, options
-from ceras_ir.support.remarks import remark
-from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 from ceras_ir.transforms.quantization.options import QuantizationOptions
 

@@ -1,15 +1,19 @@
 """
 From a file to a module: `.mlir` text, or a model through the frontend for its extension.
 
-Parsed operations get the place they were read from as their location unless the text gives
-one, so that later errors can name a line. Whatever the text does wrong is a `SourceError`.
+Parsed operations get the place they were read from as their location unless the text gives one, so
+that later errors can name a line. All errors in the text are a `SourceError`. A file with several
+independent modules, as tests have, has lines of `// -----` between them. For caches and other
+processes, a network is written as bytes and read again.
 """
 
+import io
 import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,12 +38,14 @@ from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from ceras_ir.command.exit_status import from_parse_error
-from ceras_ir.pipeline.printing import ELIDED
-from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.printing import ELIDED, print_module
+from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.support.diagnostics import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from ceras_ir.frontends.onnx import Observer
+
 
 MAX_NESTING = 64
 """Regions deeper than this are refused, so that no recursion over the IR can run out of stack."""
@@ -244,3 +250,61 @@ def load_module(
         with open(path, "rb"):  # a missing file is reported before onnx is imported
             return import_file(path, batch=batch, shapes=shapes, values=values, observe=observe)
     return parse_text(ctx, read_text(path), display_name(path))
+
+
+SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """Every part; lines before it are left empty, so that its line numbers are the file's."""
+    start = 0
+    for marker in [*SPLIT_MARKER.finditer(text), None]:
+        end = marker.start() if marker else len(text)
+        yield "\n" * text.count("\n", 0, start) + text[start:end]
+        start = marker.end() if marker else end
+
+
+def read_network(
+    path: str,
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
+    states: Mapping[str, str] | None = None,
+    observe: "Observer | None" = None,
+) -> ModuleOp:
+    """
+    The float graph of an ONNX file, or the module of an IR text (`-` for the standard input),
+    verified; inputs in `states` are the outputs of the call before that they are there with.
+    `observe` receives the import of an ONNX file before transposes are eliminated.
+    """
+    check_ending(path)
+    ctx = load_context(None if is_model(path) else load_universe())
+    module = load_module(ctx, path, batch=batch, shapes=shapes, values=values, observe=observe)
+    verify_module(module)
+    if states:
+        from ceras_ir.network.function import declare_states
+
+        declare_states(module, states)
+    return module
+
+
+_FILE = "carried network"
+
+
+@dataclass(frozen=True)
+class TextCarrier:
+    """As IR text with the names of nodes."""
+
+    def pack(self, module: ModuleOp) -> bytes:
+        stream = io.StringIO()
+        print_module(module, stream, debuginfo=True)
+        return stream.getvalue().encode()
+
+    def unpack(self, data: bytes) -> ModuleOp:
+        module = parse_text(load_context(load_universe()), data.decode(), _FILE)
+        for op in module.walk():
+            # What had no place in the model has none here either.
+            if isinstance(op.location, FileLineColLoc) and op.location.filename.data == _FILE:
+                op.location = UNKNOWN_LOC
+        return module

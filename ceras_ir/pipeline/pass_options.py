@@ -17,9 +17,8 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpecConvertible
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import choices_of, options_of, types_of, without_none
-from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 
 T = TypeVar("T", bound=ArgSpecConvertible)

@@ -1,8 +1,8 @@
 """
-What a compiled network costs: `report.json`.
+What a compiled network costs: `report.json`, and the table that `ceras-compile` prints.
 
-Layers are read off the placed graph, where every operation still is one of the network's;
-memory off the finished plan.
+Layers are read from the placed graph, where every operation is one of the network's; memory from
+the finished plan: totals, and every buffer. The table has layers, reasons and totals.
 """
 
 from collections import defaultdict, deque
@@ -11,29 +11,122 @@ from dataclasses import dataclass
 from math import isfinite
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import (
     ConstantOp,
     GraphOperation,
     RecurrenceOp,
+    RequantizeOp,
     quantized_element,
     shape_of,
 )
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.dialects.mem import COPIED, COST, REASON, device_of
+from ceras_ir.dialects.mem import (
+    CONTINUES,
+    COPIED,
+    COST,
+    REASON,
+    LaunchOp,
+    arena_of,
+    block_of,
+    device_of,
+    regions_of,
+)
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.precision import FLOAT_REASON
-from ceras_ir.pipeline.memory_report import memory_plan, memory_totals
+from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.terminal import aligned
 from ceras_ir.targets.protocol import Emission
-from ceras_ir.transforms.memory.analysis.copies import bytes_copied_by
-from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
+from ceras_ir.transforms.memory.analysis.copies import (
+    bytes_copied_by,
+    copied_bytes,
+    fewest_copied_bytes,
+)
+from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
+from ceras_ir.transforms.memory.analysis.slices import slices_of_plan
+from ceras_ir.transforms.memory.analysis.spans import gap
 from ceras_ir.transforms.quantization.analysis.function_forms import quantized_form
 
 Entry = dict[str, object]
+
+
+def holds_io(main: FuncOp) -> bool:
+    """Whether the arena of a plan also has the network's arguments and results."""
+    return any(block_of(argument) is not None for argument in main.body.block.args)
+
+
+def memory_totals(module: ModuleOp) -> Entry:
+    """Bytes of a module whose values have been placed; without a plan only what is rescaled."""
+    main = main_function(module)
+    arena, ops = arena_of(main), steps(main)
+    requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
+    if arena is None:
+        return {"requantizations": requantizations}
+    bound = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main)).lower_bound(
+        arena.alignment.data
+    )
+    totals: Entry = {
+        "peak_bytes": arena.size.data,
+        "lower_bound_bytes": bound,
+        "gap_percent": round(100 * gap(arena.size.data, bound), 2),
+        "blocks": len({block.id.data for op in ops for r in op.results if (block := block_of(r))}),
+        "copied_bytes": copied_bytes(main),
+        "copied_bytes_minimum": fewest_copied_bytes(main),
+        "requantizations": requantizations,
+    }
+    if regions := regions_of(main):
+        totals["regions"] = {
+            r.region.data: {"peak_bytes": r.size.data, "capacity_bytes": r.capacity.data}
+            for r in regions
+        }
+    if launches := sum(isinstance(op, LaunchOp) and CONTINUES not in op.attributes for op in ops):
+        totals["launches"] = launches
+    return totals
+
+
+def memory_plan(module: ModuleOp) -> Entry | None:
+    """Every buffer with its bytes and the steps it lives in; None where nothing was placed."""
+    main = main_function(module)
+    arena = arena_of(main)
+    if arena is None:
+        return None
+    liveness = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main))
+    buffers: list[Entry] = []
+    for buffer in liveness.buffers:
+        block = block_of(buffer.values[0])
+        if block is None:
+            continue
+        owners = [v.owner for v in buffer.values if isinstance(v.owner, Operation)]
+        is_constant = all(isinstance(owner, ConstantOp) for owner in owners)
+        buffers.append(
+            {
+                "name": " = ".join(map(node_name, owners)) or "input",
+                "device": "" if is_constant else device_of(owners[0]),
+                "region": block.region.data,
+                "offset": block.offset.data,
+                "size": buffer.size,
+                "first_step": buffer.lower,
+                "end_step": buffer.upper,
+            }
+        )
+    plan: Entry = {
+        "steps": len(steps(main)),
+        "size": arena.size.data,
+        "lower_bound": liveness.lower_bound(arena.alignment.data),
+        "buffers": buffers,
+    }
+    if regions := regions_of(main):
+        plan["regions"] = [
+            {"name": r.region.data, "size": r.size.data, "capacity": r.capacity.data}
+            for r in regions
+        ]
+    return plan
+
 
 PRODUCTS = "products"
 """What is of integers in a recurrent layer, whose functions are float."""
@@ -248,3 +341,71 @@ def weight_bytes(module: ModuleOp) -> int:
 def _stored_bytes(value: SSAValue) -> int:
     encoded = value.owner.encoded if isinstance(value.owner, ConstantOp) else None
     return byte_size(value) if encoded is None else encoded.nbytes
+
+
+MAX_NAMED = 3
+"""Up to so many layers share a line of the table's explanations by name."""
+
+NAME_WIDTH = 40
+"""Characters of a name in a line of the table; what is longer goes on in the next."""
+
+
+def explanations(entries: Sequence[Entry]) -> list[str]:
+    """Why layers are not on the accelerator, or float: a line per reason, most frequent first."""
+    groups: dict[tuple[str, object], list[str]] = {}
+    for entry in entries:
+        # What is float on purpose is on no accelerator for that reason alone.
+        key = "float_reason" if "float_reason" in entry else "reason"
+        if key in entry:
+            where = f"{'in float ' if key == 'float_reason' else ''}on the {entry['device']}"
+            groups.setdefault((where, entry[key]), []).append(str(entry["name"]))
+    return [
+        f"{_listed(names)} {where}: {reason}"
+        for (where, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Few layers by name, many by number; `report.json` has the reason of every layer."""
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
+
+
+def table(content: Entry, target: str, emission: Emission | None) -> str:
+    """
+    The layers that matter and the totals, as `ceras-compile` prints them; without the `emission`
+    also without what only the target's table shows.
+    """
+    emission = emission or Emission([])
+    columns = emission.columns
+    entries, totals = content["layers"], content["totals"]
+    assert isa(entries, list[Entry]) and isa(totals, Entry)
+    shown = [key for key in columns if any(key in entry for entry in entries)]
+    rows = [["layer", "operation", "on", "MACs", "bytes", *(columns[key][0] for key in shown)]]
+    for entry in entries:
+        text = str(entry["name"])
+        name, *rest = (text[at : at + NAME_WIDTH] for at in range(0, len(text) or 1, NAME_WIDTH))
+        rows.append(
+            [
+                name,
+                f"{entry['op']} {entry.get('kernel', '')}".rstrip(),
+                str(entry["device"]),
+                f"{entry['macs']:,}" if entry["macs"] else "",
+                f"{entry['bytes']:,}",
+                *(columns[key][1].format(entry[key]) for key in shown if key in entry),
+            ]
+        )
+        rows += [[text] for text in rest]
+    lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
+    lines += [*emission.notes, *explanations(entries)]
+    words = ", ".join(
+        f"{name.replace('_', ' ')} {value:,}"
+        for name, value in totals.items()
+        if isinstance(value, int | float)
+    )
+    if isa(chosen := content.get("quantization"), Entry):
+        lines.append(
+            f"quantized: {chosen['requantizations_before']} "
+            "requantizations at run time before scales were aligned, "
+            f"{chosen['requantizations_after']} after"
+        )
+    return "\n".join([*lines, f"total: {words}"])

@@ -17,9 +17,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.command.output_file import first_unused, open_output
+from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.pipeline import plugins
+from ceras_ir.pipeline import context
 from ceras_ir.pipeline.pass_options import spell_pipeline
 from ceras_ir.support.diagnostics import InputError, UsageError
 
@@ -93,7 +93,7 @@ class Checkpoint:
         tool, *arguments = sys.argv
         tool = Path(tool).name
         options = [
-            *(plugins.LOADED.get() or ()),
+            *(context.LOADED.get() or ()),
             *["--allow-unregistered-dialect"] * ctx.allow_unregistered,
         ]
         lines = [
@@ -122,7 +122,7 @@ def arguments_of(path: str) -> list[str]:
     if pipeline is None:
         raise UsageError(f"{path}: it has no line that begins with '{PIPELINE}'")
     words = shlex.split(options)
-    # The file may come from anywhere: it chooses plugins, but neither output nor other input.
+    # The file may come from anywhere: it chooses context, but neither output nor other input.
     if strange := [word for word in words if not word.startswith(ALLOWED)]:
         raise UsageError(f"{path}: a reproducer has no option '{strange[0]}'")
     return [path, *words, "-p", pipeline]

@@ -17,10 +17,9 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.image_folder import SUFFIXES
-from ceras_ir.pipeline.carrier import TextCarrier
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import TextCarrier, read_network
 from ceras_ir.pipeline.pass_options import spell, spell_pipeline
-from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import run_stages
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError

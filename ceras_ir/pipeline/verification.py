@@ -1,8 +1,11 @@
 """
 What must hold of a module between any two passes, and where it does not.
 
-xDSL's own verification, which stops at the first error and does not say where, then the discardable
-attributes and the dominance that it leaves out. All operations that fail are reported at once.
+The verification of xDSL stops at the first error without a place. It is followed by the checks that
+it leaves out: discardable attributes, and the rule that each value is defined before it is used.
+All operations that fail are reported at once. An operand must be an argument or an earlier result
+of the same block, of a block that dominates it, or of an enclosing block. The body of a module is a
+graph region, as in MLIR: it has no order. Operations in unreachable blocks are not checked.
 """
 
 from collections.abc import Iterator
@@ -10,10 +13,94 @@ from weakref import ref
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
-from ceras_ir.pipeline.dominance import undominated_uses
+
+
+def undominated_uses(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
+    """Operations that use a value before its definition, with the operand's index."""
+    visible = set[SSAValue]()
+    for region in module.regions:
+        for block in region.blocks:
+            visible.update(result for op in block.ops for result in op.results)
+            visible.update(block.args)
+        for block in region.blocks:
+            for op in block.ops:
+                yield from _check_operation(op, visible)
+
+
+def _check_operation(op: Operation, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]]:
+    for index, operand in enumerate(op.operands):
+        if operand not in visible:
+            yield op, index
+    if isinstance(op, ModuleOp):
+        yield from undominated_uses(op)
+    else:
+        for region in op.regions:
+            yield from _check_region(region, visible)
+
+
+def _check_region(region: Region, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]]:
+    first = region.blocks.first
+    if first is None:
+        return
+    if first.next_block is None:
+        defined = list[SSAValue]()
+        yield from _check_block(first, visible, defined)
+        visible.difference_update(defined)
+        return
+
+    children = _dominator_tree(region, first)
+    # The second visit of a block, marked by None, takes its definitions away again.
+    pending: list[tuple[Block, list[SSAValue] | None]] = [(first, None)]
+    while pending:
+        block, defined = pending.pop()
+        if defined is not None:
+            visible.difference_update(defined)
+            continue
+        defined = list[SSAValue]()
+        yield from _check_block(block, visible, defined)
+        pending.append((block, defined))
+        pending.extend((child, None) for child in reversed(children[block]))
+
+
+def _check_block(
+    block: Block, visible: set[SSAValue], defined: list[SSAValue]
+) -> Iterator[tuple[Operation, int]]:
+    """Check `block` in order; its values become visible and are appended to `defined`."""
+    visible.update(block.args)
+    defined.extend(block.args)
+    for op in block.ops:
+        yield from _check_operation(op, visible)
+        visible.update(op.results)
+        defined.extend(op.results)
+
+
+def _dominator_tree(region: Region, entry: Block) -> dict[Block, list[Block]]:
+    """The reachable blocks that each reachable block dominates immediately."""
+    order = list[Block]()
+    seen = {entry}
+    pending = [entry]
+    while pending:
+        block = pending.pop()
+        order.append(block)
+        for successor in block.last_op.successors if block.last_op else ():
+            if successor not in seen:
+                seen.add(successor)
+                pending.append(successor)
+
+    info = DominanceInfo(region)
+    children: dict[Block, list[Block]] = {block: [] for block in order}
+    for block in order:
+        dominators = [b for b in order if b is not block and info.dominates(b, block)]
+        if dominators:
+            # The immediate dominator is the one that all others dominate.
+            parent = max(dominators, key=lambda b: sum(info.dominates(a, b) for a in dominators))
+            children[parent].append(block)
+    return children
 
 
 def verify_module(module: ModuleOp) -> None:
@@ -76,7 +163,7 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
             raise
         return found or [Diagnostic(str(error))]
     # Not above: commands that verify nothing import no dialect.
-    from ceras_ir.dialects.discardable import refusals
+    from ceras_ir.pipeline.discardable import refusals
 
     found = [at_operation(op, text) for op in module.walk() for text in refusals(op)]
     found = found or list(_bad_states(module))
@@ -84,7 +171,7 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
 
 
 def _bad_states(module: ModuleOp) -> Iterator[Diagnostic]:
-    from ceras_ir.network.states import state_refusals
+    from ceras_ir.network.function import state_refusals
 
     for op in module.ops:
         if isinstance(op, FuncOp) and op.arg_attrs is not None and not op.is_declaration:

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.file_lock import locked
+from ceras_ir.support.system import locked
 
 DEFAULT_LIMIT = 4 << 30
 """Bytes."""

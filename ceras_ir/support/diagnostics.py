@@ -1,11 +1,16 @@
 """
-What can be wrong with what a user gave us, as exceptions.
+Errors and remarks for the user.
 
-Raised anywhere below the command line and printed by `ceras_ir.driver`; each knows its
-exit status. A mistake of ours is any other exception.
+Errors in the input of the user are exceptions. They are raised anywhere below the command line and
+printed by `ceras_ir.driver`; each class has its exit status. All other exceptions are errors of the
+compiler. Passes print remarks on stderr; equal lines are printed once in a run of a command. A name
+that is not known gets the suggestion `; did you mean ...?`.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import (
@@ -141,3 +146,57 @@ def node_name(op: Operation) -> str:
             return f"{op.name} at line {line.data}"
         case _:
             return op.name
+
+
+MISTYPED = 0.85
+"""How similar a name is that can hardly be another: one letter of six may be wrong."""
+
+
+def did_you_mean(name: str, known: Iterable[str], least: float = 0.6) -> str:
+    """
+    The end of a message about the unknown `name`: the most similar known one, if any is similar
+    by `least` of 1.
+    """
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, sorted(known), n=1, cutoff=least)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
+
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+def remark(line: str) -> None:
+    """Print `line` to stderr, unless it has been inside of the same `each_once`."""
+    said = _said.get()
+    if said is not None and not _silent.get():
+        if line in said:
+            return
+        said.add(line)
+    if not _silent.get():
+        print(line, file=sys.stderr)
+
+
+@contextmanager
+def each_once() -> Generator[None]:
+    """
+    Print equal remarks once: a network that is quantized for several targets is calibrated for
+    each, on the same samples.
+    """
+    token = _said.set(set())
+    try:
+        yield
+    finally:
+        _said.reset(token)
+
+
+@contextmanager
+def no_remarks() -> Generator[None]:
+    """Print no remarks about a network that is made only to see whether it can be."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)

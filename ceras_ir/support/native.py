@@ -1,9 +1,10 @@
 """
 Build C++ programs from sources of this package, once per source and compiler.
 
-A program lies in the user's cache directory under a name that is a hash of its sources and
-the command, so that a change of either builds another. So does each object that it is linked of:
-programs that share sources compile them once.
+A program is stored in the cache folder of the user. Its name is a hash of its sources and the
+command, so that a change of either builds another. The same is true for each object of a program:
+programs that share sources compile them once. Verilator makes C++ from circuits in SystemVerilog.
+The drivers of all targets on Linux contain the C sources for registers, memory and caches.
 """
 
 import os
@@ -12,15 +13,15 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.file_lock import locked
-from ceras_ir.support.progress import progress
+from ceras_ir.support.system import locked
+from ceras_ir.support.terminal import progress
 
 
 def compiler(purpose: str) -> list[str]:
@@ -183,3 +184,92 @@ def digest(parts: Sequence[bytes]) -> str:
     import hashlib
 
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+COMMAND = "verilator"
+OPTIONS = (
+    *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert"),
+    *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
+)
+STANDARD = "-std=c++17"
+SIMULATED = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
+"""As fast a simulation as -O3 gives, in half of the time to compile it."""
+ONCE = "-O0"
+"""Of what runs once, at the start, and is half of the C++."""
+RUNTIME = (STANDARD, "-O1", "-pthread")
+"""Of what Verilator brings with it, whatever the circuits."""
+UNIT_BYTES = 4 << 20
+"""Of C++ that is compiled as one: parsing Verilator's headers takes as long as 50 kB of it."""
+
+
+def has_verilator() -> bool:
+    """Whether circuits can be simulated."""
+    return shutil.which(COMMAND) is not None
+
+
+@cache
+def include_folder() -> Path:
+    """Where Verilator has the sources that every simulation needs."""
+    if not has_verilator():
+        raise InputError(
+            f"cannot run '{COMMAND}', which simulates circuits: install it (apt-get install "
+            "verilator)"
+        )
+    done = subprocess.run(
+        [COMMAND, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip()) / "include"
+
+
+def verilate(
+    top: str,
+    modules: Iterable[Path],
+    folder: Path,
+    flags: Sequence[str],
+    options: Sequence[str] = (),
+    *,
+    kept: bool = False,
+) -> list[Part]:
+    """
+    The parts of a simulation of module `top`, whose header is `folder/V{top}.h`. What Verilator
+    makes is compiled with `flags`, and once if `kept`, for circuits that several programs have;
+    what it brings with it is compiled once for all.
+    """
+    include = include_folder()
+    command = [COMMAND, *OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]
+    done = subprocess.run(
+        [*command, *map(str, modules)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise InputError(f"{COMMAND} cannot read the circuits:\n" + "\n".join(lines[-5:]))
+    shared = sorted(include.glob("*.h"))
+    found = [f"-I{include}"]
+    made = sorted(folder.glob(f"V{top}*.cpp"))
+    slow = [path for path in made if path.stem.endswith("__Slow")]
+    fast = [path for path in made if path not in slow]
+    headers = [*shared, *sorted(folder.glob(f"V{top}*.h")), *made]
+    runtime = [include / name for name in ("verilated.cpp", "verilated_threads.cpp")]
+    return [
+        Part(_units(fast, folder / f"V{top}_fast.cpp"), headers, [*flags, *found], kept=kept),
+        Part(_units(slow, folder / f"V{top}_slow.cpp"), headers, [*flags, *found, ONCE], kept=kept),
+        Part(runtime, shared, [*RUNTIME, *found]),
+    ]
+
+
+def _units(sources: Sequence[Path], together: Path) -> list[Path]:
+    """One source that includes all, or themselves if they are large."""
+    if sum(path.stat().st_size for path in sources) > UNIT_BYTES:
+        return list(sources)
+    together.write_text("".join(f'#include "{path.name}"\n' for path in sources), encoding="ascii")
+    return [together]
+
+
+_FOLDER = Path(__file__).parent / "device"
+DEVICE_SOURCES = {
+    _FOLDER / "device.c": "driver: registers, and memory by u-dma-buf",
+    _FOLDER / "device.h": "driver: the interface to both",
+}
+"""And what each is."""
+STREAM_FIFO = Path(__file__).parent / "hdl" / "stream_fifo.sv"
+"""A queue between two modules, for targets nnet and dataflow."""

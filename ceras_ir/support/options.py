@@ -6,12 +6,20 @@ type of the field. A bool that is true by default is `--no-NAME`, and a `Literal
 The first paragraph of the string below the field is the help of the flag; more paragraphs are for
 `--help-pass` and the pages. A pass inherits the options that it shares with others. A dataclass
 with several bases has the fields of the last base first.
+
+Docstrings are read from the source text, because `python -OO` removes them from the code.
 """
 
+import ast
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from types import NoneType
+from inspect import get_annotations
+from itertools import pairwise, takewhile
+from textwrap import dedent
+from types import ModuleType, NoneType
 from typing import (
     TYPE_CHECKING,
     Literal,
@@ -22,10 +30,94 @@ from typing import (
     get_type_hints,
 )
 
-from ceras_ir.support.field_docs import field_paragraphs
-
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+
+def docstring(described: type | Callable[..., object] | ModuleType) -> str:
+    """
+    Return the docstring of a class, function or module without indentation, or "" without one.
+
+    A docstring that the code assigns is returned too. Base classes are not searched.
+    """
+    written = _written(described) if sys.flags.optimize > 1 else None
+    return written or inspect.cleandoc(described.__doc__ or "")
+
+
+def _written(described: type | Callable[..., object] | ModuleType) -> str | None:
+    """Read the docstring from the source file; None if there is no file or no docstring."""
+    try:
+        tree = ast.parse(dedent(inspect.getsource(described)))
+    except (OSError, TypeError):  # Built in, or entered in an interactive session.
+        return None
+    found = tree if isinstance(described, ModuleType) else tree.body[0]
+    is_documented = isinstance(found, ast.Module | ast.ClassDef | ast.FunctionDef)
+    return ast.get_docstring(found) if is_documented else None
+
+
+@cache
+def field_docs(cls: type) -> dict[str, str]:
+    """Map names to the string under each assignment in the body of `cls` and its bases."""
+    return {name: " ".join(texts) for name, texts in field_paragraphs(cls).items()}
+
+
+@cache
+def field_paragraphs(cls: type) -> dict[str, list[str]]:
+    """The same, by paragraph; a paragraph is a single line."""
+    found: dict[str, list[str]] = {}
+    for base in reversed(cls.__mro__):
+        found |= _documented(_class_body(base))
+    return found
+
+
+def _class_body(cls: type) -> list[ast.stmt]:
+    module = sys.modules.get(cls.__module__)
+    has_names = any(not name.startswith("__") for name in (*vars(cls), *get_annotations(cls)))
+    if module is None or not has_names:
+        return []
+    try:
+        source = _source(module)
+    except (OSError, TypeError):  # Built in, or typed into an interpreter: no source to read.
+        return []
+    classes = (n for n in ast.walk(_parsed(source, cls.__name__)) if isinstance(n, ast.ClassDef))
+    return next((node.body for node in classes if node.name == cls.__name__), list[ast.stmt]())
+
+
+def _parsed(source: str, name: str) -> ast.Module:
+    """The class `name` at the top level of a module, which is quick to parse, or the module."""
+    _, body, rest = source.partition(f"\nclass {name}(")
+    if not body:
+        _, body, rest = source.partition(f"\nclass {name}:")
+    if body and body not in rest:
+        # The class ends before the next line without indentation that is not a parenthesis.
+        first, *lines = rest.split("\n")
+        inside = takewhile(lambda line: line[:1] in ("", " ", ")"), lines)
+        try:
+            return ast.parse("\n".join([body + first, *inside]))
+        except SyntaxError:  # A string in the class has lines without indentation.
+            pass
+    return ast.parse(source)
+
+
+@cache
+def _source(module: ModuleType) -> str:
+    return inspect.getsource(module)
+
+
+def _documented(body: list[ast.stmt]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for statement, following in pairwise(body):
+        match statement, following:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                paragraphs = inspect.cleandoc(text).split("\n\n")
+                found[name] = [" ".join(each.split()) for each in paragraphs]
+            case _:
+                pass
+    return found
+
 
 T = TypeVar("T")
 

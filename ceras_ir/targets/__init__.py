@@ -6,9 +6,20 @@ What stands in `__all__` is public: a target written against it alone keeps work
 
 from ceras_ir.support.options import option
 from ceras_ir.support.timeline import Timeline
-from ceras_ir.targets.accelerator import Accelerator, Cost, GapRule, takes_runs_only
-from ceras_ir.targets.execution import Compiled, Executable, Manifest, Sample, Trace
-from ceras_ir.targets.prediction import MICROSECONDS, Ceiling, Prediction
+from ceras_ir.targets.capabilities import (
+    MICROSECONDS,
+    Accelerator,
+    Ceiling,
+    Compiled,
+    Cost,
+    Executable,
+    GapRule,
+    Manifest,
+    Prediction,
+    Sample,
+    Trace,
+    takes_runs_only,
+)
 from ceras_ir.targets.protocol import (
     MEMORY,
     PLACED,

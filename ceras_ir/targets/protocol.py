@@ -19,9 +19,13 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets.accelerator import Accelerator, GapRule, takes_runs_only
-from ceras_ir.targets.boards import board_files
-from ceras_ir.targets.prediction import Prediction
+from ceras_ir.targets.capabilities import (
+    Accelerator,
+    GapRule,
+    Prediction,
+    board_files,
+    takes_runs_only,
+)
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.support.timeline import Timeline
-    from ceras_ir.targets.execution import Compiled, Executable, Manifest
+    from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 
 PLACED = "placed graph"
 """The level at which every operation has a device and still is one of the network's."""

@@ -13,9 +13,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from ceras_ir.interpreters.registry import register
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
-from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
 
 GROUP = "ceras_ir.targets"

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.network.storage import drop_statistics
 
 if TYPE_CHECKING:
     import numpy as np

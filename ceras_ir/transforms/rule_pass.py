@@ -7,8 +7,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.transforms.pipeline import run_step
 
 

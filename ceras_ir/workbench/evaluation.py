@@ -18,9 +18,8 @@ from ceras_ir.data.samples import Array, as_samples, require_finite, write_array
 from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.content_cache import ContentCache, key_of
-from ceras_ir.support.dask_workers import shipped_paths
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.workers import WorkerLost, Workers, in_order
+from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped_paths
 from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Measured, measured

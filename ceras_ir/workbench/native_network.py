@@ -16,12 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
-from ceras_ir.network.function import main_function
-from ceras_ir.network.missing import inputs_that_may_lack
+from ceras_ir.network.function import inputs_that_may_lack, main_function
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.content_cache import key_of
-from ceras_ir.targets.execution import Compiled
+from ceras_ir.targets.capabilities import Compiled
 
 KEPT = 4
 """Programs that a process has open."""

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.driver.run.tool import main as ceras_run
+from ceras_ir.driver.run import main as ceras_run
 
 PAGE = Path(__file__).resolve().parent.parent / "conformance.md"
 ENGINES = ("interp", "c")

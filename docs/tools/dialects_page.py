@@ -19,7 +19,7 @@ from xdsl.irdl import (
     VarResultDef,
 )
 
-from ceras_ir.support.field_docs import field_docs
+from ceras_ir.support.options import field_docs
 from ceras_ir.universe import CERAS_UNIVERSE, dialect_paths
 
 INTRODUCTION = """\

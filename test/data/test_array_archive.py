@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.samples import load_samples
+from ceras_ir.data.samples import load_arrays, load_samples
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_file import open_output
+from ceras_ir.command.output_files import open_output
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.command.entry_point import Command
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 
 compare_main = Command("ceras-compare", "", "ceras_ir.workbench.compare.tool")

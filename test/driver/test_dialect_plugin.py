@@ -10,10 +10,8 @@ from xdsl.parser import Parser
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
-from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.interpreters.network import run, run_in_arena
+from ceras_ir.pipeline.context import load_context, plugins
 from ceras_ir.support.diagnostics import UnsupportedError
 
 EXAMPLE = Path(__file__).parents[2] / "examples/plugin/scale_add.py"

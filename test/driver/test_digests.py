@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ceras_ir.driver.compile.tool import main as compile_model
-from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.run import main as run
 
 TEXT = """
 func.func @main(%x: tensor<1x32xf32> {graph.name = "x"}) -> (tensor<1x16xf32> {graph.name = "y"}) {

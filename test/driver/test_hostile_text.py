@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.run import main as run
 
 Captured = pytest.CaptureFixture[str]
 

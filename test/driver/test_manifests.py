@@ -11,7 +11,7 @@ import pytest
 from onnx_models import conv_model
 
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.run import main as run
 from ceras_ir.targets.registry import target_names
 
 TARGETS = [name for name in ("c", "vta") if name in target_names()]

@@ -9,7 +9,7 @@ import pytest
 from conftest import Result, Tool
 from slow_cases import slow
 
-from ceras_ir.command.installed import commands
+from ceras_ir.command.tool_parser import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POOLS = EXAMPLES / "plugin/pools.mlir"
@@ -51,7 +51,7 @@ TARGET = """
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.interpreters.network import run
 from ceras_ir.targets import PLACED, Emission, Stage, Target, option
 from ceras_ir.transforms.placement.place import PlacePass

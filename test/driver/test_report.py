@@ -1,7 +1,6 @@
 """The table that ceras-compile prints."""
 
-from ceras_ir.pipeline.report import Entry, Layer
-from ceras_ir.pipeline.report_table import explanations, table
+from ceras_ir.pipeline.report import Entry, Layer, explanations, table
 from ceras_ir.targets import Emission
 
 

@@ -12,8 +12,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, BinaryOp, Function, FunctionAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.verify.bounded_evaluation import BoundedEvaluation
-from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles, gamma
-from ceras_ir.driver.verify.rounding.rules import has_rule, within
+from ceras_ir.driver.verify.real_values import UNIT, Array, Doubles, gamma
+from ceras_ir.driver.verify.rounding_rules import has_rule, within
 from ceras_ir.network.function import main_function, result_values
 
 Build = Callable[..., SSAValue]

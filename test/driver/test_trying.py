@@ -11,7 +11,7 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.driver.compile.trying import remedied, trials
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import DoesNotFitError
 
 BOARD = """

@@ -12,7 +12,7 @@ from ceras_ir.backends.arduino.sketch import EmulatedSketch, emulated_board
 from ceras_ir.backends.c.emulator import available
 from ceras_ir.driver.verify import levels
 from ceras_ir.driver.verify.tool import main
-from ceras_ir.targets.execution import Array, Sample
+from ceras_ir.targets.capabilities import Array, Sample
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLOUR = str(EXAMPLES / "colour/colour.onnx")

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.run import main as run
 from ceras_ir.driver.verify.tool import main
 
 BORDER = """

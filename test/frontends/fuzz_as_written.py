@@ -30,7 +30,7 @@ from onnx_models import Array
 from qdq_widths import widened
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.as_written import AsWritten, Comparison
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context

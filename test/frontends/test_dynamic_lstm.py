@@ -18,7 +18,7 @@ from onnx_models import Array, run_onnxruntime
 from slow_cases import first_fast
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run

@@ -25,7 +25,7 @@ from onnx_models import (
 from slow_cases import first_fast, slow
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run

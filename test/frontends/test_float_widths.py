@@ -12,7 +12,7 @@ from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, model, node, random_inputs, run_onnxruntime
 
-from ceras_ir.driver.run.tool import main
+from ceras_ir.driver.run import main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from onnx_compare import SHARED
 
-from ceras_ir.driver.run.tool import main
+from ceras_ir.driver.run import main
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "0:100").split(":"))

@@ -12,7 +12,7 @@ from tree_models import ml_model, ml_node
 from ceras_ir.dialects.graph import MatmulOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.precision import stays_float
+from ceras_ir.network.storage import stays_float
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

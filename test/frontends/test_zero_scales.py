@@ -8,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 from onnx_models import model, node, run_onnxruntime
 
-from ceras_ir.driver.run.tool import main as run_tool
+from ceras_ir.driver.run import main as run_tool
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError

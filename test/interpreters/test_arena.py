@@ -10,10 +10,9 @@ from xdsl.parser import Parser
 from xdsl.traits import OpTrait
 
 from ceras_ir.dialects.graph import Pool2dOp
-from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
+from ceras_ir.dialects.graph.attributes import Elementwise, MayOverwrite
 from ceras_ir.dialects.mem import BLOCK, BlockAttr
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.support.diagnostics import Finding, node_name

@@ -14,9 +14,9 @@ from ceras_ir.interpreters.float_functions import (
     apply_function,
     clip,
     exp,
+    for_statistics,
     softmax,
 )
-from ceras_ir.interpreters.statistics_mode import for_statistics
 
 Doubles: TypeAlias = NDArray[np.float64]
 

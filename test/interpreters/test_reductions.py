@@ -17,8 +17,13 @@ from xdsl.ir import Attribute, SSAValue
 from ceras_ir.dialects.graph import ArgOp, Pool2dOp, PutOp, Reduce, ReduceOp
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.interpreters.network import run
-from ceras_ir.interpreters.reductions import index_of_extreme, reduce_rows
-from ceras_ir.interpreters.windows import Window, window_maximum, window_sum
+from ceras_ir.interpreters.windows import (
+    Window,
+    index_of_extreme,
+    reduce_rows,
+    window_maximum,
+    window_sum,
+)
 
 Array = NDArray[np.generic]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3e38, 2.0**-126]

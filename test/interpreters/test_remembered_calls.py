@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.interpreters import remembered_calls
-from ceras_ir.interpreters.remembered_calls import RememberedCalls
-from ceras_ir.interpreters.statistics_mode import for_statistics
+from ceras_ir.interpreters import calls as remembered
+from ceras_ir.interpreters.calls import RememberedCalls
+from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.transforms.rebuilding import replace_constant
 
 ROWS = np.ones((5, 3), np.float32)
@@ -56,8 +56,8 @@ def test_other_values_and_other_bodies_are_computed() -> None:
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_calls, "LIMIT", 16)
-    monkeypatch.setattr(remembered_calls, "BODIES", 1)
+    monkeypatch.setattr(remembered, "LIMIT", 16)
+    monkeypatch.setattr(remembered, "BODIES", 1)
     loop, calls = loop_of(import_model(loop_networks.recurrent())), Counted()
     for factor in (1, 2, 3, 3, 1):
         calls.result(loop, ROWS, np.float32(factor) * ROWS)

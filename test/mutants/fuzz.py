@@ -31,7 +31,7 @@ from onnx_models import conv_model
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
-from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function

@@ -7,7 +7,7 @@ from ceras_ir.backends.vta.rules.addition_pooling import LOW_BITS, MAX_MULTIPLIE
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import requantize
 
-ALL = "ceras_ir/network/averaging.py"
+ALL = "ceras_ir/network/integer.py"
 VTA = "ceras_ir/backends/vta/rules/addition_pooling.py"
 POOL = "ceras_ir/dialects/graph/pooling.py"
 C = "ceras_ir/backends/c/reduction.py"

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from proofs.registry import every, identity, same
 
-from ceras_ir.dialects.graph.swish import ShiftSwishOp
-from ceras_ir.interpreters.swish import shift_swish
+from ceras_ir.dialects.graph.elementwise import ShiftSwishOp
+from ceras_ir.network.integer import shift_swish
 
 C = "ceras_ir/backends/c/runtime/shift_swish.c"
 VTA = "ceras_ir/backends/vta/kernels/epilogue.py"
-DIALECT = "ceras_ir/dialects/graph/swish.py"
+DIALECT = "ceras_ir/dialects/graph/elementwise.py"
 ROOM = {DIALECT: "if any(not 0 <= k <= self.MAX_BEND for k in bends):"}
 IN_C = {
     C: """

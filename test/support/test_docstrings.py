@@ -1,18 +1,18 @@
-"""Help pages and refusals print docstrings, also under `python -OO`, which removes them."""
+"""Help pages and refusals print options, also under `python -OO`, which removes them."""
 
 import subprocess
 import sys
 
 import pytest
 
-from ceras_ir.support import docstrings
-from ceras_ir.support.docstrings import docstring
+from ceras_ir.support import options
+from ceras_ir.support.options import docstring
 
 SCRIPT = """
 import sys
 from ceras_ir.frontends.onnx.emission.registry import OPERATOR_RULES
 from ceras_ir.frontends.onnx.operators import recurrent, reduction
-from ceras_ir.support.docstrings import docstring
+from ceras_ir.support.options import docstring
 found = [docstring(rule) for rules in OPERATOR_RULES.values() for rule in rules]
 print(sys.flags.optimize, *found, sep=";")
 """
@@ -49,6 +49,6 @@ def test_rules_are_the_same():
 
 
 def test_module_function_and_class():
-    assert docstring(docstrings).startswith("Read docstrings that help pages")
+    assert docstring(options).startswith("Options of passes, targets and commands")
     assert docstring(docstring).endswith("returned too. Base classes are not searched.")
     assert docstring(type("Plain", (), {})) == ""

@@ -12,8 +12,8 @@ import pytest
 import ceras_ir
 from ceras_ir.backends.c.target import Weights
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.field_docs import field_paragraphs
 from ceras_ir.support.options import (
+    field_paragraphs,
     given_flags,
     help_of,
     option,

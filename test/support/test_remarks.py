@@ -2,7 +2,7 @@
 
 import pytest
 
-from ceras_ir.support.remarks import each_once, remark
+from ceras_ir.support.diagnostics import each_once, remark
 
 
 def test_equal_remarks_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ceras_ir.pipeline.benefits import benefits
-from ceras_ir.pipeline.removed_passes import REMOVED_PASSES
+from ceras_ir.pipeline.pipeline_text import REMOVED_PASSES, benefits
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.pipeline import flatten

@@ -21,9 +21,8 @@ from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.names import MODEL, Prefix, comment
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact, TensorInfo
-from ceras_ir.support.remarks import remark
-from ceras_ir.support.suggestions import did_you_mean
-from ceras_ir.targets.execution import Array, Manifest, Sample
+from ceras_ir.support.diagnostics import did_you_mean, remark
+from ceras_ir.targets.capabilities import Array, Manifest, Sample
 
 SCAN_CHANNELS = 3
 """The scanner feeds red, green and blue, and wants them back."""

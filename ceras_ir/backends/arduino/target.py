@@ -14,7 +14,7 @@ from ceras_ir.backends.c.names import (
     NAME_HELP,
     EncodingChoice,
 )
-from ceras_ir.command.output_folder import is_inside
+from ceras_ir.command.output_files import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import (
     ROW_SPREAD,

@@ -19,7 +19,7 @@ from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets.execution import Array
+from ceras_ir.targets.capabilities import Array
 
 PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"

@@ -26,7 +26,7 @@ from ceras_ir.backends.c.ordered_rows import (
 from ceras_ir.backends.c.sparse_code import SPARSE, core_cost
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction

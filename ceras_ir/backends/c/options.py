@@ -12,10 +12,9 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.c.board import Board, described, parse_board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import MODEL, Prefix, Weights
-from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.suggestions import did_you_mean
-from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import board_text
+from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.user_files import parse_toml
+from ceras_ir.targets.capabilities import board_text
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 FIELDS = ("title", "compiler", "flags")

@@ -15,11 +15,10 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
-from ceras_ir.network.function import main_function, result_values
-from ceras_ir.network.states import State, states_of
+from ceras_ir.network.function import State, main_function, result_values, states_of
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps

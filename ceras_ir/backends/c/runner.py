@@ -25,7 +25,7 @@ from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import cache_folder
-from ceras_ir.targets.execution import Array, Sample, Trace
+from ceras_ir.targets.capabilities import Array, Sample, Trace
 
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
 """Called with the number of a launch and the arena, to be changed in place."""

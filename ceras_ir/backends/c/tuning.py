@@ -30,7 +30,7 @@ from ceras_ir.backends.c.runner import compiler
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import cache_folder, host_flags
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 
 RANKS, TUNED_WORKSPACES = 6, (32 << 10, 1 << 20)
 """How many register tiles are tried, and which amounts of scratch memory besides the default."""

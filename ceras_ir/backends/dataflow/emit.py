@@ -32,8 +32,8 @@ from ceras_ir.dialects.mem import LaunchOp, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import entries_of
-from ceras_ir.support.device_sources import STREAM_FIFO
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import STREAM_FIFO
 from ceras_ir.targets import MICROSECONDS, Prediction
 
 FOLDER = "hdl"

@@ -20,8 +20,8 @@ from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.network.averaging import Averaging, averaging
-from ceras_ir.targets.accelerator import Accelerator
+from ceras_ir.network.integer import Averaging, averaging
+from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
 DATAFLOW = "dataflow"

@@ -22,12 +22,11 @@ from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.emit import ENTRY
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.verilog import TOP
-from ceras_ir.command.output_folder import MANIFEST, is_inside
+from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import Part
-from ceras_ir.support.verilator import include_folder, verilate
-from ceras_ir.targets.execution import Manifest
+from ceras_ir.support.native import Part, include_folder, verilate
+from ceras_ir.targets.capabilities import Manifest
 
 Frames = NDArray[np.int8]
 """[frames, rows, columns, channels], as the network has them."""

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.names import ENCODING_HELP, EncodingChoice
 from ceras_ir.targets import ROW_SPREAD, Arithmetic, Executable, Stage, Target, option
-from ceras_ir.targets.execution import Array, Sample
+from ceras_ir.targets.capabilities import Array, Sample
 
 
 class Interpreted:
@@ -23,7 +23,7 @@ class Interpreted:
         self.module = module
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        from ceras_ir.interpreters.sequence import in_turn
+        from ceras_ir.interpreters.network import in_turn
 
         return in_turn(self.module, samples)
 

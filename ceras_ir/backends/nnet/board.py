@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
-from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.suggestions import did_you_mean
-from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.targets.boards import board_text
+from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.user_files import parse_toml
+from ceras_ir.targets.capabilities import board_text
 
 TomlTable = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")

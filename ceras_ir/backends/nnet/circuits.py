@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from ceras_ir.support.device_sources import STREAM_FIFO
+from ceras_ir.support.native import STREAM_FIFO
 
 PACKAGE = Path(__file__).parent
 

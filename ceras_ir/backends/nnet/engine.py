@@ -29,12 +29,19 @@ from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.interpreters.float_text import expression, float_text, needed, strict_floats
-from ceras_ir.support.device_sources import DEVICE_SOURCES
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import Part, build_program, host_flags
+from ceras_ir.support.native import (
+    DEVICE_SOURCES,
+    SIMULATED,
+    STANDARD,
+    Part,
+    build_program,
+    host_flags,
+    include_folder,
+    verilate,
+)
 from ceras_ir.support.native import compiler as native_compiler
-from ceras_ir.support.verilator import SIMULATED, STANDARD, include_folder, verilate
-from ceras_ir.targets.execution import Sample, Trace
+from ceras_ir.targets.capabilities import Sample, Trace
 
 HEADER, STRICT = "functions.h", "strict_floats.h"
 

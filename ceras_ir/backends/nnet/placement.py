@@ -19,13 +19,13 @@ from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.mem import CPU, block_of, device_of
 from ceras_ir.network.function import main_function
 from ceras_ir.network.integer import zero_points
 from ceras_ir.pipeline.report import entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
-from ceras_ir.targets.accelerator import Accelerator, Cost
+from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
 

@@ -100,8 +100,7 @@ class NnetTarget(Target):
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
         from ceras_ir.backends.nnet.placement import annotate_skipped, annotate_times, prediction
-        from ceras_ir.network.function import main_function
-        from ceras_ir.network.states import states_of
+        from ceras_ir.network.function import main_function, states_of
         from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
         files, board = emit(module), self.board

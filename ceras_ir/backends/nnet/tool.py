@@ -5,8 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.named_file import naming
+from ceras_ir.command.exit_status import naming, run_tool
 from ceras_ir.command.tool_parser import ToolParser
 
 

@@ -31,8 +31,13 @@ from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_o
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.states import states_of
+from ceras_ir.network.function import (
+    input_names,
+    main_function,
+    output_names,
+    result_values,
+    states_of,
+)
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions

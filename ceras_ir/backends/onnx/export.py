@@ -29,7 +29,7 @@ from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import (
     Finding,
@@ -37,9 +37,9 @@ from ceras_ir.support.diagnostics import (
     UnsupportedError,
     UsageError,
     node_name,
+    remark,
 )
-from ceras_ir.support.remarks import remark
-from ceras_ir.targets.execution import Sample, Trace
+from ceras_ir.targets.capabilities import Sample, Trace
 from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
 
 MODEL = "model.onnx"

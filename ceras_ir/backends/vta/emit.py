@@ -43,7 +43,7 @@ from ceras_ir.backends.vta.rules.admission import VTA
 from ceras_ir.dialects.mem import CPU, LaunchOp
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
-from ceras_ir.support.device_sources import DEVICE_SOURCES
+from ceras_ir.support.native import DEVICE_SOURCES
 from ceras_ir.support.timeline import Timeline
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 

@@ -9,30 +9,21 @@ operator composes, the importer composes of these.
 from xdsl.ir import Attribute, Dialect, Operation
 
 from ceras_ir.dialects.graph import (
-    branches,
     calls,
     constant,
-    detection,
     elementwise,
     layout,
     linear,
     logic,
     lookup,
-    loops,
     normalization,
-    placing,
     pooling,
-    quantization,
     recurrence,
     reduction,
     selection,
-    swish,
-    trees,
 )
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
-from ceras_ir.dialects.graph.branches import BranchOp
-from ceras_ir.dialects.graph.calls import CallingOperation, ExtractOp
-from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
+from ceras_ir.dialects.graph.calls import BranchOp, CallingOperation, ExtractOp, LoopOp
 from ceras_ir.dialects.graph.constant import (
     ConstantOp,
     MaterializeConstant,
@@ -44,9 +35,9 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
-from ceras_ir.dialects.graph.detection import SuppressOp
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, ShiftSwishOp, SoftmaxOp, UnaryOp
 from ceras_ir.dialects.graph.layout import (
+    LAYOUT_PATTERNS,
     ConcatOp,
     Coordinates,
     Nearest,
@@ -55,11 +46,21 @@ from ceras_ir.dialects.graph.layout import (
     ResizeOp,
     TransposeOp,
 )
-from ceras_ir.dialects.graph.linear import Conv2dOp, MatmulOp, is_depthwise
-from ceras_ir.dialects.graph.linear_operation import LinearOperation, shifts_of_channels
-from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
-from ceras_ir.dialects.graph.lookup import LookupOp
-from ceras_ir.dialects.graph.loops import LoopOp
+from ceras_ir.dialects.graph.linear import (
+    Conv2dOp,
+    LinearOperation,
+    MatmulOp,
+    is_depthwise,
+    shifts_of_channels,
+)
+from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp, TreeEnsembleOp
+from ceras_ir.dialects.graph.lookup import (
+    DequantizeOp,
+    LookupOp,
+    QuantizeOp,
+    RequantizeOp,
+    ScaledQuantizeOp,
+)
 from ceras_ir.dialects.graph.normalization import (
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
@@ -80,24 +81,15 @@ from ceras_ir.dialects.graph.operation import (
     window_extent,
     window_output,
 )
-from ceras_ir.dialects.graph.placing import PutOp
 from ceras_ir.dialects.graph.pooling import (
     Pool,
     Pool2dOp,
     average_requant,
     reciprocal_requant,
 )
-from ceras_ir.dialects.graph.quantization import (
-    DequantizeOp,
-    QuantizeOp,
-    RequantizeOp,
-    ScaledQuantizeOp,
-)
 from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
-from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp, TopKOp
+from ceras_ir.dialects.graph.reduction import ArgOp, PutOp, Reduce, ReduceOp, SuppressOp, TopKOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
-from ceras_ir.dialects.graph.swish import ShiftSwishOp
-from ceras_ir.dialects.graph.trees import TreeEnsembleOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 _FAMILIES = (
@@ -106,20 +98,13 @@ _FAMILIES = (
     pooling,
     elementwise,
     lookup,
-    swish,
     normalization,
     layout,
     selection,
-    placing,
     reduction,
     recurrence,
-    loops,
-    branches,
     calls,
-    trees,
-    detection,
     logic,
-    quantization,
 )
 """In the order of the reference page; a module's operations and attributes are the dialect's."""
 

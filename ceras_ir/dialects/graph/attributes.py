@@ -1,4 +1,11 @@
-"""Attributes of the `graph` dialect: elementwise functions and small integer lists."""
+"""
+Attributes of the `graph` dialect, such as functions and lists of small integers, and traits.
+
+A trait holds of every operation of a class: analyses ask for it instead of naming classes.
+
+An answer that depends on an operation's attributes is a property of `GraphOperation`, which
+also verifies what can be seen of these traits on one operation.
+"""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -9,14 +16,43 @@ from typing import Self
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatData, IntegerType, i64
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
+from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.quant import decimal
+
+
+class Elementwise(OpTrait):
+    """
+    Element `i` of the result is computed from element `i` of every operand, each broadcast as
+    numpy does, and from nothing else, unless the operation `depends_on_channel`.
+    """
+
+
+class MayOverwrite(OpTrait):
+    """Every target's kernel is exact where the result lies over an operand of its shape."""
+
+
+class MovesElements(OpTrait):
+    """The result has elements of the one operand, in any places; nothing is computed."""
+
+
+class View(MovesElements):
+    """The result is the bytes of the one operand under another shape."""
+
+
+class CopiesAtBorder(OpTrait):
+    """The result is the operand in the layout of another device's memory."""
+
+
+def viewed(op: Operation) -> SSAValue | None:
+    """The operand whose bytes the result of `op` is, or None."""
+    return op.operands[0] if op.has_trait(View, value_if_unregistered=False) else None
 
 
 def integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:

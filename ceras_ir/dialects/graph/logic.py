@@ -1,24 +1,39 @@
-"""Operations about truth and types: comparison, selection, and casts between element types."""
+"""
+Operations about truth and types, and decision trees.
 
-from typing import ClassVar
+Logic is comparison, selection, and casts between element types. A tree ensemble is one operation
+for all its trees, whose nodes are tables.
+"""
 
-from xdsl.dialects.builtin import TensorType, i1
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.dialects.builtin import IntegerType, TensorType, f32, i1
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.graph.attributes import Elementwise
+from ceras_ir.dialects.graph.constant import constant_array
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
     broadcast_shape,
     element_of,
+    expect_rank,
+    expect_shape,
     quantized_element,
     shape_of,
 )
-from ceras_ir.dialects.graph.traits import Elementwise
 from ceras_ir.dialects.quant import UniformType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Compare(StrEnum):
@@ -129,3 +144,109 @@ class CastOp(InputOperation):
             raise VerifyException("quantized elements are converted by quantize and dequantize")
         if element is not None and element_of(self.result) != element.storage:
             raise VerifyException(f"stored integers are {element.storage}, got {self.result.type}")
+
+
+@irdl_op_definition
+class TreeEnsembleOp(GraphOperation):
+    """
+    Sums of the leaves that T decision trees lead each row of `input` [N, F] to. The other operands
+    are constants, the tables of M nodes and L leaves of W numbers:
+
+    - Node `i` goes to `children[i, 0]` where `x[features[i]] <= thresholds[i]`, else to
+      `children[i, 1]`. A feature below 0 is `x[-1 - features[i]]`, and goes to `children[i, 0]`
+      where not `x > thresholds[i]`. The two differ where `x` is NaN.
+    - A child of at least 0 is a node, and comes after its parents. One below 0 is leaf
+      `-1 - child`. Nodes and leaves may have several parents.
+    - Tree `t` begins at `roots[t]`, which is a child like the others.
+
+    Row `n` of the result [N, C] begins as zeros. One tree after the other adds
+    `leaves[leaf, w]` to column `columns[t] + w`, for every `w`, rounded to float32. After ONNX-ML
+    `TreeEnsemble`.
+    """
+
+    name = "graph.tree_ensemble"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    features = operand_def(TensorType)
+    thresholds = operand_def(TensorType)
+    children = operand_def(TensorType)
+    roots = operand_def(TensorType)
+    columns = operand_def(TensorType)
+    leaves = operand_def(TensorType)
+
+    assembly_format = (
+        "$input `,` $features `,` $thresholds `,` $children `,` $roots `,` $columns `,` $leaves "
+        "attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, input: SSAValue, tables: Sequence[SSAValue], width: int):
+        """Of `tables` in the order of the operands, with a result of `width` columns."""
+        super().__init__(
+            operands=[input, *tables],
+            result_types=[TensorType(f32, (shape_of(input)[0], width))],
+        )
+
+    @property
+    def data_operands(self) -> Sequence[SSAValue]:
+        return (self.input,)
+
+    @property
+    def visits(self) -> float:
+        """Nodes that a row comes by, if each sends it either way as often."""
+        children, roots = constant_array(self.children), constant_array(self.roots)
+        assert children is not None
+        assert roots is not None
+        expected = [0.0] * len(children)
+        for root in roots.tolist():
+            if root >= 0:
+                expected[root] += 1.0
+        for node, pair in enumerate(children.tolist()):
+            for child in pair:
+                if child >= 0:
+                    expected[child] += expected[node] / 2
+        return sum(expected)
+
+    def verify_semantics(self) -> None:
+        for name in ("input", "thresholds", "leaves", "result"):
+            if element_of(value := getattr(self, name)) != f32:
+                raise VerifyException(f"{name} must be f32, got {value.type}")
+        for name, rank in (("input", 2), ("features", 1), ("roots", 1), ("leaves", 2)):
+            expect_rank(name, getattr(self, name), rank)
+        nodes = shape_of(self.features)
+        expect_shape("thresholds", self.thresholds, nodes)
+        expect_shape("children", self.children, (*nodes, 2))
+        expect_shape("columns", self.columns, shape_of(self.roots))
+        (rows, inputs), (leaves, width) = shape_of(self.input), shape_of(self.leaves)
+        expect_rank("result", self.result, 2)
+        columns = shape_of(self.result)[1]
+        expect_shape("result", self.result, (rows, columns))
+        if width > columns:
+            raise VerifyException(f"leaves of {width} numbers do not fit {columns} columns")
+        self._table("thresholds")
+        self._table("leaves")
+        self._expect_range("features", -inputs, inputs)
+        self._expect_range("columns", 0, columns - width + 1)
+        self._expect_range("roots", -leaves, nodes[0])
+        children = self._expect_range("children", -leaves, nodes[0])
+        for node, pair in enumerate(children.tolist()):
+            if any(0 <= child <= node for child in pair):
+                raise VerifyException(f"children of node {node} must come after it, got {pair}")
+
+    def _table(self, name: str) -> NDArray[np.generic]:
+        array = constant_array(getattr(self, name))
+        if array is None:
+            raise VerifyException(f"{name} must be a constant")
+        return array
+
+    def _expect_range(self, name: str, low: int, high: int) -> NDArray[np.generic]:
+        """The elements of a table of integers, known to be in [low, high)."""
+        element = element_of(getattr(self, name))
+        if not isinstance(element, IntegerType) or element == i1:
+            raise VerifyException(f"{name} are integers, got {element}")
+        array = self._table(name)
+        least, most = int(array.min()), int(array.max())
+        if least < low or most >= high:
+            wrong = least if least < low else most
+            raise VerifyException(f"{name} must be in [{low}, {high}), got {wrong}")
+        return array

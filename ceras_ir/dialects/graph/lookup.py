@@ -1,41 +1,101 @@
-"""Any function of one argument on stored integers, as a table."""
+"""
+Operations on stored integers: functions as tables, and conversion of float and quantized numbers.
+
+Any function of one argument can be a table of `n` entries; a list of tables is read by channel,
+through `rows`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite, prod
 from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     Float32Type,
+    FloatAttr,
     IntegerType,
     Signedness,
+    TensorType,
+    f32,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.attributes import Elementwise, MayOverwrite, integers
 from ceras_ir.dialects.graph.operation import (
     InputOperation,
     element_of,
+    expect_storable,
     quantized_element,
     shape_of,
 )
-from ceras_ir.dialects.graph.tables import (
-    BYTE_ENTRIES,
-    expect_tables,
-    rows_of_channels,
-    table_arrays,
-    table_shape,
-)
-from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+BYTE_ENTRIES = 256
+"""Of a table for numbers of 8 bits."""
+
+
+def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
+    """How many tables there are, and the entries of each."""
+    type = table.type
+    assert isinstance(type, TensorType)
+    rows, entries = (1, *type.get_shape())[-2:]
+    return rows, entries
+
+
+def table_arrays(
+    table: DenseIntOrFPElementsAttr,
+) -> NDArray[np.int8 | np.int16 | np.float32]:
+    """The tables, one a row."""
+    import numpy as np
+
+    shape, element = table_shape(table), table.get_element_type()
+    if isinstance(element, Float32Type):
+        kind = "float32"
+    else:
+        assert isinstance(element, IntegerType)
+        kind = f"int{element.width.data}"
+    stored = np.frombuffer(table.data.data, kind)
+    # One number stands for all of them.
+    return np.broadcast_to(stored, prod(shape)).reshape(shape)
+
+
+def rows_of_channels(rows: DenseArrayBase[IntegerType] | None) -> tuple[int, ...] | None:
+    """Which table each channel uses, if they differ."""
+    return None if rows is None else tuple(int(v) for v in rows.get_values())
+
+
+def expect_tables(
+    table: DenseIntOrFPElementsAttr,
+    rows: DenseArrayBase[IntegerType] | None,
+    storage: Attribute,
+    channels: int,
+) -> None:
+    """Refuse tables of other entries than `storage`, or rows that do not name one per channel."""
+    type = table.type
+    shape: list[int] = list(type.get_shape()) if isinstance(type, TensorType) else []
+    if len(shape) != (1 if rows is None else 2):
+        raise VerifyException(f"one table, or 'rows' and a list of tables expected: {type}")
+    if type.get_element_type() != storage:
+        raise VerifyException(f"a table has entries of {storage}, got {type}")
+    listed = rows_of_channels(rows)
+    if listed is not None and (
+        len(listed) != channels or any(not 0 <= r < shape[0] for r in listed)
+    ):
+        raise VerifyException(
+            f"a row below {shape[0]} for each of {channels} channels expected, got {list(listed)}"
+        )
+
 
 BYTE = IntegerType(8, Signedness.UNSIGNED)
 
@@ -113,3 +173,92 @@ class LookupOp(InputOperation):
                 f"a table for int16 has a power of two from 256 to {self.LARGEST} entries, "
                 f"got {self.table.type}"
             )
+
+
+@irdl_op_definition
+class QuantizeOp(InputOperation):
+    """
+    `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type,
+    the division in float32. NaN gives the zero point. After ONNX `QuantizeLinear`.
+    """
+
+    name = "graph.quantize"
+
+    traits = traits_def(Elementwise())
+
+    def __init__(self, input: SSAValue, element: UniformType):
+        super().__init__(input, element=element)
+
+    def verify_semantics(self) -> None:
+        _expect_quantization(self)
+
+
+@irdl_op_definition
+class ScaledQuantizeOp(InputOperation):
+    """
+    `quantize(input * factor)`, the product rounded to float32, by the one scale of the result's
+    element type; see `graph.quantize`. `factor` is finite.
+    """
+
+    name = "graph.scaled_quantize"
+
+    factor = prop_def(FloatAttr[Float32Type])
+
+    traits = traits_def(Elementwise())
+
+    def __init__(self, input: SSAValue, factor: float, element: UniformType):
+        super().__init__(input, {"factor": FloatAttr(factor, f32)}, element=element)
+
+    def verify_semantics(self) -> None:
+        _expect_quantization(self)
+        if not isfinite(self.factor.value.data):
+            raise VerifyException(f"'factor' must be finite, got {self.factor.value.data}")
+        element = quantized_element(self.result)
+        if element is not None and element.is_per_axis:
+            raise VerifyException(f"one scale expected, got {element}")
+
+
+def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
+    if quantized_element(op.input) is not None or quantized_element(op.result) is None:
+        raise VerifyException(
+            f"float to quantized expected, got {op.input.type} -> {op.result.type}"
+        )
+
+
+@irdl_op_definition
+class DequantizeOp(InputOperation):
+    """`(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
+
+    name = "graph.dequantize"
+
+    traits = traits_def(Elementwise())
+
+    def __init__(self, input: SSAValue):
+        super().__init__(input, element=f32)
+
+    def verify_semantics(self) -> None:
+        if quantized_element(self.input) is None or quantized_element(self.result) is not None:
+            raise VerifyException(
+                f"quantized to float expected, got {self.input.type} -> {self.result.type}"
+            )
+
+
+@irdl_op_definition
+class RequantizeOp(InputOperation):
+    """`requant(q - zero_point)`: the same real number at another scale, rounded once."""
+
+    name = "graph.requantize"
+
+    requant = prop_def(RequantAttr)
+
+    traits = traits_def(Elementwise(), MayOverwrite())
+
+    def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
+        super().__init__(input, {"requant": requant}, element=element)
+
+    def verify_semantics(self) -> None:
+        if quantized_element(self.input) is None:
+            raise VerifyException(f"quantized input expected, got {self.input.type}")
+        if self.requant.is_per_channel:
+            raise VerifyException("'requant' must have one multiplier")
+        expect_storable(self.result, self.requant)

@@ -23,8 +23,13 @@ from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, operand_def, result_de
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
-from ceras_ir.dialects.graph.traits import Elementwise, MovesElements, View
+from ceras_ir.dialects.graph.attributes import (
+    Elementwise,
+    FunctionAttr,
+    MovesElements,
+    View,
+    integers,
+)
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 Tensor: TypeAlias = TensorType[Attribute]

@@ -1,19 +1,33 @@
-"""Operations that make one element of many: reductions and the index of an extreme."""
+"""
+Operations that reduce dimensions, write parts of a tensor at a place, or choose boxes.
+"""
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import ClassVar
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType, i64
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    f32,
+    i64,
+)
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
     InputOperation,
     element_of,
+    expect_rank,
     expect_same_element,
     expect_shape,
     is_plain,
@@ -165,3 +179,118 @@ class TopKOp(InputOperation):
             )
         if element_of(self.result) != i64:
             raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+
+
+@irdl_op_definition
+class PutOp(GraphOperation):
+    """
+    `input` [R, C], in which row `indices[n]` becomes row `n` of `rows` [N, C], or with a
+    `reduction` what that makes of it and what is there: one `n` after the other, so that of equal
+    indices the last wins, or all are combined in their order. An index below 0 counts from the end;
+    one that leaves the rows changes nothing. Floats and integers are combined as `graph.reduce`
+    does; stored quantized numbers only replace others of the same type.
+    """
+
+    name = "graph.put"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    rows = operand_def(TensorType)
+    reduction = opt_prop_def(ReduceAttr)
+
+    assembly_format = (
+        "$rows `into` $input `[` $indices `]` (`by` $reduction^)? attr-dict `:` "
+        "functional-type(operands, results)"
+    )
+
+    def __init__(
+        self, input: SSAValue, indices: SSAValue, rows: SSAValue, reduction: Reduce | None = None
+    ):
+        super().__init__(
+            operands=[input, indices, rows],
+            result_types=[input.type],
+            properties={} if reduction is None else {"reduction": ReduceAttr(reduction)},
+        )
+
+    @property
+    def function(self) -> Reduce | None:
+        return None if self.reduction is None else self.reduction.data
+
+    @property
+    def data_operands(self) -> Sequence[SSAValue]:
+        return (self.input, self.rows)
+
+    def verify_semantics(self) -> None:
+        expect_rank("input", self.input, 2)
+        expect_rank("indices", self.indices, 1)
+        if not is_plain(self.indices) or element_of(self.indices) == IntegerType(1):
+            raise VerifyException(f"indices are integers, got {element_of(self.indices)}")
+        for name, value in (("rows", self.rows), ("result", self.result)):
+            if element_of(value) != element_of(self.input):
+                raise VerifyException(
+                    f"{name} must have elements of {element_of(self.input)}, got "
+                    f"{element_of(value)}"
+                )
+        expect_shape("rows", self.rows, (shape_of(self.indices)[0], shape_of(self.input)[1]))
+        expect_shape("result", self.result, shape_of(self.input))
+        if self.reduction is not None and self.is_quantized:
+            raise VerifyException("stored numbers are not combined; dequantize them")
+
+
+@irdl_op_definition
+class SuppressOp(GraphOperation):
+    """
+    The boxes that others do not suppress, as rows (image, class, box) of i64. `boxes` [B, N, 4] are
+    two corners, lesser numbers first: y0, x0, y1, x1; `scores` are [B, C, N], both f32.
+
+    Of each image and class in turn, while fewer than `most` are chosen: of the boxes that are left,
+    at first those whose score is greater than `least`, the one of the greatest score is chosen, the
+    first of equals, and is left no more; nor is any box of which the area shared with it, over
+    `area + other area - shared`, is greater than `overlap`, if all four are positive. A side is the
+    difference of its ends, or 0; every step is rounded to float32. Rows behind the last chosen box
+    are -1; boxes that have no row are left out.
+    """
+
+    name = "graph.suppress"
+    ADMITS_INTEGERS: ClassVar = True
+
+    boxes = operand_def(TensorType)
+    scores = operand_def(TensorType)
+    most = prop_def(IntegerAttr[IntegerType])
+    overlap = prop_def(FloatAttr)
+    least = prop_def(FloatAttr)
+
+    assembly_format = "$boxes `,` $scores attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self, boxes: SSAValue, scores: SSAValue, rows: int, most: int, bounds: tuple[float, float]
+    ):
+        """`bounds` are `overlap` and `least`."""
+        overlap, least = bounds
+        super().__init__(
+            operands=[boxes, scores],
+            result_types=[TensorType(i64, (rows, 3))],
+            properties={
+                "most": IntegerAttr(most, i64),
+                "overlap": FloatAttr(overlap, f32),
+                "least": FloatAttr(least, f32),
+            },
+        )
+
+    def verify_semantics(self) -> None:
+        expect_rank("boxes", self.boxes, 3)
+        expect_rank("scores", self.scores, 3)
+        images, count, _ = shape_of(self.boxes)
+        expect_shape("boxes", self.boxes, (images, count, 4))
+        expect_shape("scores", self.scores, (images, shape_of(self.scores)[1], count))
+        for name, value in (("boxes", self.boxes), ("scores", self.scores)):
+            if element_of(value) != f32:
+                raise VerifyException(f"{name} are f32, got {element_of(value)}")
+        if element_of(self.result) != i64:
+            raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+        expect_shape("result", self.result, (shape_of(self.result)[0], 3))
+        if self.most.value.data < 1:
+            raise VerifyException(f"most must be at least 1, got {self.most.value.data}")
+        if any(isnan(bound.value.data) for bound in (self.overlap, self.least)):
+            raise VerifyException("overlap and least are numbers")

@@ -18,7 +18,7 @@ from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, pro
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.attributes import MovesElements, integers
 from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
@@ -31,7 +31,6 @@ from ceras_ir.dialects.graph.operation import (
     is_plain,
     shape_of,
 )
-from ceras_ir.dialects.graph.traits import MovesElements
 from ceras_ir.dialects.quant import UniformType
 
 

@@ -7,12 +7,9 @@ reads those.
 
 from xdsl.ir import Dialect
 
-from ceras_ir.dialects.sparse.bitmap import BitmapAttr
-from ceras_ir.dialects.sparse.block import BlockAttr
-from ceras_ir.dialects.sparse.coo import CooAttr
-from ceras_ir.dialects.sparse.csr import CsrAttr
 from ceras_ir.dialects.sparse.encoded import Encoded
-from ceras_ir.dialects.sparse.mask import MASK, MaskAttr
+from ceras_ir.dialects.sparse.lists import BlockAttr, CooAttr, CsrAttr
+from ceras_ir.dialects.sparse.masks import MASK, BitmapAttr, MaskAttr
 
 Sparse = Dialect("sparse", [], [CooAttr, CsrAttr, BitmapAttr, BlockAttr, MaskAttr])
 

@@ -10,12 +10,22 @@ and lanes there are, types say: an intrinsic of other sizes is another type of t
 
 from xdsl.ir import Dialect
 
-from ceras_ir.dialects.tile.compute import Alu, AluAttr, AluOp, ClearOp, GemmOp
-from ceras_ir.dialects.tile.convolution import Conv2dOp
-from ceras_ir.dialects.tile.maximum import WindowMaximum
+from ceras_ir.dialects.tile.compute import (
+    Alu,
+    AluAttr,
+    AluOp,
+    AveragePoolOp,
+    ClearOp,
+    GemmOp,
+    MaxPoolOp,
+)
+from ceras_ir.dialects.tile.convolution import Conv2dOp, WindowMaximum
 from ceras_ir.dialects.tile.memory import (
     LoadOp,
+    Order,
+    OrderAttr,
     RotateOp,
+    ScheduleAttr,
     StoreOp,
     ViewOp,
     memref_type,
@@ -23,8 +33,6 @@ from ceras_ir.dialects.tile.memory import (
     vector_of,
     vectors_in,
 )
-from ceras_ir.dialects.tile.pooling import AveragePoolOp, MaxPoolOp
-from ceras_ir.dialects.tile.schedule import Order, OrderAttr, ScheduleAttr
 
 Tile = Dialect(
     "tile",

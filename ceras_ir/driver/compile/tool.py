@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.hooks import compile_view
 from ceras_ir.driver.options import (
     EXIT_STATUS,
@@ -19,6 +18,7 @@ from ceras_ir.driver.options import (
     add_build_options,
     add_io,
     build_options,
+    calibration_workers,
     read_model,
     watching_of,
 )
@@ -30,7 +30,7 @@ from ceras_ir.driver.target_options import (
     named_target,
     target_of,
 )
-from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import DoesNotFitError, UsageError
 from ceras_ir.targets.protocol import PLACED, Stage
@@ -125,14 +125,13 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     pruning(options)
     views = [compile_view(name, options) for name in VIEWS if _is_asked(arguments, name)]
 
-    from ceras_ir.command.named_file import naming
-    from ceras_ir.command.output_folder import open_folder, write_artefacts
-    from ceras_ir.driver.compile.provenance import provenance
-    from ceras_ir.driver.data_notes import PEAKS, note_calibration
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.command.output_files import open_folder, write_artefacts
+    from ceras_ir.data.magnitudes import PEAKS, note_calibration
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
-    from ceras_ir.pipeline.build import build
-    from ceras_ir.pipeline.report_table import table
+    from ceras_ir.pipeline.build import build, provenance
+    from ceras_ir.pipeline.report import table
 
     with naming(arguments.model):
         module = read_model(arguments)

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 
 SECONDS = 60.0
 """No change is tried that would end later, if it took as long as the longest compile so far."""

@@ -15,25 +15,22 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
-from ceras_ir.command.output_file import open_output, refuse_overwriting
+from ceras_ir.command.output_files import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.model_options import bindings_of
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
-from ceras_ir.pipeline.context import load_context, load_universe
-from ceras_ir.pipeline.dumps import Dumps
-from ceras_ir.pipeline.instrumentation import PassRunner, Watch
+from ceras_ir.pipeline.context import load_context, load_universe, plugins
+from ceras_ir.pipeline.instrumentation import Dumps, PassRunner, Statistics, Watch
 from ceras_ir.pipeline.parsing import (
     display_name,
     is_model,
     load_module,
     parse_text,
+    parts_of,
     read_text,
 )
 from ceras_ir.pipeline.pipeline_text import build_pipeline, find_pass
-from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.pipeline.split_input import parts_of
-from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.registry import unknown_target
 
@@ -91,11 +88,11 @@ def _information(arguments: OptArguments, universe: Universe) -> str | None:
     if arguments.version:
         return versions("ceras-opt")
     if arguments.list_passes:
-        from ceras_ir.driver.opt.pass_help import list_passes
+        from ceras_ir.driver.opt.modes import list_passes
 
         return list_passes(universe.all_passes)
     if arguments.help_pass is not None:
-        from ceras_ir.driver.opt.pass_help import describe_pass
+        from ceras_ir.driver.opt.modes import describe_pass
 
         return describe_pass(find_pass(arguments.help_pass, universe.all_passes))
     return None
@@ -140,12 +137,12 @@ def _check_bisection(arguments: OptArguments) -> None:
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
     """What looks for the first wrong pass, if that is asked for."""
     if arguments.bisect_passes:
-        from ceras_ir.driver.bisection import SAMPLES, by_outputs
+        from ceras_ir.driver.differences import SAMPLES, by_outputs
 
         count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
         return by_outputs(module, arguments.bisect_inputs, count, tolerance)
     if arguments.bisect_test is not None:
-        from ceras_ir.driver.opt.bisect import by_command
+        from ceras_ir.driver.opt.modes import by_command
 
         return by_command(arguments.bisect_test)
     return None
@@ -218,7 +215,7 @@ class _Session:
         except InputError as error:
             found = error
         if self.arguments.verify_diagnostics:
-            from ceras_ir.driver.opt.expected_errors import check
+            from ceras_ir.driver.opt.modes import check
 
             problems = check(found, text or "", file)
             return int(bool(problems)), problems

@@ -22,12 +22,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.differences import FLOAT_TOLERANCE, Array, relative_difference
-from ceras_ir.interpreters.network import check_inputs, run
+from ceras_ir.interpreters.network import as_stored, check_inputs, run
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.sequence import as_stored
 from ceras_ir.network import integer
-from ceras_ir.network.function import main_function, output_names
-from ceras_ir.network.states import states_of
+from ceras_ir.network.function import main_function, output_names, states_of
 from ceras_ir.support.diagnostics import node_name
 
 STEP = 1

@@ -1,10 +1,17 @@
 """
+Rules of sums, products and whole rows.
+
+Products and sums are off by `gamma` of the number of terms, times the sum of the magnitudes of the
+terms. Softmax, normalizations and recurrences have the bounds of the arithmetic that their
+definition consists of, step by step.
+
 Evaluate operations of the imported graph, and bound how far another implementation may be off.
 
 Bounds are computed when they are asked for, since most values equal those of the reference.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf, prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -12,14 +19,224 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.driver.verify.rounding import calls, elements, sums
-from ceras_ir.driver.verify.rounding.real import UNIT, Array, Doubles
-from ceras_ir.driver.verify.rounding.rules import Applied, Called, error_of
+from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.driver.verify.real_values import UNIT, Array, Doubles, Real, gamma
+from ceras_ir.driver.verify.rounding_rules import Applied, Called, error_of, is_float, moved, rule
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.interpreters.windows import Window, convolve
+from ceras_ir.network.resampling import coordinate
 from ceras_ir.support.diagnostics import node_name
 
-RULES = elements, sums, calls
-"""The modules that register rules of rounding."""
+MAX_RELATIVE = 16 * UNIT
+"""Bounds that are relative to the elements, such as those of dequantization, need no product."""
+
+
+@rule(graph.Conv2dOp, graph.MatmulOp)
+def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
+    if op.is_quantized or op.activation is not None or op.weight_scale is not None:
+        return at.anything
+    window = Window.of_operation(op) if isinstance(op, graph.Conv2dOp) else None
+
+    def products(x: Array, weights: Array) -> Doubles:
+        a = np.ascontiguousarray(x, np.float32)
+        b = np.ascontiguousarray(weights, np.float32)
+        if window is None or not isinstance(op, graph.Conv2dOp):
+            return (a @ b.T).astype(np.float64)
+        return convolve(a, b, window, op.group_count).astype(np.float64)
+
+    x, weights, *addends = (
+        np.abs(value if is_float(value) else value.astype(np.float64)) for value in at.operands
+    )
+    terms = prod(weights.shape[1:]) + len(addends)
+    bound, own = products(x, weights), gamma(terms)
+    (ex, relative_x), (ew, relative_w) = map(_split, at.errors[:2], (x, weights))
+    own += relative_x + relative_w + relative_x * relative_w
+    for addend in addends:
+        bound += addend
+    bound *= own + at.excess
+    if ex is not None:
+        bound += products(ex, weights)
+    if ew is not None:
+        bound += products(x + at.errors[0], ew)
+    for error in at.errors[2:]:
+        bound += error
+    return bound
+
+
+def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
+    """Bounds that are not relative to the elements, if there are any, and those that are."""
+    if not error.any():
+        return None, 0.0
+    ratio = float(np.where(error > 0, error / magnitude, 0.0).max())
+    return (None, ratio) if ratio <= MAX_RELATIVE else (error, 0.0)
+
+
+@rule(graph.Pool2dOp)
+def _pool(op: graph.Pool2dOp, at: Applied) -> Doubles:
+    spread = moved(op, at)
+    if op.function is Pool.MAX or not is_float(at.result):
+        return spread
+    terms = prod(Window.of_operation(op).kernel) + 2
+    magnitudes = at.evaluation.evaluate(op, [np.abs(at.values[0]).astype(np.float32)])
+    return spread + (gamma(terms) + at.excess) * magnitudes.astype(np.float64)
+
+
+@rule(graph.ReduceOp)
+def _reduce(op: graph.ReduceOp, at: Applied) -> Doubles:
+    (x,), (error,), axes = at.values, at.errors, tuple(op.axes.get_values())
+    is_real = is_float(at.result)
+    terms = prod(x.shape[axis] for axis in axes)
+
+    def total(array: Doubles) -> Doubles:
+        return array.sum(axis=axes).reshape(at.result.shape)
+
+    match op.function:
+        case graph.Reduce.MAX | graph.Reduce.MIN:
+            return error.max(axis=axes).reshape(at.result.shape)
+        case graph.Reduce.SUM:
+            own = (gamma(terms) + at.excess) * total(np.abs(x))
+            return total(error) + own if is_real else total(error)
+        case _:
+            if not is_real:
+                return np.where(total(error) > 0, inf, 0.0)
+            relative = total(np.where(error > 0, error / np.abs(x), 0.0))
+            own = gamma(terms) + at.excess
+            return at.magnitudes * (np.expm1(relative) + own)
+
+
+@rule(graph.ResizeOp)
+def _resize(op: graph.ResizeOp, at: Applied) -> Doubles:
+    spread = moved(op, at)
+    if op.function is graph.Resize.NEAREST:
+        return spread
+    # A coordinate is rounded in float32, and off by so much of the difference of two elements.
+    (x,), shape = at.values, at.result.shape
+    step = 0.0
+    for axis in (1, 2):
+        last = coordinate(
+            shape[axis] - 1, op.factors[axis - 1], x.shape[axis], shape[axis], op.coordinates.data
+        )
+        slope = np.abs(np.diff(x, axis=axis)).max(initial=0.0)
+        step += 4 * UNIT * (abs(last) + 1) * float(slope)
+    peak = float(np.abs(x).max(initial=0))
+    return spread + step + 6 * at.unit * peak
+
+
+@rule(graph.TreeEnsembleOp)
+def _trees(op: graph.TreeEnsembleOp, at: Applied) -> Doubles:
+    if at.errors[0].any():
+        return at.anything
+
+    def total(leaves: Doubles) -> Doubles:
+        operands = [*at.operands[:-1], leaves.astype(np.float32)]
+        return at.evaluation.evaluate(op, operands).astype(np.float64)
+
+    own = gamma(len(at.operands[4])) * total(np.abs(at.values[-1]))
+    return total(at.errors[-1]) + own + at.excess * at.magnitudes
+
+
+@rule(graph.SoftmaxOp)
+def _softmax(op: graph.SoftmaxOp, at: Applied) -> Doubles:
+    # exp(x - max) has the rounding of the difference, and of the function; then n terms are added.
+    axis = op.axis.value.data
+    x = at.values[0]
+    below = x.max(axis=axis, keepdims=True) - x
+    below = np.where(np.isfinite(below), below, 0.0)
+    relative = 2 * at.errors[0].max(axis=axis, keepdims=True)
+    own = gamma(x.shape[axis]) + at.unit * (10 + below + below.max(axis, keepdims=True))
+    return at.magnitudes * (np.expm1(relative) + own)
+
+
+@rule(graph.NormalizeOp)
+def _normalize(op: graph.NormalizeOp, at: Applied) -> Doubles:
+    x, scale, *bias = at.reals()
+    centred = x - _mean(x) if op.is_centred else x
+    square = _mean(centred * centred)
+    if op.is_centred:
+        # An implementation may subtract the square of the mean from the mean of squares.
+        squares = np.mean(x.value**2, axis=-1, keepdims=True)
+        square = Real(square.value, square.error + gamma(x.value.shape[-1]) * squares, square.unit)
+    epsilon = Real.exactly(op.epsilon.value.data, at.unit)
+    y = centred / (square + epsilon).sqrt() * scale
+    return (y + bias[0] if bias else y).error
+
+
+def _mean(x: Real) -> Real:
+    extent = x.value.shape[-1]
+    own = gamma(extent + 1) * np.mean(np.abs(x.value), axis=-1, keepdims=True)
+    value = x.value.mean(axis=-1, keepdims=True)
+    return Real(value, own + x.error.mean(axis=-1, keepdims=True), x.unit)
+
+
+@rule(graph.RecurrenceOp)
+def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
+    if op.exponents is not None:
+        return at.anything
+    x, weights, h, *rest = at.reals()
+    cell = rest.pop(0) if op.cell is not None else h
+    bias = rest.pop(0) if op.bias is not None else None
+    kind, width, functions = op.type_of_cell, at.operands[2].shape[1], list(op.functions)
+    one = Real.exactly(1.0, at.unit)
+    if op.scales is not None:
+        scales, point = op.scales
+        column = np.broadcast_to(np.asarray(scales, np.float64), len(weights.value))[:, None]
+        weights = Real((weights.value - point) * column, weights.error, at.unit)
+
+    def product(state: Real, start: int = 0) -> Real:
+        if op.scales is not None:
+            state = _dynamically_quantized(state)
+        w = np.abs(weights.value[start:]), weights.error[start:]
+        value = state.value @ weights.value[start:].T
+        spread = state.error @ w[0].T + (np.abs(state.value) + state.error) @ w[1].T
+        own = (gamma(width + 2) + at.excess) * (np.abs(state.value) @ w[0].T)
+        total = Real(value, spread + own, at.unit)
+        return total if bias is None else total + _part(bias, start)
+
+    bound = at.nothing
+    for step in range(len(at.operands[0])):
+        row = Real(x.value[step], x.error[step], x.unit)
+        match kind:
+            case graph.Cell.RNN:
+                h = (row + product(h)).apply(functions[0])
+            case graph.Cell.LSTM:
+                total = row + product(h)
+                i, o, f, c = (_part(total, k * width, width) for k in range(4))
+                gate, candidate, output = functions
+                cell = f.apply(gate) * cell + i.apply(gate) * c.apply(candidate)
+                h = o.apply(gate) * cell.apply(output)
+            case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
+                gate, candidate = functions
+                p = product(h)
+                total = row + p
+                z = _part(total, 0, width).apply(gate)
+                r = _part(total, width, width).apply(gate)
+                if kind is graph.Cell.GRU:
+                    last = r * _part(p, 2 * width, width)
+                else:
+                    last = product(r * h, 2 * width)
+                h = (one - z) * (_part(row, 2 * width, width) + last).apply(candidate) + z * h
+        bound[step] = h.error
+    if kind is graph.Cell.LSTM:
+        bound[-1] = cell.error
+    return bound
+
+
+def _dynamically_quantized(state: Real) -> Real:
+    """A state of 8 bits. An element may be the next integer if its bound reaches a tie."""
+    low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
+    step = (high - low) / 255 or 1.0
+    apart = state.error.max(initial=0.0) + state.unit * (high - low)
+    stored = state.value / step
+    from_tie = np.abs(stored - np.floor(stored) - 0.5)
+    is_open = from_tie * step <= 3 * apart
+    return Real(state.value, np.where(is_open, step, 0.0) + 3 * apart, state.unit)
+
+
+def _part(real: Real, start: int, width: int | None = None) -> Real:
+    """Some columns."""
+    columns = slice(start, None if width is None else start + width)
+    return Real(real.value[..., columns], real.error[..., columns], real.unit)
+
 
 CONSTANT_UNITS = 4 * UNIT
 """Rounding of a constant that the importer computes of several, such as a folded scale."""

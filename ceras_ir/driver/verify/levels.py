@@ -30,20 +30,18 @@ from ceras_ir.driver.differences import (
 )
 from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.sharing import SharedSamples
-from ceras_ir.interpreters.sequence import Sequence as Steps
-from ceras_ir.interpreters.sequence import in_turn, with_states
-from ceras_ir.network.function import main_function
+from ceras_ir.interpreters.network import Sequence as Steps
+from ceras_ir.interpreters.network import in_turn, with_states
+from ceras_ir.network.function import main_function, states_of
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_stages
-from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name
-from ceras_ir.support.progress import progress
-from ceras_ir.support.remarks import remark
-from ceras_ir.targets.execution import Executable
+from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, remark
+from ceras_ir.support.terminal import progress
+from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps

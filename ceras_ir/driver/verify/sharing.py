@@ -17,20 +17,17 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import Array, require_finite
 from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
-from ceras_ir.interpreters.sequence import in_turn
+from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
-from ceras_ir.network.function import main_function
-from ceras_ir.network.missing import inputs_that_may_lack
-from ceras_ir.network.states import states_of
+from ceras_ir.network.function import inputs_that_may_lack, main_function, states_of
 from ceras_ir.pipeline.build import read_manifest
-from ceras_ir.pipeline.carrier import TextCarrier
+from ceras_ir.pipeline.parsing import TextCarrier
 from ceras_ir.pipeline.stage_cache import digest_of
 from ceras_ir.support.content_cache import key_of
-from ceras_ir.support.dask_workers import shipped
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.progress import progress
-from ceras_ir.support.workers import WorkerLost, Workers, in_order
-from ceras_ir.targets.execution import Executable
+from ceras_ir.support.terminal import progress
+from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped
+from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Target
 
 Sample = Mapping[str, Array]

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
-from ceras_ir.driver.calibration_options import add_floor, calibration_workers, inputs_of
 from ceras_ir.driver.model_options import interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
     add_build_options,
+    add_floor,
     build_options,
+    calibration_workers,
+    inputs_of,
     read_model,
     watching_of,
 )
@@ -25,7 +27,7 @@ from ceras_ir.driver.target_options import (
     targets_of,
 )
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
-from ceras_ir.pipeline.plugins import PluginFiles, plugins
+from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.registry import find_target
 
@@ -133,15 +135,14 @@ def _verify(argv: Sequence[str]) -> int:
 def _compare(
     arguments: argparse.Namespace, classes: Sequence[TargetClass], workers: "Workers | None"
 ) -> int:
-    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
-    from ceras_ir.driver.data_notes import note_calibration, note_inputs
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.network.artefacts import network_inputs
-    from ceras_ir.network.function import main_function
-    from ceras_ir.network.missing import inputs_that_may_lack
+    from ceras_ir.network.function import inputs_that_may_lack, main_function
     from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)

@@ -52,8 +52,7 @@ from ceras_ir.frontends.onnx.order import (
     ordered_nodes,
 )
 from ceras_ir.network.function import MODEL_TYPE
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
-from ceras_ir.support.remarks import remark
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, remark
 
 KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 """Operators whose result has the names of its operand's numbers."""

@@ -25,8 +25,13 @@ from ceras_ir.frontends.onnx.proposals import (
     Search,
 )
 from ceras_ir.frontends.onnx.search_space import OpenDimensions
-from ceras_ir.support.diagnostics import MAX_FINDINGS, Finding, InputError, UnsupportedError
-from ceras_ir.support.remarks import no_remarks
+from ceras_ir.support.diagnostics import (
+    MAX_FINDINGS,
+    Finding,
+    InputError,
+    UnsupportedError,
+    no_remarks,
+)
 
 MAX_SHAPE_ELEMENTS = 64
 """Elements of a constant that may be a shape, or a list of axes."""

@@ -14,9 +14,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.network.precision import stays_float
 from ceras_ir.network.quantizable import behind_layers
-from ceras_ir.network.ranges import copy_statistics, drop_statistics
+from ceras_ir.network.storage import copy_statistics, drop_statistics, stays_float
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.affine_backward import per_channel

@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import (
 )
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 

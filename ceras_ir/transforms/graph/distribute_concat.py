@@ -14,8 +14,8 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.traits import Elementwise, View
-from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.dialects.graph.attributes import Elementwise, View
+from ceras_ir.network.storage import drop_statistics
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 

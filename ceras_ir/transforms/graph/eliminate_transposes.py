@@ -19,7 +19,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects.graph import ReshapeOp, TransposeOp
-from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
+from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.transforms.graph.transposes.elementwise import ELEMENTWISE_PATTERNS
 from ceras_ir.transforms.graph.transposes.sinking import SINKING_PATTERNS
 from ceras_ir.transforms.graph.transposes.structure import STRUCTURE_PATTERNS

@@ -19,11 +19,11 @@ from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
-from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.dialects.graph.operation import broadcast_shape
-from ceras_ir.network.missing import replaced_nan
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.network.function import replaced_nan
+from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.pattern_pass import PatternPass

@@ -16,9 +16,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import copy_precision
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.network.ranges import copy_statistics, drop_statistics, interval
+from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.support.options import options
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding

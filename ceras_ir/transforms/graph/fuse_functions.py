@@ -16,7 +16,7 @@ from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.formulas import (
     COMBINED,

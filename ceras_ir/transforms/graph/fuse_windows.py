@@ -17,8 +17,8 @@ from xdsl.pattern_rewriter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS
+from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pattern_pass import PatternPass

@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.formulas import (
     COMBINED,

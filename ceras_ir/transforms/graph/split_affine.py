@@ -5,8 +5,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import copy_precision
-from ceras_ir.network.ranges import copy_statistics, drop_statistics
+from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 

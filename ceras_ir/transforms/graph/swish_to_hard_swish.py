@@ -8,8 +8,8 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import drop_statistics
-from ceras_ir.support.remarks import remark
+from ceras_ir.network.storage import drop_statistics
+from ceras_ir.support.diagnostics import remark
 
 LARGEST_ERROR = 0.142
 """Of `|swish(x) - hard_swish(x)|` over all x, taken at x = -3 and x = 3: `3 / (1 + e^3)`."""

@@ -14,7 +14,7 @@ from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 from ceras_ir.support.diagnostics import UsageError, node_name
-from ceras_ir.targets.accelerator import GapRule, takes_runs_only
+from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.colouring import fewest_blocks
 from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets

@@ -6,7 +6,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConstantOp
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.mem import ARENA
 from ceras_ir.network.function import result_values
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite

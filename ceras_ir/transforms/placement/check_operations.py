@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
 
+from ceras_ir.network.function import states_of
 from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
-from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target

@@ -20,7 +20,7 @@ from ceras_ir.dialects.mem import (
     UnpackOp,
 )
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_name
-from ceras_ir.targets.accelerator import Accelerator, Cost
+from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.network_pass import NetworkPass

@@ -15,9 +15,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.network.function import main_function
-from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name, node_names
-from ceras_ir.support.remarks import remark
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.diagnostics import (
+    InputError,
+    UnsupportedError,
+    did_you_mean,
+    node_name,
+    node_names,
+    remark,
+)
 from ceras_ir.transforms.rebuilding import erase_unused
 
 if TYPE_CHECKING:

@@ -7,16 +7,18 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import LONGEST, factor_exponents, set_width
+from ceras_ir.network.function import states_of
 from ceras_ir.network.quantizable import quantized_operations
-from ceras_ir.network.ranges import (
+from ceras_ir.network.storage import (
+    LONGEST,
     WEIGHT_EXPONENT,
+    factor_exponents,
     row_exponents,
     set_exponent,
+    set_width,
     set_zero_point,
     weight_exponent,
 )
-from ceras_ir.network.states import states_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
 from ceras_ir.transforms.quantization.analysis.before_after import (

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.network.function import module_of, output_names, result_values
-from ceras_ir.network.precision import NARROW
+from ceras_ir.network.function import module_of, output_names, result_values, states_of
 from ceras_ir.network.quantizable import quantized_operations
-from ceras_ir.network.ranges import exponent
-from ceras_ir.network.states import states_of
-from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.remarks import remark
+from ceras_ir.network.storage import NARROW, exponent
+from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 if TYPE_CHECKING:
@@ -109,8 +106,8 @@ class _Rounded:
         """Return each output on a sample, without and with rounding."""
         import numpy as np
 
+        from ceras_ir.interpreters.float_functions import for_statistics
         from ceras_ir.interpreters.network import check_inputs
-        from ceras_ir.interpreters.statistics_mode import for_statistics
 
         block = self.main.body.block
         exact: dict[SSAValue, Array] = dict(

@@ -14,20 +14,17 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import input_names, module_of
-from ceras_ir.network.precision import NARROW, widen, width
+from ceras_ir.network.function import input_names, module_of, states_of
 from ceras_ir.network.quantizable import (
     computes,
     joins,
     quantized_operations,
     uses_behind_moves,
 )
-from ceras_ir.network.ranges import exponent
-from ceras_ir.network.states import states_of
-from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.network.storage import NARROW, exponent, widen, width
+from ceras_ir.support.diagnostics import UsageError, node_name, remark
 from ceras_ir.support.options import out_of_range
-from ceras_ir.support.remarks import remark
-from ceras_ir.support.text_table import shortened
+from ceras_ir.support.terminal import shortened
 from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
 from ceras_ir.transforms.quantization.options import BudgetOptions, ResidualSpreadOptions

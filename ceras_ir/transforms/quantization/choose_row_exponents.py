@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import row_exponents_within
+from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.quantizable import quantized_layers
-from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
+from ceras_ir.network.storage import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residual_spread_pass import ResidualSpreadPass

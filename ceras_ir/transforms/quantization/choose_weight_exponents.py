@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
+from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent
 from ceras_ir.network.quantizable import quantized_layers
-from ceras_ir.network.ranges import WEIGHT_EXPONENT
+from ceras_ir.network.storage import WEIGHT_EXPONENT
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 
 

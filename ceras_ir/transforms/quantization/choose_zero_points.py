@@ -7,17 +7,19 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, limits, width
 from ceras_ir.network.quantizable import data_operands, keeps_scale, quantized_operations
-from ceras_ir.network.ranges import (
+from ceras_ir.network.storage import (
+    NARROW,
     affine,
     exponent,
     interval,
+    limits,
     set_exponent,
     set_zero_point,
+    width,
     zero_point,
+    zero_point_of,
 )
-from ceras_ir.network.storage import zero_point_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of

@@ -8,7 +8,7 @@ from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
-from ceras_ir.network.ranges import EQUALIZED, ROW_EXPONENTS, WEIGHT_EXPONENT, forget
+from ceras_ir.network.storage import EQUALIZED, ROW_EXPONENTS, WEIGHT_EXPONENT, forget
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
     ChannelSlots,

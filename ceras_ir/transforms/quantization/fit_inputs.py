@@ -12,11 +12,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.exponents import GREATEST, LEAST
-from ceras_ir.network.function import input_names, module_of
-from ceras_ir.network.precision import NARROW, stays_float, width
+from ceras_ir.network.function import input_names, module_of, states_of
+from ceras_ir.network.integer import GREATEST, LEAST
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.states import states_of
+from ceras_ir.network.storage import NARROW, stays_float, width
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind

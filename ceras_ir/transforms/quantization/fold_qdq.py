@@ -15,7 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network import integer
-from ceras_ir.network.precision import stays_float
+from ceras_ir.network.storage import stays_float
 from ceras_ir.transforms.graph.fuse_windows import PadRule
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import (

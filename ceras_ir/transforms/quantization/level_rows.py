@@ -7,10 +7,10 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import row_exponents_within
+from ceras_ir.network.function import states_of
+from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.quantizable import quantized_operations
-from ceras_ir.network.ranges import EQUALIZED, forget
-from ceras_ir.network.states import states_of
+from ceras_ir.network.storage import EQUALIZED, forget
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs

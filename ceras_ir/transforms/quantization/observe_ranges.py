@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import module_of
+from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.network.quantizable import observed_values
-from ceras_ir.network.ranges import exponent, interval, set_exponent
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.network.storage import exponent, interval, set_exponent
+from ceras_ir.support.diagnostics import InputError, UsageError, remark
 from ceras_ir.support.options import out_of_range
-from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.options import ObserverOptions, SampleOptions
 
@@ -93,8 +92,8 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
     def _synthetic(self, main: FuncOp, missing: list[SSAValue]) -> None:
         # The interpreter is loaded only when something runs.
         from ceras_ir.data.synthetic_samples import synthetic_samples
-        from ceras_ir.interpreters.sequence import with_states
-        from ceras_ir.support.progress import progress
+        from ceras_ir.interpreters.network import with_states
+        from ceras_ir.support.terminal import progress
         from ceras_ir.transforms.quantization.analysis.calibration import calibrate
 
         count = min(self.samples, SYNTHETIC_SAMPLES)

@@ -20,8 +20,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.precision import stays_float
-from ceras_ir.network.ranges import network_values
+from ceras_ir.network.storage import network_values, stays_float
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, is_quantized_alike, only_moves

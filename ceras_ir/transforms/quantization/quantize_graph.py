@@ -10,18 +10,20 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, DequantizeOp, Function, LinearOperation
-from ceras_ir.network.exponents import WEIGHT_LOW, fitting_exponent, least_squares_exponents
-from ceras_ir.network.precision import (
+from ceras_ir.network.function import states_of
+from ceras_ir.network.integer import WEIGHT_LOW, fitting_exponent, least_squares_exponents
+from ceras_ir.network.quantizable import SNAPPED, quantized_operations
+from ceras_ir.network.storage import (
     FINER,
+    LAYER,
     NARROW,
+    forget,
     keep_in_float,
+    network_values,
     seen_of_moved,
     set_width,
     stays_float,
 )
-from ceras_ir.network.quantizable import SNAPPED, quantized_operations
-from ceras_ir.network.ranges import LAYER, forget, network_values
-from ceras_ir.network.states import states_of
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.rewrites.borders import (

@@ -6,9 +6,8 @@ Without one the arithmetic of the targets decides, see `default_recipe`; no data
 
 from collections.abc import Sequence
 
-from ceras_ir.command.option_flags import names
-from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.command.tool_parser import names
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 
 INPUTS, CHANNELS, ZERO_POINTS = "fit-inputs", "equalize-channels", "choose-zero-points"
 PRECISION, ROWS = "choose-precision", "choose-row-exponents"

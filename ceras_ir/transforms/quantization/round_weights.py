@@ -33,7 +33,7 @@ class RoundWeightsPass(CalibratedPass):
     name = "round-weights"
 
     def improve(self, main: FuncOp) -> None:
-        from ceras_ir.support.progress import progress
+        from ceras_ir.support.terminal import progress
         from ceras_ir.transforms.quantization.analysis.input_moments import (
             input_moments,
             patch_length,

@@ -9,9 +9,9 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import module_of
-from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.storage import keep_in_float
+from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.options import with_options_of
-from ceras_ir.support.remarks import remark
 from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule

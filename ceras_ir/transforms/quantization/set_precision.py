@@ -11,7 +11,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import input_names
-from ceras_ir.network.precision import WIDE, keep_with_function_in_float, widen, width
 from ceras_ir.network.quantizable import (
     data_operands,
     is_quantized,
@@ -19,8 +18,8 @@ from ceras_ir.network.quantizable import (
     keeps_scale,
     quantized_operations,
 )
-from ceras_ir.support.diagnostics import UsageError, node_name, node_names
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.network.storage import WIDE, keep_with_function_in_float, widen, width
+from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant

@@ -13,17 +13,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.exponents import (
+from ceras_ir.network.integer import (
     WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
     squared_error,
 )
 from ceras_ir.network.quantizable import SNAPPED, keeps_scale, observed_values
-from ceras_ir.network.ranges import exponent, network_values, set_exponent
-from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.remarks import remark
-from ceras_ir.support.text_table import shortened
+from ceras_ir.network.storage import exponent, network_values, set_exponent
+from ceras_ir.support.diagnostics import node_name, remark
+from ceras_ir.support.terminal import shortened
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.proven_bounds import proven_bounds, range_of
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves

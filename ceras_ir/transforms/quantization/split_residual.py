@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import (
+from ceras_ir.network.integer import (
     WEIGHT_LOW,
     least_squares_exponent,
     row_exponents_within,

@@ -9,11 +9,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
+from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.exponents import HIGH, LOW
-from ceras_ir.network.precision import NARROW, WIDE
-from ceras_ir.network.ranges import LAYER
+from ceras_ir.network.integer import HIGH, LOW
+from ceras_ir.network.storage import LAYER, NARROW, WIDE
 from ceras_ir.transforms.quantization.rewrites.integer_forms import accumulator_element
 from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import (
     BYTE,

@@ -9,12 +9,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import QuantizeOp, tensor_type
-from ceras_ir.network.function import output_names, result_values
-from ceras_ir.network.precision import FLOAT_REASON
+from ceras_ir.network.function import output_names, result_values, states_of
 from ceras_ir.network.quantizable import data_operands
-from ceras_ir.network.states import states_of
-from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.remarks import remark
+from ceras_ir.network.storage import FLOAT_REASON
+from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.transforms.network_pass import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.borders import returned_as_stored, take_stored

@@ -7,19 +7,22 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
-from ceras_ir.network.exponents import fitting_exponent
-from ceras_ir.network.precision import (
+from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
+from ceras_ir.network.integer import fitting_exponent
+from ceras_ir.network.quantizable import quantized_layers
+from ceras_ir.network.storage import (
     FINER,
     LONGEST,
     WIDE,
     factor_exponents,
+    interval,
     largest,
+    row_exponents,
+    set_exponent,
+    set_range,
     set_width,
     width,
 )
-from ceras_ir.network.quantizable import quantized_layers
-from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.console import Console
 
-from ceras_ir.api import html
-from ceras_ir.api.comparison import Comparer, Metric
-from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api import presentation
+from ceras_ir.api.checks import Comparer, Metric
 from ceras_ir.api.model import Model, quantization_keywords
+from ceras_ir.api.presentation import diagnosed
 from ceras_ir.api.samples import Data, SampleFiles, paths_of
-from ceras_ir.command.output_file import open_output
+from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import require_finite
-from ceras_ir.network.function import main_function
-from ceras_ir.network.missing import inputs_that_may_lack
+from ceras_ir.network.function import inputs_that_may_lack, main_function
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.recipe import check_recipe
@@ -84,11 +83,13 @@ class Comparison:
         ]
         figures = [[m.name, m.real, m.quantized, m.error] for m in self.metrics]
         first = self.variants[0]
-        return html.joined(
+        return presentation.joined(
             [
-                html.paragraph(f"{self.title}: {first.name} against {first.reference}"),
-                html.table(["metric", first.reference, first.name, "standard error"], figures),
-                html.table(columns, rows),
+                presentation.paragraph(f"{self.title}: {first.name} against {first.reference}"),
+                presentation.table(
+                    ["metric", first.reference, first.name, "standard error"], figures
+                ),
+                presentation.table(columns, rows),
             ]
         )
 
@@ -106,7 +107,7 @@ def compare(
     images: ImageOptions | None = None,
     **options: object,
 ) -> Comparison:
-    """See `ceras_ir.api.comparison.compare`."""
+    """See `ceras_ir.api.checks.compare`."""
     quantization = quantization_keywords(options, "compare")
     check_recipe(list(against or ()), "against")
     if other is not None and against is not None:

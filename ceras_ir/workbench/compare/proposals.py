@@ -14,7 +14,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import weight_bytes
 from ceras_ir.pipeline.stages import quantize_pass
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs

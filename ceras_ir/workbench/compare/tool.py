@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import (
-    add_floor,
-    calibration_workers,
-    inputs_of,
-    with_image_options,
-)
 from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
     add_extensions,
+    add_floor,
     add_scheme,
     arithmetic_of,
+    calibration_workers,
+    inputs_of,
     scheme_of,
     title_of,
+    with_image_options,
 )
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
-from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.recipe import recipe_names
 
@@ -139,13 +137,12 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     if arguments.propose and arguments.inputs in arguments.calibrate:
         raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
 
-    from ceras_ir.command.output_file import open_output, refuse_overwriting
+    from ceras_ir.command.output_files import open_output, refuse_overwriting
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
-    from ceras_ir.driver.data_notes import note_calibration, note_inputs
     from ceras_ir.network.artefacts import network_inputs
-    from ceras_ir.network.function import main_function
-    from ceras_ir.network.missing import inputs_that_may_lack
+    from ceras_ir.network.function import inputs_that_may_lack, main_function
     from ceras_ir.workbench.compare.table import print_proposals, print_table
     from ceras_ir.workbench.compare.variants import Task
     from ceras_ir.workbench.metrics.choose import judgement_of
@@ -193,7 +190,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
     """Return 1 if a variant is below the floor and comes from calibration data or from Q/DQ."""
-    from ceras_ir.support.remarks import remark
+    from ceras_ir.support.diagnostics import remark
     from ceras_ir.workbench.compare.variants import QDQ, STORED
 
     status = 0
@@ -212,8 +209,8 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
 
 def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:
     """Layers on some inputs, the figures of merit on all."""
-    from ceras_ir.command.named_file import naming
-    from ceras_ir.command.output_file import write_file
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.command.output_files import write_file
     from ceras_ir.workbench.compare.at_scale import Scale, compare_at_scale
     from ceras_ir.workbench.compare.page import compare_page
     from ceras_ir.workbench.compare.table import print_table
@@ -255,8 +252,8 @@ def _scheme(arguments: argparse.Namespace) -> "BuildOptions":
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
-    from ceras_ir.command.named_file import naming
-    from ceras_ir.pipeline.reading import read_network
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.pipeline.parsing import read_network
 
     with naming(path):
         return read_network(path, **interface_of(arguments))
@@ -264,7 +261,7 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
 
 def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
     """The model by one recipe or two beside its float network, or the second beside the first."""
-    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.exit_status import naming
     from ceras_ir.workbench.compare.variants import one_model, two_models
 
     options = _scheme(arguments)

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from ceras_ir.command.named_file import naming
+from ceras_ir.command.exit_status import naming
 from ceras_ir.data.sample_stream import StreamedSamples
 from ceras_ir.data.samples import Samples, as_samples
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.network.ranges import LAYER
+from ceras_ir.network.storage import LAYER
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.before_after import alignment
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,

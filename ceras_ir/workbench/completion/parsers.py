@@ -7,8 +7,7 @@ import argparse
 from importlib import import_module
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.command.installed import commands
-from ceras_ir.command.tool_parser import UsageParser
+from ceras_ir.command.tool_parser import UsageParser, commands
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.support.options import flag_of, help_of, options_of

@@ -7,7 +7,7 @@ from shlex import join
 
 from ceras_ir.pipeline.stage_cache import compiler_digest, spelled
 from ceras_ir.support.content_cache import key_of
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers
 from ceras_ir.workbench.explore.expressions import Expression
 from ceras_ir.workbench.explore.point_report import write_point

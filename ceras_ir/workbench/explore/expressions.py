@@ -9,8 +9,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 
 Value = float | str | bool
 Values = Mapping[str, float | str]

@@ -5,8 +5,7 @@ from html import escape
 from pathlib import Path
 
 from ceras_ir.command.exit_status import versions
-from ceras_ir.command.output_file import write_file
-from ceras_ir.command.output_folder import REPORT
+from ceras_ir.command.output_files import REPORT, write_file
 from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
 from ceras_ir.workbench.explore.storage import Record
 from ceras_ir.workbench.explore.trial import Outcome

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.command.named_file import naming
+from ceras_ir.command.exit_status import naming
 from ceras_ir.driver.compile.tool import make_parser
 from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning
-from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
-from ceras_ir.support.suggestions import did_you_mean
-from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
+from ceras_ir.support.user_files import parse_toml
 from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression

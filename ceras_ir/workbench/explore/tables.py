@@ -5,7 +5,7 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 
-from ceras_ir.support.text_table import aligned
+from ceras_ir.support.terminal import aligned
 from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.pareto import pareto
 from ceras_ir.workbench.explore.storage import Record

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_file import write_file
+from ceras_ir.command.output_files import write_file
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.worker_options import add_cache, add_workers, cache_folder_of, workers_of

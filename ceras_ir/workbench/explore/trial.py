@@ -25,7 +25,7 @@ from ceras_ir.driver.target_options import native_target, target_of
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.report_table import table
+from ceras_ir.pipeline.report import table
 from ceras_ir.pipeline.stage_cache import CachedModule, StageCache, digest_of, spelled
 from ceras_ir.pipeline.stages import (
     all_stages,
@@ -34,9 +34,8 @@ from ceras_ir.pipeline.stages import (
     quantize_pass,
 )
 from ceras_ir.support.content_cache import CacheError, key_of
-from ceras_ir.support.dask_workers import shipped, shipped_paths
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.workers import ThisProcess
+from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of

@@ -7,8 +7,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError
-from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.pipeline.split_input import parts_of
+from ceras_ir.pipeline.parsing import parse_text, parts_of
 from ceras_ir.pipeline.verification import find_invalid
 from ceras_ir.support.diagnostics import InputError
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from xdsl.context import Context
 from xdsl.universe import Universe
 
-from ceras_ir.support.docstrings import docstring
+from ceras_ir.support.options import docstring
 
 
 def explanation(ctx: Context, universe: Universe, text: str) -> str | None:

@@ -7,8 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.data.samples import Array
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.network.function import main_function
 
 SEED = 0

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.pipeline.context import load_context, load_universe
-from ceras_ir.pipeline.plugins import add_plugins, plugins
+from ceras_ir.pipeline.context import add_plugins, load_context, load_universe, plugins
 from ceras_ir.support.diagnostics import UsageError
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.image_folder import ImageFolder, is_folder, is_planar
+from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 from ceras_ir.workbench.metrics.classification import Classification
 from ceras_ir.workbench.metrics.closeness import Closeness

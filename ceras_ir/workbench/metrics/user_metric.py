@@ -11,7 +11,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.user_file import run_file
+from ceras_ir.support.user_files import run_file
 from ceras_ir.workbench.metrics.figures import Array, Chosen, Figure, Outputs, Reading
 
 Function: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]

@@ -14,7 +14,7 @@ from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.build import Build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, entries_by_key
-from ceras_ir.targets.prediction import MICROSECONDS
+from ceras_ir.targets.capabilities import MICROSECONDS
 from ceras_ir.workbench.model_explorer.graphs import Json, LevelGraphs, level_graphs
 
 FOLDER = "model_explorer"

@@ -147,7 +147,7 @@ def _integer(cells: dict[str, str], field: str, where: str) -> int:
 def _plan(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
 
-    from ceras_ir.command.output_file import open_output
+    from ceras_ir.command.output_files import open_output
     from ceras_ir.support.native import has_compiler
     from ceras_ir.transforms.memory.analysis.exact_offsets import (
         MAX_SEARCHED,

@@ -26,8 +26,8 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import GraphOperation
+from ceras_ir.dialects.graph.attributes import View
 from ceras_ir.dialects.graph.operation import WrongShapeError, shape_of
-from ceras_ir.dialects.graph.traits import View
 
 VALUE = "value"
 """The property in which constants have their elements."""

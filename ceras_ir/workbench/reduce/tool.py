@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.pipeline.context import add_plugins, plugins
 from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
-from ceras_ir.pipeline.plugins import add_plugins, plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def _reduce(argv: Sequence[str]) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ceras_ir.command.named_file import naming
-    from ceras_ir.command.output_file import refuse_overwriting, write_file
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.command.output_files import refuse_overwriting, write_file
     from ceras_ir.command.shell_command import Command
 
     for flag in ("timeout", "time_limit"):

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.command.output_folder import REPORT
+from ceras_ir.command.output_files import REPORT
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.timeline import Lane, Timeline, parse_bars
-from ceras_ir.targets.execution import Manifest
-from ceras_ir.targets.prediction import MICROSECONDS
+from ceras_ir.targets.capabilities import MICROSECONDS, Manifest
 
 Entry = dict[str, object]
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ceras_ir.support.timeline_picture import legend, timeline_picture
+from ceras_ir.support.timeline import legend, timeline_picture
 from ceras_ir.workbench.compare.plots import Ratio, ratio_plot
 from ceras_ir.workbench.pages.rendering import render
 from ceras_ir.workbench.report.content import Content, Entry, Row

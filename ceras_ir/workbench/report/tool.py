@@ -48,7 +48,7 @@ def _report(argv: Sequence[str]) -> int:
     if arguments.other is not None and arguments.trace is not None:
         raise UsageError("--trace is of one folder")
 
-    from ceras_ir.command.output_file import open_output
+    from ceras_ir.command.output_files import open_output
     from ceras_ir.workbench.report.content import read_folder
 
     content = read_folder(arguments.folder)

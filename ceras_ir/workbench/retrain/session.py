@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.command.named_file import naming
-from ceras_ir.command.output_file import write_file
+from ceras_ir.command.exit_status import naming
+from ceras_ir.command.output_files import write_file
 from ceras_ir.driver.target_options import model_target
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.workbench.retrain.networks import check_integers, model_bytes, student_of, teacher_of

@@ -5,17 +5,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.option_flags import names
-from ceras_ir.command.tool_parser import ToolParser, UsageParser
-from ceras_ir.driver.calibration_options import with_image_options
+from ceras_ir.command.tool_parser import ToolParser, UsageParser, names
 from ceras_ir.driver.model_options import add_shapes
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_arithmetic,
     add_extensions,
     add_scheme,
+    with_image_options,
 )
-from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
@@ -252,7 +251,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except ImportError:
         raise InputError("training needs torch: pip install 'ceras-ir[retrain]'") from None
 
-    from ceras_ir.command.output_file import refuse_overwriting
+    from ceras_ir.command.output_files import refuse_overwriting
     from ceras_ir.workbench.retrain.session import retrain
 
     read = arguments.model, arguments.teacher, arguments.data, arguments.validate

@@ -19,9 +19,9 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.swish import shift_swish as exact_shift_swish
 from ceras_ir.interpreters.windows import Window
 from ceras_ir.network import integer
+from ceras_ir.network.integer import shift_swish as exact_shift_swish
 from ceras_ir.workbench.training.operations import (
     COMBINED,
     MEANINGS,

@@ -22,8 +22,8 @@ from xdsl.ir import Operation
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.logic import Compare
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.interpreters import resampling
 from ceras_ir.interpreters.windows import Window, counts
+from ceras_ir.network import resampling
 from ceras_ir.workbench.training.functions import apply_function
 
 Meaning = Callable[[Any, Sequence[Tensor]], Tensor]

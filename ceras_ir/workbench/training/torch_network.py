@@ -27,15 +27,15 @@ from ceras_ir.dialects.graph.operation import quantized_element
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names, result_values
-from ceras_ir.network.ranges import EQUALIZED
+from ceras_ir.network.storage import EQUALIZED
 from ceras_ir.support.diagnostics import (
     Finding,
     InputError,
     UnsupportedError,
+    did_you_mean,
     node_name,
     node_names,
 )
-from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.workbench.training.integer_operations import INTEGER_MEANINGS, scales, stored
 from ceras_ir.workbench.training.operations import MEANINGS, Meaning
 

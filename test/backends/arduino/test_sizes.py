@@ -24,12 +24,12 @@ from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.build import Build, build
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions, Quantize
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 

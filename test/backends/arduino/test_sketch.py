@@ -11,7 +11,7 @@ from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.options import BuildOptions

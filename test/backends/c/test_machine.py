@@ -19,13 +19,13 @@ from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions, Machine, bare_machine, load_machine, machine_names
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.names import MODEL, Prefix, Weights
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run

@@ -11,11 +11,11 @@ from c_harness import needs_rv32, place, random_inputs
 
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 
 pytestmark = [pytest.mark.slow, needs_rv32]
 

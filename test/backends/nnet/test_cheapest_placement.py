@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from ceras_ir.backends.nnet.board import FpgaBoard, load_board, parse_board
 from ceras_ir.backends.nnet.placement import cost_of, transfer
 from ceras_ir.network.function import main_function, result_values
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps

@@ -27,7 +27,7 @@ from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.verilator import has_verilator
+from ceras_ir.support.native import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.rebuilding import rebuild_linear
 

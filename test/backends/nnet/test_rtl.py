@@ -20,9 +20,9 @@ from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.driver.compile.tool import main
-from ceras_ir.driver.run.tool import main as run_tool
+from ceras_ir.driver.run import main as run_tool
 from ceras_ir.network.function import main_function
-from ceras_ir.support.verilator import has_verilator
+from ceras_ir.support.native import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
 pytestmark = [

@@ -17,7 +17,7 @@ from ceras_ir.backends.nnet.reader import read
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.interpreters.sequence import in_turn
+from ceras_ir.interpreters.network import in_turn
 from ceras_ir.support.diagnostics import InputError
 
 INT8, WIDE = UniformType(0.5, -7), UniformType(0.125, storage=i16)

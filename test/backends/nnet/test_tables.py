@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.elementwise import BENDS
 from ceras_ir.dialects.graph.lookup import BYTE
-from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)

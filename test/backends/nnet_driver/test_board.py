@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import open_folder
-from ceras_ir.support.verilator import has_verilator
+from ceras_ir.support.native import has_verilator
 
 pytestmark = [
     pytest.mark.slow,

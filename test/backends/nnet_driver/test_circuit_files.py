@@ -17,7 +17,7 @@ from ceras_ir.backends.nnet.circuits import (
     registers_header,
 )
 from ceras_ir.backends.nnet.tool import main
-from ceras_ir.support.verilator import has_verilator
+from ceras_ir.support.native import has_verilator
 
 
 def test_every_register_has_an_address_of_its_own():

@@ -8,7 +8,7 @@ import pytest
 from ceras_ir.backends.vta.execution.stream_file import parse_pointers, rebased
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import Load, MemoryType, Store
-from ceras_ir.driver.run.tool import main
+from ceras_ir.driver.run import main
 from ceras_ir.support.diagnostics import InputError
 
 LOAD, STORE, GEMM, FINISH = 0, 1, 2, 3

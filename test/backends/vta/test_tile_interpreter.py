@@ -20,11 +20,11 @@ from xdsl.ir import Block
 
 from ceras_ir.backends.vta.interpreter import Scratchpad, TileFunctions, combine, matrix_at
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.mem_packing import PackTilesOp, PackWindowsOp, packed_shape
+from ceras_ir.dialects.mem.packing import PackTilesOp, PackWindowsOp, packed_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.memory import buffer_type
-from ceras_ir.interpreters.bounds import OutOfRangeError
-from ceras_ir.interpreters.mem import fold_zero_point, pack, pack_tiles, unpack, windows
+from ceras_ir.interpreters.located import OutOfRangeError
+from ceras_ir.interpreters.network import fold_zero_point, pack, pack_tiles, unpack, windows
 
 Loop = tuple[int, int, int, int]
 Vector = tuple[int, int]

@@ -7,7 +7,7 @@ from onnx_models import Array, model, node, weights
 
 from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build, open_folder

@@ -15,7 +15,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.traits import (
+from ceras_ir.dialects.graph.attributes import (
     CopiesAtBorder,
     Elementwise,
     MayOverwrite,
@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph.traits import (
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import observed_values, quantized_operations
-from ceras_ir.network.ranges import set_exponent
+from ceras_ir.network.storage import set_exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.report import layers

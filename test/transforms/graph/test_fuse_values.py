@@ -13,7 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.ranges import WEIGHT_EXPONENT
+from ceras_ir.network.storage import WEIGHT_EXPONENT
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import stays_float
+from ceras_ir.network.storage import stays_float
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import node_name, node_names
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import relative_difference
-from ceras_ir.driver.run.tool import main as run_tool
+from ceras_ir.driver.run import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run

@@ -7,14 +7,13 @@ import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import analyse

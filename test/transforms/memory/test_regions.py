@@ -21,8 +21,7 @@ from ceras_ir.dialects.mem import (
     block_of,
     regions_of,
 )
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.support.native import has_compiler

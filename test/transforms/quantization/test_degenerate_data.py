@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ceras_ir.command.entry_point import Command
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context

@@ -7,7 +7,7 @@ import pytest
 from onnx_models import model, node
 from slow_cases import first_fast
 
-from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.run import main as run
 
 
 @pytest.mark.parametrize("ratio", first_fast(2, [1e5, 1e-30, 1e8, 1e12, 1e-5, 1e-8]))

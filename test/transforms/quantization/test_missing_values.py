@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ceras_ir as ceras
-from ceras_ir.network.function import main_function
-from ceras_ir.network.missing import inputs_that_may_lack
+from ceras_ir.network.function import inputs_that_may_lack, main_function
 
 HEAD = """
   %c = graph.compare equal %x, %x : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xi1>

@@ -12,9 +12,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.driver.verify.levels import Verification
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import NARROW, WIDE, widen, width
 from ceras_ir.network.quantizable import is_copy
-from ceras_ir.network.ranges import exponent, zero_point
+from ceras_ir.network.storage import NARROW, WIDE, exponent, widen, width, zero_point
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text

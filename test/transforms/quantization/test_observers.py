@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects.graph import BinaryOp, SoftmaxOp, UnaryOp
-from ceras_ir.network.exponents import fitting_exponent, squared_error
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import affine, exponent, interval
+from ceras_ir.network.integer import fitting_exponent, squared_error
+from ceras_ir.network.storage import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.distribution import (

@@ -24,8 +24,7 @@ from ceras_ir.driver.verify.levels import Verification
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import PRECISION, WIDE, width
-from ceras_ir.network.ranges import set_attribute
+from ceras_ir.network.storage import PRECISION, WIDE, set_attribute, width
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text

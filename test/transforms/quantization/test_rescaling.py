@@ -11,14 +11,14 @@ from xdsl.dialects.builtin import UnknownLoc
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network import exponents
-from ceras_ir.network.exponents import (
+from ceras_ir.network import integer
+from ceras_ir.network.integer import (
     WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
+    requantize,
     squared_error,
 )
-from ceras_ir.network.integer import requantize
 from ceras_ir.network.storage import Storage
 from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver
 from ceras_ir.transforms.quantization.analysis.quantized_constants import (
@@ -139,14 +139,14 @@ def test_exponents_of_rows_are_those_of_each_alone(monkeypatch: pytest.MonkeyPat
     rows[::7] = np.rint(rows[::7] / rows[::7].max()) * 0.5
     rows[5] = 0
     alone = [least_squares_exponent(row, WEIGHT_LOW) for row in rows]
-    monkeypatch.setattr(exponents, "ROWS_AT_ONCE", 100)
-    assert exponents.least_squares_exponents(rows).tolist() == alone
+    monkeypatch.setattr(integer, "ROWS_AT_ONCE", 100)
+    assert integer.least_squares_exponents(rows).tolist() == alone
     greatest = max(e for e, row in zip(alone, rows, strict=True) if row.any())
     within = [
         max(e, greatest - 8) if row.any() else greatest for e, row in zip(alone, rows, strict=True)
     ]
-    assert exponents.row_exponents_within(rows, 8) == within
-    assert exponents.row_exponents_within(np.zeros((3, 2), np.float32), 8) is None
+    assert integer.row_exponents_within(rows, 8) == within
+    assert integer.row_exponents_within(np.zeros((3, 2), np.float32), 8) is None
 
 
 def test_observer_agrees_with_all_at_once() -> None:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import WEIGHT_EXPONENT, set_exponent
+from ceras_ir.network.storage import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.quantization.analysis.input_moments import (
     BLOCK,

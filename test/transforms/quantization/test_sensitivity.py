@@ -10,12 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends

@@ -184,7 +184,7 @@ def test_killed_at_random_and_resumed(study: Path):
 
 def test_a_cluster_loses_nothing(tmp_path: Path):
     distributed = pytest.importorskip("distributed", reason="clusters are Dask's")
-    from ceras_ir.support.dask_workers import DaskWorkers
+    from ceras_ir.support.workers import DaskWorkers
 
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None

@@ -3,10 +3,9 @@
 import xml.etree.ElementTree as ElementTree
 
 from ceras_ir.pipeline.context import load_context, load_universe
-from ceras_ir.pipeline.memory_report import memory_plan
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.support.timeline import Bar, Lane, Timeline, bars_of
-from ceras_ir.support.timeline_picture import timeline_picture
+from ceras_ir.pipeline.report import memory_plan
+from ceras_ir.support.timeline import Bar, Lane, Timeline, bars_of, timeline_picture
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.workbench.report.content import Device, Row, content_of
 from ceras_ir.workbench.report.graph_picture import graph_picture, module_picture

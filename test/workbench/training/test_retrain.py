@@ -24,7 +24,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.workbench.retrain.networks import student_of, teacher_of
 from ceras_ir.workbench.retrain.tool import main

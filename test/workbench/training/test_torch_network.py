@@ -24,7 +24,7 @@ from ceras_ir.network import integer
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.workbench.retrain.networks import student_of
 from ceras_ir.workbench.training.functions import FUNCTIONS, apply_function
 from ceras_ir.workbench.training.straight_through import requantize

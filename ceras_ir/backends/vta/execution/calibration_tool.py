@@ -8,8 +8,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_file import open_output
-from ceras_ir.command.output_folder import MANIFEST, open_folder
+from ceras_ir.command.output_files import MANIFEST, open_folder, open_output
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.support.diagnostics import InputError
 

@@ -25,13 +25,15 @@ from ceras_ir.backends.vta.machine.isa import (
 )
 from ceras_ir.backends.vta.machine.time import TimedRun, Timing, simulate_time
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.timeline import Lane, Timeline, bars_of
-from ceras_ir.support.timeline_picture import (
+from ceras_ir.support.timeline import (
     LABEL,
     MARGIN,
     ROW,
     STYLE,
     WIDTH,
+    Lane,
+    Timeline,
+    bars_of,
     height_of,
     legend,
     timeline_picture,

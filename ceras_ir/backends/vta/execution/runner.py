@@ -21,7 +21,7 @@ from ceras_ir.backends.vta.execution.stream_file import read_image
 from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.simulator import simulate
-from ceras_ir.command.output_folder import MANIFEST, is_inside
+from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")

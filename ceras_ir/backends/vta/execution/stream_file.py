@@ -344,8 +344,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
     """
     from ceras_ir.backends.vta.machine.board import load_board
     from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
-    from ceras_ir.command.exit_status import Diagnostic, SourceError
-    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.exit_status import Diagnostic, SourceError, naming
 
     _check_usage(arguments)
     board = load_board(getattr(arguments, "board", DEFAULT_BOARD_NAME))

@@ -38,8 +38,9 @@ from ceras_ir.backends.vta.rules.channel_constants import (
     widened,
 )
 from ceras_ir.backends.vta.schedule.contraction import Contraction, borders_of
-from ceras_ir.dialects import graph, mem, mem_packing
+from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.dialects.mem import packing
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK
 
@@ -264,7 +265,7 @@ class Launch:
         """Replace the operations by a launch of the kernel with this body."""
         op = self.op
         plain = graph.tensor_type(op.output)
-        shape = mem_packing.packed_shape(plain.get_shape(), self.board.vector)
+        shape = packing.packed_shape(plain.get_shape(), self.board.vector)
         packed = TensorType(plain.element_type, shape)
         types = [*map(graph.tensor_type, self.inputs), packed]
         name = kernels.get(stem, types, properties, body)

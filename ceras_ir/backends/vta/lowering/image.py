@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.vta.lowering.launches import LoweredLaunch, lower_launches
 from ceras_ir.backends.vta.machine.board import CACHE_LINE, VtaBoard
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps

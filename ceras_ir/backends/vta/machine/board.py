@@ -17,9 +17,8 @@ from typing import Literal, get_args
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.machine.isa import PORTABLE_UOPS, MemoryType
-from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.support.suggestions import MISTYPED, did_you_mean
-from ceras_ir.targets.boards import board_files, board_text
+from ceras_ir.support.diagnostics import MISTYPED, InputError, UnsupportedError, did_you_mean
+from ceras_ir.targets.capabilities import board_files, board_text
 
 Flow = Literal["hls", "chisel"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)

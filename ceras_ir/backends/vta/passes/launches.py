@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
 from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects.graph import ConstantOp
-from ceras_ir.dialects.graph.traits import CopiesAtBorder, MovesElements, viewed
+from ceras_ir.dialects.graph.attributes import CopiesAtBorder, MovesElements, viewed
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.analysis.liveness import steps

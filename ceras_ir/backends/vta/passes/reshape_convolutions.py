@@ -30,7 +30,7 @@ from ceras_ir.backends.vta.rules.channel_constants import (
 )
 from ceras_ir.backends.vta.rules.windows import Windows
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.mem_packing import packed_shape
+from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.transforms.rebuilding import erase_unused
 

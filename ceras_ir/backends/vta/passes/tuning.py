@@ -35,9 +35,9 @@ from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.native import cache_folder
-from ceras_ir.support.progress import progress
-from ceras_ir.support.remarks import remark
+from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 CANDIDATES = 6

@@ -26,11 +26,11 @@ from ceras_ir.backends.vta.schedule.search import Pooling, averaging_blocks, poo
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.mem_packing import packed_shape
+from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.network import averaging as division
-from ceras_ir.network.averaging import Averaging
-from ceras_ir.network.precision import WIDE
+from ceras_ir.network import integer as division
+from ceras_ir.network.integer import Averaging
+from ceras_ir.network.storage import WIDE
 
 LOW_BITS = 7
 """Bits of the multiplier that the second weight tile has; the first is moved left by them."""

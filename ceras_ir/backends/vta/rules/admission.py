@@ -42,7 +42,7 @@ from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS, Contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.mem_packing import packed_shape
+from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.quant import RequantAttr
 
 VTA = "vta"

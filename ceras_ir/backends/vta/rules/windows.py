@@ -20,7 +20,7 @@ from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import estimate
 from ceras_ir.backends.vta.schedule.search import best_blocks
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem_packing import packed_shape
+from ceras_ir.dialects.mem.packing import packed_shape
 
 
 @dataclass(frozen=True)

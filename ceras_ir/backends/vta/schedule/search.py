@@ -12,7 +12,7 @@ from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks, widest_pad
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
-from ceras_ir.data.parallel import parallel
+from ceras_ir.support.workers import parallel
 
 Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
 """

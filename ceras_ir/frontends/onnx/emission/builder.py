@@ -43,7 +43,7 @@ from ceras_ir.frontends.onnx.emission.values import (
 )
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.network.storage import FLOAT, PRECISION
 from ceras_ir.support.diagnostics import InputError
 
 

@@ -29,7 +29,7 @@ from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.network.function import result_values
-from ceras_ir.network.precision import FLOAT_REASON
+from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.transforms.rebuilding import erase_unused
 
 LOOP_BODY_REASON = "the body of a loop that is not unrolled stays float, as a branch with one does"

@@ -17,7 +17,7 @@ from ceras_ir.frontends.onnx.emission.folding import NEVER_FOLDED
 from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
 from ceras_ir.support.diagnostics import Finding
-from ceras_ir.support.docstrings import docstring
+from ceras_ir.support.options import docstring
 
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
 """Emits what a node computes and returns its first result, or all where there are several."""

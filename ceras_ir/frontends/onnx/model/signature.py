@@ -23,8 +23,7 @@ from ceras_ir.frontends.onnx.model.model_file import (
 )
 from ceras_ir.frontends.onnx.model.node import DATA
 from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
-from ceras_ir.support.diagnostics import Finding, InputError
-from ceras_ir.support.remarks import remark
+from ceras_ir.support.diagnostics import Finding, InputError, remark
 
 GRAPH_INPUT = "graph input"
 """What stands for the operator in diagnostics about inputs."""

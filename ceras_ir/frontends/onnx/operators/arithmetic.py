@@ -18,8 +18,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
+from ceras_ir.dialects.graph.attributes import MovesElements
 from ceras_ir.dialects.graph.elementwise import BinaryAttr
-from ceras_ir.dialects.graph.traits import MovesElements
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.emission.registry import operator

@@ -11,7 +11,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.support.docstrings import docstring
+from ceras_ir.support.options import docstring
 
 ClassLabels: TypeAlias = Sequence[int] | Sequence[str]
 

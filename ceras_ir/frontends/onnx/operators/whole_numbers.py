@@ -15,7 +15,7 @@ from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_va
 from ceras_ir.frontends.onnx.model.model_file import element_type, type_name
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES
-from ceras_ir.interpreters.arithmetic import cast as meaning_of_cast
+from ceras_ir.interpreters.graph import cast as meaning_of_cast
 
 BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
 

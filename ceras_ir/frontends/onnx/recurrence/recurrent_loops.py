@@ -36,7 +36,7 @@ from ceras_ir.frontends.onnx.recurrence.written_cells import (
     WrittenCell,
     held,
 )
-from ceras_ir.interpreters.arithmetic import cast, combine, compare
+from ceras_ir.interpreters.graph import cast, combine, compare
 
 StepNumbers: TypeAlias = NDArray[np.generic]
 

@@ -15,7 +15,7 @@ from ceras_ir.dialects.graph import (
     is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.traits import Elementwise
+from ceras_ir.dialects.graph.attributes import Elementwise
 from ceras_ir.transforms.graph.transposes.order import lifted_shape
 
 

@@ -19,7 +19,7 @@ from ceras_ir.dialects.graph import (
     is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_reshape, permutation_of
+from ceras_ir.dialects.graph.layout import inverse, is_reshape, permutation_of
 
 
 def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:

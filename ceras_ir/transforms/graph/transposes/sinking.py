@@ -7,7 +7,7 @@ Each says what becomes of its properties then: `GraphOperation.reordered`.
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects.graph import GraphOperation, TransposeOp, shape_of
-from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
+from ceras_ir.dialects.graph.layout import inverse, permutation_of
 from ceras_ir.transforms.graph.transposes.order import (
     common_order,
     replace_below,

@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph import (
     is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
+from ceras_ir.dialects.graph.layout import inverse, permutation_of
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 
 if TYPE_CHECKING:

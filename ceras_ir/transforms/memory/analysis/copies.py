@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp
-from ceras_ir.dialects.graph.traits import CopiesAtBorder, viewed
+from ceras_ir.dialects.graph.attributes import CopiesAtBorder, viewed
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices

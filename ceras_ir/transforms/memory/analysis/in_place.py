@@ -8,7 +8,7 @@ An operation says so by the trait `MayOverwrite`: it reads element `i` of the op
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, tensor_type
-from ceras_ir.dialects.graph.traits import MayOverwrite
+from ceras_ir.dialects.graph.attributes import MayOverwrite
 
 
 def may_overwrite(op: Operation, operand: SSAValue) -> bool:

@@ -15,8 +15,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp, tensor_type
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.graph.calls import bytes_of
-from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp
 from ceras_ir.network.function import result_values
 from ceras_ir.support.options import options

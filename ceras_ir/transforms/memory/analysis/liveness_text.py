@@ -7,7 +7,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.text_table import aligned
+from ceras_ir.support.terminal import aligned
 from ceras_ir.transforms.memory.analysis.colouring import interference
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
 

@@ -24,7 +24,7 @@ from ceras_ir.dialects.graph import (
     storage_type,
     tensor_type,
 )
-from ceras_ir.dialects.graph.traits import Elementwise, View
+from ceras_ir.dialects.graph.attributes import Elementwise, View
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
 from ceras_ir.support.diagnostics import Finding, node_name
 

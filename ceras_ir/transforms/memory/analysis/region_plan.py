@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import InputError, node_name, printable
 from ceras_ir.transforms.memory.analysis.liveness import Buffer, Liveness, byte_size, steps

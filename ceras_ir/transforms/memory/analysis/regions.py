@@ -15,7 +15,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.mem import regions_of
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
-from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.support.user_files import parse_toml
 from ceras_ir.targets.registry import all_targets
 
 FIELDS = ("name", "bytes", "bytes_per_us")

@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp
-from ceras_ir.targets.accelerator import GapRule
+from ceras_ir.targets.capabilities import GapRule
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte_size, steps
 from ceras_ir.transforms.memory.analysis.slices import Slicing, slices
 

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects.graph import ConcatOp, shape_of, storage_type, tensor_type
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
-from ceras_ir.targets.accelerator import GapRule, takes_runs_only
+from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 
 
 def takes_gaps(op: Operation, value: SSAValue) -> str | None:

@@ -8,7 +8,7 @@ of the host's, and neither is a constant.
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp, block_of
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.analysis.liveness import steps

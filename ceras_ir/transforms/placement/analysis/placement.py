@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.network.function import result_values
-from ceras_ir.targets.accelerator import Cost
+from ceras_ir.targets.capabilities import Cost
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.placement.analysis.min_cut import INFINITE, SINK, SOURCE, FlowGraph
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, factor_exponents, largest
-from ceras_ir.network.ranges import row_exponents
+from ceras_ir.network.storage import NARROW, factor_exponents, largest, row_exponents
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 LARGEST = (1 << 31) - 1

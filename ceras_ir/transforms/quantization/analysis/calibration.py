@@ -26,19 +26,23 @@ from ceras_ir.dialects.graph import (
     is_plain,
     shape_of,
 )
-from ceras_ir.interpreters.network import run
-from ceras_ir.interpreters.sequence import with_states
-from ceras_ir.interpreters.statistics_mode import for_statistics
+from ceras_ir.interpreters.float_functions import for_statistics
+from ceras_ir.interpreters.network import run, with_states
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.missing import inputs_that_may_lack
-from ceras_ir.network.precision import WIDE, stays_float, widen, width
+from ceras_ir.network.function import input_names, inputs_that_may_lack, main_function, states_of
 from ceras_ir.network.quantizable import is_alias, keeps_scale
-from ceras_ir.network.ranges import set_affine, set_exponent, set_range
-from ceras_ir.network.states import states_of
+from ceras_ir.network.storage import (
+    WIDE,
+    set_affine,
+    set_exponent,
+    set_range,
+    stays_float,
+    widen,
+    width,
+)
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
-from ceras_ir.support.memory import give_back
-from ceras_ir.support.progress import progress
+from ceras_ir.support.system import give_back
+from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer

@@ -21,9 +21,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
-from ceras_ir.network.precision import stays_float
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.ranges import network_values
+from ceras_ir.network.storage import network_values, stays_float
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table, separates
 
 Slots = NDArray[np.int64]

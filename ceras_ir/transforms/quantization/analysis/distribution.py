@@ -16,7 +16,7 @@ from math import frexp, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.network.exponents import HIGH, LEAST, LOW
+from ceras_ir.network.integer import HIGH, LEAST, LOW
 
 Reals = NDArray[np.float32]
 Sums = NDArray[np.floating]

@@ -16,12 +16,19 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.swish import BENDS
+from ceras_ir.dialects.graph.elementwise import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.network.exponents import fitting_exponent
-from ceras_ir.network.precision import FINER, WIDE, set_width, stays_float
+from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.network.quantizable import computes
-from ceras_ir.network.ranges import interval, set_exponent, set_zero_point
+from ceras_ir.network.storage import (
+    FINER,
+    WIDE,
+    interval,
+    set_exponent,
+    set_width,
+    set_zero_point,
+    stays_float,
+)
 from ceras_ir.transforms.quantization.analysis.distribution import Function, Reals, Sums, identity
 from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
 

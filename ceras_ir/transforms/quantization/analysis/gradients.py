@@ -23,10 +23,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
-from ceras_ir.interpreters.normalization import normalize
+from ceras_ir.interpreters.selection import normalize
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.quantizable import data_operands, keeps_scale
-from ceras_ir.network.ranges import exponent
+from ceras_ir.network.storage import exponent
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
 Array = NDArray[np.generic]

@@ -19,14 +19,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.network import Sequence, with_states
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.sequence import Sequence, with_states
 from ceras_ir.network.function import input_names, main_function, result_values
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.quantizable import is_alias, is_quantized
-from ceras_ir.network.ranges import EQUALIZED, LAYER, interval
+from ceras_ir.network.storage import EQUALIZED, LAYER, interval
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import Moments, decibels

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ceras_ir.network.exponents import CANDIDATES, LEAST, LOW, UNUSED, fitting_exponent
+from ceras_ir.network.integer import CANDIDATES, LEAST, LOW, UNUSED, fitting_exponent
 from ceras_ir.transforms.quantization.analysis.distribution import (
     POINTS,
     Distribution,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.interpreters.sequence import in_turn
+from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.quantities import Quantities, quantities_of_outputs
 

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.quantizable import keeps_scale
-from ceras_ir.network.ranges import exponent, network_values
+from ceras_ir.network.storage import exponent, network_values
 
 HALF_EVEN = "graph.half_even"
 """

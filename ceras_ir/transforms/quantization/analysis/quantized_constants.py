@@ -17,8 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.precision import limits
-from ceras_ir.network.storage import Storage
+from ceras_ir.network.storage import Storage, limits
 
 
 def stored_constant(

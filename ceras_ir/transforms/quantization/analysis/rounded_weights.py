@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import HIGH, WEIGHT_LOW
+from ceras_ir.network.integer import HIGH, WEIGHT_LOW
 from ceras_ir.network.quantizable import quantized_operations
-from ceras_ir.network.ranges import weight_exponent
+from ceras_ir.network.storage import weight_exponent
 
 Real = NDArray[np.float64]
 

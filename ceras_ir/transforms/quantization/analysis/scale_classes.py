@@ -11,12 +11,17 @@ from collections.abc import Iterable
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
-from ceras_ir.network.precision import width
+from ceras_ir.network.function import State
+from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent
 from ceras_ir.network.quantizable import data_operands, is_alias, joins, keeps_scale
-from ceras_ir.network.ranges import exponent, missing_range, zero_point
-from ceras_ir.network.states import State
-from ceras_ir.network.storage import Storage, common_storage
+from ceras_ir.network.storage import (
+    Storage,
+    common_storage,
+    exponent,
+    missing_range,
+    width,
+    zero_point,
+)
 
 MAX_RAISES = 4
 """How often one scale may be raised; where a value is fed back into its own class by a

@@ -17,9 +17,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.statistics_mode import for_statistics
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.transforms.quantization.analysis.gradients import gradients

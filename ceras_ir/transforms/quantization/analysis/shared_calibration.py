@@ -18,11 +18,10 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import network_values
-from ceras_ir.network.states import states_of
+from ceras_ir.network.function import main_function, states_of
+from ceras_ir.network.storage import network_values
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.progress import progress
+from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.quantization.analysis.calibration import (
     Observations,

@@ -7,9 +7,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.function import states_of
 from ceras_ir.network.quantizable import is_alias, keeps_scale
-from ceras_ir.network.states import states_of
+from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.options import ExceptionOptions

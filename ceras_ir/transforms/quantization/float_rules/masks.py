@@ -10,8 +10,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue, Use
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import keeps_scale, uses_behind_moves
+from ceras_ir.network.storage import keep_in_float
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 

@@ -10,14 +10,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell
-from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.function import State, states_of
 from ceras_ir.network.quantizable import (
     is_alias,
     joins,
     quantized_operations,
     uses_behind_moves,
 )
-from ceras_ir.network.states import State, states_of
+from ceras_ir.network.storage import keep_in_float
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of

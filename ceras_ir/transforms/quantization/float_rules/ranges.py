@@ -10,9 +10,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.traits import Elementwise
-from ceras_ir.network.precision import keep_in_float
+from ceras_ir.dialects.graph.attributes import Elementwise
 from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fuse_epilogues import split_activation

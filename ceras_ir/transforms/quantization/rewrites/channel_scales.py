@@ -8,9 +8,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, keep_in_float, stays_float, width
+from ceras_ir.network.function import states_of
 from ceras_ir.network.quantizable import behind_layers
-from ceras_ir.network.states import states_of
+from ceras_ir.network.storage import NARROW, keep_in_float, stays_float, width
 from ceras_ir.transforms.quantization.analysis.channel_slots import (
     is_channel_scale,
     layers_behind,

@@ -17,11 +17,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
-from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
+from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.network.precision import NARROW
-from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.network.storage import NARROW, drop_statistics
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     ENTRIES,
     Form,

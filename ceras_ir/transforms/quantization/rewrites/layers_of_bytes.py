@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.network.exponents import HIGH, LOW
-from ceras_ir.network.precision import NARROW, WIDE
+from ceras_ir.network.integer import HIGH, LOW
+from ceras_ir.network.storage import NARROW, WIDE
 
 BYTE = WIDE - NARROW
 

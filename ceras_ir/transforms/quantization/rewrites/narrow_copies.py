@@ -8,9 +8,16 @@ from xdsl.ir import Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, stays_float, width
 from ceras_ir.network.quantizable import computes, joins, keeps_scale, quantized_operations
-from ceras_ir.network.ranges import STATISTICS, attributes_of, exponent, set_attribute
+from ceras_ir.network.storage import (
+    NARROW,
+    STATISTICS,
+    attributes_of,
+    exponent,
+    set_attribute,
+    stays_float,
+    width,
+)
 
 Copies = Mapping[SSAValue, graph.UnaryOp]
 """The copy of each value that has one."""

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.precision import NARROW, WIDE
+from ceras_ir.network.storage import NARROW, WIDE
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 from ceras_ir.transforms.quantization.rewrites.integer_forms import (
     SAME_SCALE,

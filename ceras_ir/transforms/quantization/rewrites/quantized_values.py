@@ -11,8 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import NAME
-from ceras_ir.network.ranges import attributes_of
-from ceras_ir.network.storage import Storage
+from ceras_ir.network.storage import Storage, attributes_of
 from ceras_ir.transforms.quantization.analysis.quantized_constants import stored_constant
 from ceras_ir.transforms.quantization.analysis.rescaling import rescaling
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage

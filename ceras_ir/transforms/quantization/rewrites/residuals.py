@@ -4,7 +4,7 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import copy_statistics, drop_statistics
+from ceras_ir.network.storage import copy_statistics, drop_statistics
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 import numpy as np
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import row_exponents, weight_exponent
+from ceras_ir.network.storage import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
 from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
 from ceras_ir.transforms.quantization.analysis.rounded_weights import (

@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.ranges import exponent
+from ceras_ir.network.storage import exponent
 from ceras_ir.transforms.quantization.analysis.proven_bounds import proven_bounds, range_of
 from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
 

@@ -13,15 +13,19 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.network.precision import NARROW, WIDE, factor_exponents, narrow_exponent, width
-from ceras_ir.network.ranges import (
+from ceras_ir.network.storage import (
+    NARROW,
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
+    WIDE,
+    Storage,
     drop_statistics,
+    factor_exponents,
+    narrow_exponent,
     row_exponents,
     weight_exponent,
+    width,
 )
-from ceras_ir.network.storage import Storage
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     Form,

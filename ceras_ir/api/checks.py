@@ -1,0 +1,199 @@
+"""
+Checks of a network in Python: all levels and targets on the same inputs, as `ceras-verify` does.
+
+`compare` returns the loss of quantization, if an extension offers the hook `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import ClassVar, Protocol, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from ceras_ir.api import presentation
+from ceras_ir.api.model import QUANTIZATION, Model
+from ceras_ir.api.presentation import diagnosed
+from ceras_ir.api.samples import Data, read_samples
+from ceras_ir.data.image_options import ImageOptions
+from ceras_ir.data.samples import Array
+from ceras_ir.driver.differences import Verdict
+from ceras_ir.driver.target_options import compiling_targets
+from ceras_ir.driver.verify.levels import check_request, verifications
+from ceras_ir.pipeline.pass_options import listing
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extensions import need_hook
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
+
+
+@dataclass(frozen=True)
+class Verification:
+    """One verdict per level; true if every level is good."""
+
+    verdicts: tuple[Verdict, ...]
+    samples: int
+
+    @property
+    def ok(self) -> bool:
+        return all(verdict.good for verdict in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        lines = (f"{verdict.level:32} {verdict.text}" for verdict in self.verdicts)
+        return "\n".join([f"{self.samples} sample(s)", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [[v.level, "yes" if v.good else "NO", v.text] for v in self.verdicts]
+        title = presentation.paragraph(f"{'all' if self.ok else 'NOT all'} levels agree")
+        return presentation.joined([title, presentation.table(["level", "good", "what"], rows)])
+
+
+def verify(
+    model: Model,
+    inputs: Data | None = None,
+    *,
+    targets: Sequence[str] | None = None,
+    board: str | None = None,
+    samples: int | None = None,
+    images: ImageOptions | None = None,
+) -> Verification:
+    """
+    Run `model` at every level and on every target, by default all that `ceras-verify` takes, on
+    the first `samples` of `inputs`, or on made-up ones. A model that `quantize` made keeps its
+    scales; another one is quantized as the target asks.
+    """
+    if isinstance(targets, str):
+        raise UsageError("targets is a list of names")
+    classes = (
+        [cls for cls in compiling_targets() if cls.verified_by_default]
+        if targets is None
+        else [find_target(name) for name in targets]
+    )
+    if not classes:
+        raise UsageError("targets is empty: name some")
+    if useless := [cls.name for cls in classes if not cls.compiles]:
+        raise UsageError(f"target {useless[0]} is the reference that others are compared with")
+    options = model.options
+    verdicts: list[Verdict] = []
+    with diagnosed(model.title):
+        check_request(options.quantize, classes, samples)
+        data = None
+        if inputs is not None:
+            data = list(read_samples(inputs, model.inputs, "inputs", images).first(samples))
+        chosen: list[Target] = [configured(cls.name, board) for cls in classes]
+        count = 0
+        options = replace(options, target=chosen[0])
+        for found, group in verifications(model.module, options, chosen, data, samples):
+            count = len(found.samples)
+            verdicts += found.run(group)
+    return Verification(tuple(verdicts), count)
+
+
+Metric: TypeAlias = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]
+"""A function of the outputs by name and the labels, if there are any."""
+
+
+class Measured(Protocol):
+    """A figure of merit of two networks."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def quantized(self) -> float: ...
+    @property
+    def real(self) -> float | None: ...
+
+
+class Variant(Protocol):
+    """A network next to its reference, and the measurements of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def reference(self) -> str: ...
+    @property
+    def layers(self) -> Sequence[LayerNoise]: ...
+    @property
+    def metrics(self) -> Sequence[Measured]: ...
+
+
+class Comparison(Protocol):
+    """The measurements of one variant of a network or of two, on `samples` inputs."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def variants(self) -> Sequence[Variant]: ...
+
+    @property
+    def layers(self) -> Sequence[LayerNoise]:
+        """Of the first variant: what is lost in each layer, alone and accumulated."""
+        ...
+
+    @property
+    def metrics(self) -> Sequence[Measured]:
+        """Of the first variant: the figures of merit at the outputs."""
+        ...
+
+    @property
+    def decibels(self) -> float:
+        """Of the first variant: signal to noise at the outputs."""
+        ...
+
+    def page(self) -> str:
+        """Return the page that `ceras-compare --html` writes."""
+        ...
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the page."""
+        ...
+
+    def _repr_html_(self) -> str: ...
+
+
+class Comparer:
+    """The function behind `compare`; the hook of the same name."""
+
+    compare: ClassVar[Callable[..., Comparison]]
+
+
+@listing(QUANTIZATION)
+def compare(
+    model: Model,
+    other: Model | None = None,
+    *,
+    inputs: Data,
+    calibration: Data | None = None,
+    labels: str | PathLike[str] | ArrayLike | None = None,
+    metric: str | Metric | None = None,
+    against: Sequence[str] | None = None,
+    samples: int | None = None,
+    images: ImageOptions | None = None,
+    **options: object,
+) -> Comparison:
+    """
+    Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
+    beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
+    `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize`
+    documents the options of quantization.
+    """
+    return need_hook("compare", Comparer, "ceras_ir.compare")().compare(
+        model,
+        other,
+        inputs=inputs,
+        calibration=calibration,
+        labels=labels,
+        metric=metric,
+        against=against,
+        samples=samples,
+        images=images,
+        **options,
+    )

@@ -1,0 +1,141 @@
+"""
+How Python shows diagnostics and models: exceptions, warnings, HTML for notebooks.
+
+Commands print diagnostics to stderr. Here, an error is an `InputError` or a subclass, from any
+layer, and remarks of passes are warnings; nothing is printed. Each part of HTML is complete.
+"""
+
+import sys
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from html import escape
+from io import StringIO
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
+
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.pipeline.printing import print_module
+from ceras_ir.support.diagnostics import InputError, each_once
+
+
+class CerasWarning(UserWarning):
+    """What a pass says on stderr of a command, such as that few samples calibrate."""
+
+
+@contextmanager
+def diagnosed(file: str) -> Generator[None]:
+    """
+    Have everything inside fail with an `InputError` that knows its file, `file` where it has none,
+    and whose note is what a command prints; and remark by a `CerasWarning`.
+    """
+    remarks = StringIO()
+    try:
+        # Passes write to sys.stderr, and show no progress where it is no terminal.
+        with redirect_stderr(remarks), each_once():
+            yield
+    except InputError as error:
+        _noted(error, file)
+        raise
+    except OSError as error:
+        place = str(error.filename or file)
+        raise _noted(InputError(error.strerror or str(error), place), file) from error
+    except DiagnosticException as error:
+        raise _noted(InputError(str(error).strip()), file) from error
+    finally:
+        _warn(remarks.getvalue())
+
+
+def _noted(error: InputError, file: str) -> InputError:
+    """`error` with its file, and with what a command prints as its note."""
+    error.file = error.file or file
+    error.add_note("\n".join(error.lines(error.file)))
+    return error
+
+
+def _warn(text: str) -> None:
+    """Hand the lines of `text` to the caller of the API."""
+    frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and _is_ours(str(frame.f_globals.get("__name__", ""))):
+        frame, level = frame.f_back, level + 1
+    for line in text.splitlines():
+        warnings.warn(line, CerasWarning, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    return module == "contextlib" or module.startswith("ceras_ir.api")
+
+
+MAX_IR_CHARACTERS = 200_000
+"""Of IR that is shown; a notebook that is saved has all of it."""
+
+NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
+
+
+def ends(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
+    """What goes in and comes out, in a line."""
+    sides = (
+        ", ".join(f"{t.name} {t.model_dtype or t.dtype}{list(t.shape)}" for t in side)
+        for side in (inputs, outputs)
+    )
+    return " -> ".join(sides)
+
+
+def text_of(module: ModuleOp) -> str:
+    """The IR with large constants elided."""
+    stream = StringIO()
+    print_module(module, stream, elide=True)
+    return stream.getvalue()
+
+
+def ir(module: ModuleOp) -> str:
+    """The IR, cut where it is too long."""
+    text = text_of(module)
+    if more := len(text) - MAX_IR_CHARACTERS:
+        text = text if more < 0 else f"{text[:MAX_IR_CHARACTERS]}\n... {more:,} more characters"
+    return f'<pre style="overflow:auto;max-height:40em">{escape(text)}</pre>'
+
+
+def layers(entries: Sequence[Mapping[str, object]]) -> str:
+    """A table of layers as a report has them, with the columns that any of them has."""
+    known = ("name", "op", "form", "bits", "device", "macs", "bytes", "cycles", "kernel")
+    columns = [key for key in known if any(key in entry for entry in entries)]
+    return table(columns, [[entry.get(key) for key in columns] for entry in entries])
+
+
+def totals(content: Mapping[str, object]) -> str:
+    """A table of the sums of a report."""
+    rows = [[k.replace("_", " "), v] for k, v in content.items() if isinstance(v, int | float)]
+    return table(["total", ""], rows)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Numbers to the right, everything else to the left."""
+    head = "".join(f'<th style="text-align:left">{escape(c)}</th>' for c in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "<td></td>"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        return f'<td style="{NUMBERS}">{text}</td>'
+    return f'<td style="text-align:left">{escape(str(value))}</td>'
+
+
+def paragraph(text: str) -> str:
+    return f"<p><b>{escape(text)}</b></p>"
+
+
+def folded(title: str, content: str | None) -> str:
+    """Content that is shown when its title is clicked; nothing without content."""
+    if content is None:
+        return ""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def joined(parts: Sequence[str]) -> str:
+    return "\n".join(part for part in parts if part)

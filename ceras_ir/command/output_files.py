@@ -1,0 +1,259 @@
+"""
+Files and folders of output that are there completely or not at all.
+
+A file is written beside its destination under a temporary name and renamed at the end, so that a
+failed run neither leaves a part nor destroys an earlier result. For a folder:
+
+1. Everything is written into a hidden folder: beside the destination, or inside of one that exists,
+   which may be a mount point or the current folder and is not moved itself.
+2. A new folder comes by one rename. In one that exists, the files that its manifest lists are set
+   aside and new ones take their places; after any error all of them are put back.
+3. Files that no manifest of the compiler lists belong to the user: they are not replaced, and a
+   folder that has nothing else is refused. `force` replaces those in the way and no others.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from itertools import count
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TextIO
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ceras_ir.network.artefacts import Artefact
+
+
+def refuse_overwriting(output: str | None, *sources: str | None) -> None:
+    """Refuse an output that is one of the files a command reads; lists have commas."""
+    if output is None or not os.path.isfile(output):
+        return
+    for source in (part for text in sources if text for part in (text, *text.split(","))):
+        if os.path.isfile(source) and os.path.samefile(source, output):
+            raise UsageError(f"'{output}' is read, and would be overwritten: name another output")
+
+
+def first_unused(folder: str, name: str, ending: str) -> str:
+    """The first file of a numbered series that is not there."""
+    paths = (os.path.join(folder, f"{name}{f'-{n}' if n > 1 else ''}.{ending}") for n in count(1))
+    return next(path for path in paths if not os.path.lexists(path))
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write `data` to the file `path`, or to the standard output for `-`."""
+    if path == "-":
+        sys.stdout.buffer.write(data)
+        return
+    with open_output(path) as stream:
+        stream.buffer.write(data)
+
+
+@contextmanager
+def open_output(path: str) -> Generator[TextIO]:
+    """A text stream to the file `path`, or to the standard output for `-`."""
+    if path == "-":
+        with _in_utf8(sys.stdout) as stream:
+            yield stream
+        return
+    try:
+        with _replacing(path) as stream:
+            yield stream
+    except OSError as error:
+        # With a name it is of another file; without a reader it is no file.
+        if error.filename is not None or isinstance(error, BrokenPipeError):
+            raise
+        raise InputError(f"cannot write: {error.strerror}", path) from None
+
+
+@contextmanager
+def _in_utf8(stream: TextIO) -> Generator[TextIO]:
+    """Write results as in files, whatever the encoding of the console is."""
+    if not isinstance(stream, TextIOWrapper):
+        yield stream
+        return
+    encoding, errors = stream.encoding, stream.errors
+    stream.reconfigure(encoding="utf-8", errors="strict")
+    try:
+        yield stream
+    finally:
+        stream.reconfigure(encoding=encoding, errors=errors)
+
+
+@contextmanager
+def _replacing(path: str) -> Generator[TextIO]:
+    # Pipes and devices cannot be renamed onto.
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _open(path, path) as stream:
+            yield stream
+        return
+    destination = os.path.realpath(path)
+    temporary = f"{destination}.{os.getpid()}.tmp"
+    try:
+        with _open(temporary, path) as stream:
+            yield stream
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, os.stat(destination).st_mode)
+        os.replace(temporary, destination)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _open(path: str, shown: str) -> TextIO:
+    """Open `path` for writing; errors call it `shown`."""
+    try:
+        return open(path, "w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", shown) from None
+
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+
+_NUMBERS = count()
+
+
+@contextmanager
+def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
+    """A temporary folder whose content becomes that of `path` when the block ends well."""
+    if not path:
+        raise UsageError("the name of the output folder is empty")
+    destination = Path(os.path.realpath(path))
+    exists = destination.exists()
+    if exists and not destination.is_dir():
+        raise InputError("is a file, and a folder is needed for the output", path)
+    _ours(destination, path, force=force)
+    place = destination if exists else destination.parent
+    staging = place / f".{destination.name}.{os.getpid()}.{next(_NUMBERS)}.partial"
+    try:
+        staging.mkdir(parents=True)
+        yield staging
+        if not exists and _renamed(staging, destination):
+            return
+        with _locked(destination):
+            # Another process may have written meanwhile.
+            listed = _ours(destination, path, force=force)
+            _exchange(staging, destination, listed, path, force=force)
+    except OSError as error:
+        # With another name it is of a file that is read.
+        if error.filename is None or Path(error.filename).is_relative_to(place):
+            raise InputError(f"cannot write: {error.strerror}", path) from None
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
+    """The files that may be replaced in a folder, which may be absent or hold nothing else."""
+    listed = _listed(destination)
+    if listed is None and not force and destination.exists():
+        # What is being written beside this has such a name.
+        pattern = f".{destination.name}.*.partial"
+        if not all(entry.match(pattern) for entry in destination.iterdir()):
+            raise InputError(
+                f"has files, and no {MANIFEST} that says they are ours: name another, or --force",
+                shown,
+            )
+    return listed or set()
+
+
+def _renamed(staging: Path, destination: Path) -> bool:
+    """Let a folder come by one rename; False if another process made one of its name meanwhile."""
+    try:
+        os.rename(staging, destination)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Let one process at a time exchange the files of a folder, where the system has locks."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _listed(folder: Path) -> set[Path] | None:
+    """What the manifest in `folder` says are our files; None without one of ours."""
+    try:
+        content: object = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isa(content, dict[str, object]) or not isinstance(content.get("target"), str):
+        return None
+    files = content.get("files")
+    names = list(files) if isa(files, dict[str, object]) else []
+    return {Path(name) for name in (*names, MANIFEST, REPORT) if is_inside(folder, name)}
+
+
+def is_inside(folder: Path, name: str) -> bool:
+    """Whether `name` is that of a file below `folder`, wherever links lead."""
+    plain = PurePosixPath(name)
+    if "\0" in name or not plain.parts or plain.is_absolute() or ".." in plain.parts:
+        return False
+    return (folder / plain).parent.resolve().is_relative_to(folder.resolve())
+
+
+def _exchange(
+    staging: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
+) -> None:
+    """Put the files in `staging` where those `listed` were, or leave all as it was."""
+    new = [file.relative_to(staging) for file in staging.rglob("*") if not file.is_dir()]
+    for path in new:
+        if (destination / path).is_dir():
+            raise InputError(f"{path} is a folder, and a file of this name is needed", shown)
+        for parent in path.parents:
+            if (destination / parent).exists() and not (destination / parent).is_dir():
+                raise InputError(f"{parent} is a file, and a folder of this name is needed", shown)
+        if os.path.lexists(destination / path) and path not in listed and not force:
+            raise InputError(f"{path} is no file of ours, and would be replaced: --force", shown)
+    aside = staging / ".old"
+    moved: list[tuple[Path, Path]] = []
+
+    def move(source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        moved.append((source, target))
+        os.replace(source, target)
+
+    try:
+        for path in sorted({*listed, *new}):
+            if os.path.lexists(destination / path) and not (destination / path).is_dir():
+                move(destination / path, aside / path)
+        for path in new:
+            move(staging / path, destination / path)
+    except BaseException:
+        for source, target in reversed(moved):
+            with suppress(FileNotFoundError):
+                os.replace(target, source)
+        raise
+    finally:
+        for folder in {p for path in (*listed, *new) for p in path.parents if p.parts}:
+            # Those that have files stay.
+            with suppress(OSError):
+                os.removedirs(destination / folder)
+
+
+def write_artefacts(folder: Path, artefacts: "Sequence[Artefact]") -> None:
+    """Write every artefact below `folder`."""
+    for artefact in artefacts:
+        path = folder / artefact.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as stream:
+            artefact.write(stream)

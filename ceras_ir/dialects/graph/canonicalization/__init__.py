@@ -1,1 +1,0 @@
-"""Rewrite patterns that operations give to `canonicalize`."""

@@ -1,0 +1,193 @@
+"""
+Modes of `ceras-opt` that most runs do not need: `--help-pass`, bisection, expected errors.
+"""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from io import StringIO
+from textwrap import fill
+from typing import get_type_hints
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.transforms import get_all_passes
+
+from ceras_ir.command.exit_status import Diagnostic, NodeDiagnostic, SourceError
+from ceras_ir.command.shell_command import Command
+from ceras_ir.pipeline.instrumentation import Watch
+from ceras_ir.pipeline.pass_options import spell, type_name
+from ceras_ir.pipeline.pipeline_text import PassTable, benefits
+from ceras_ir.pipeline.printing import print_module
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.options import docstring, field_docs
+
+SECONDS = 600.0
+"""That a command may take."""
+
+
+def by_command(command: str) -> Watch:
+    """Have the shell run `command` on the IR behind a pass."""
+    runs = Command(command, ".mlir", timeout=SECONDS, limit=None, option="--bisect-test")
+
+    def watch(_: Context, module: ModuleOp) -> str | None:
+        stream = StringIO()
+        print_module(module, stream, debuginfo=True)
+        status = runs.status(stream.getvalue().encode())
+        if status == 0:
+            return None
+        ended = "takes too long" if status is None else f"ends with status {status}"
+        return f"makes IR on which the command {ended}"
+
+    return watch
+
+
+_EXPECTATION = re.compile(
+    r"//\s*expected-(?P<severity>error|warning|remark|note)"
+    r"(?:@(?P<place>[+-]\d+|above|below|unknown))?\s*\{\{(?P<text>.*?)\}\}"
+)
+_NODE_LINE = re.compile(r" at line (\d+)$")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One `expected-...` comment."""
+
+    severity: str
+    text: str
+    written: int
+    """The line of the comment."""
+    line: int | None
+    """The line it speaks of, or None for an unknown location."""
+
+
+def parse_expectations(text: str) -> list[Expectation]:
+    """The expectations in `text`, whose first line is line 1."""
+    lines = text.split("\n")
+    comments = {n for n, line in enumerate(lines, 1) if _EXPECTATION.match(line.strip())}
+
+    def resolve(place: str | None, written: int) -> int | None:
+        match place:
+            case None:
+                return written
+            case "unknown":
+                return None
+            case "above" | "below":
+                step = -1 if place == "above" else 1
+                line = written + step
+                while line in comments:
+                    line += step
+                return line
+            case _:
+                return written + int(place)
+
+    return [
+        Expectation(m["severity"], m["text"], number, resolve(m["place"], number))
+        for number, line in enumerate(lines, 1)
+        for m in _EXPECTATION.finditer(line)
+    ]
+
+
+def diagnostics_of(error: InputError) -> list[Diagnostic]:
+    """`error` taken apart into single diagnostics with their lines as far as known."""
+    if isinstance(error, SourceError):
+        return list(error.diagnostics)
+    if not error.findings:
+        return [Diagnostic(error.message)]
+    # `node_name` gives the line of operations that were parsed.
+    return [
+        NodeDiagnostic(
+            f.message,
+            line=int(m[1]) if (m := _NODE_LINE.search(f.node)) else None,
+            node=f.node,
+            operator=f.operator,
+        )
+        for f in error.findings
+    ]
+
+
+def check(error: InputError | None, text: str, file: str) -> list[str]:
+    """What is unexpected or missing, one line each; nothing if all is as `text` says."""
+    open_ = parse_expectations(text)
+    problems = list[str]()
+    for diagnostic in diagnostics_of(error) if error else ():
+        for expectation in open_:
+            if (
+                expectation.severity == diagnostic.severity
+                and expectation.line == diagnostic.line
+                and expectation.text in diagnostic.message
+            ):
+                open_.remove(expectation)
+                break
+        else:
+            place = f"{file}:{diagnostic.line}:{diagnostic.column or 1}"
+            if diagnostic.line is None:
+                place = f"{file}"
+            message = diagnostic.message.strip()
+            # A note explains its error: expecting it is optional.
+            if diagnostic.severity != "note":
+                problems.append(
+                    f"{place}: error: unexpected {diagnostic.severity}: {message}"
+                    + (" (expect it @unknown)" if diagnostic.line is None else "")
+                )
+    problems += [
+        f"{file}:{e.written}:1: error: expected {e.severity} '{e.text}' was not produced"
+        for e in open_
+    ]
+    return problems
+
+
+INSIDE = " " * 6
+
+
+def summary(cls: type[ModulePass]) -> str:
+    """Return the first sentence of the pass's docstring."""
+    first = " ".join(docstring(cls).split("\n\n")[0].split())
+    return first.partition(". ")[0].removesuffix(".")
+
+
+def list_passes(passes: PassTable) -> str:
+    """A table of the passes of this project and of plugins, and the names of xDSL's."""
+    upstream = get_all_passes().keys() & passes.keys()
+    own = sorted(passes.keys() - upstream)
+    width = max((len(name) for name in own), default=0)
+    lines = [f"{name:{width}}  {summary(passes[name]())}".rstrip() for name in own]
+    return "\n".join([*lines, "", "and xDSL's own:", *(f"  {name}" for name in sorted(upstream))])
+
+
+def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
+    """The rules of a pass that is a table of rules, in order."""
+    from ceras_ir.transforms.rule_pass import RulePass
+
+    return cls().table() if issubclass(cls, RulePass) else ()
+
+
+def _benefit(step: str) -> list[str]:
+    """The lines on the measured benefit of a pass or rule, if any."""
+    if (known := benefits().get(step)) is None:
+        return []
+    return ["", fill(f"Benefit: {known.text()}", 100, initial_indent="  ", subsequent_indent="  ")]
+
+
+def describe_pass(cls: type[ModulePass]) -> str:
+    """The docstring of `cls`, the measured benefit, the rules, and the options with types."""
+    lines = [f"--{cls.name}", ""]
+    lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
+    lines += _benefit(cls.name)
+    for rule in rules_of(cls):
+        lines += ["", f"Rule {rule.name}:"]
+        lines += [f"  {line}".rstrip() for line in docstring(type(rule)).split("\n")]
+        lines += _benefit(f"{cls.name}{{{rule.name}}}")
+    types, meanings = get_type_hints(cls), field_docs(cls)
+    options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
+    if options:
+        lines += ["", "Options:"]
+    for field in options:
+        text = f"  {field.name.replace('_', '-')}=<{type_name(types[field.name])}>"
+        if field.default is not dataclasses.MISSING:
+            text += f"  (default: {spell(field.default)})"
+        lines.append(text)
+        if meaning := meanings.get(field.name):
+            lines.append(fill(meaning, 100, initial_indent=INSIDE, subsequent_indent=INSIDE))
+    return "\n".join(lines)

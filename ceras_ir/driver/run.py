@@ -1,0 +1,260 @@
+"""`ceras-run`: execute a model, IR text at any level, or a compiled folder on given inputs."""
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.output_files import refuse_overwriting
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_bisection,
+    add_build_options,
+    build_options,
+    calibration_workers,
+    inputs_of,
+    read_model,
+    watching_of,
+)
+from ceras_ir.driver.target_options import (
+    TargetClass,
+    add_target_options,
+    described_targets,
+    named_target,
+    reference_target,
+    target_of,
+)
+from ceras_ir.pipeline.context import plugins
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.targets.registry import all_targets, find_target
+
+if TYPE_CHECKING:
+    from ceras_ir.data.sample_stream import StreamedSamples
+    from ceras_ir.data.samples import Samples
+    from ceras_ir.network.artefacts import TensorInfo
+    from ceras_ir.pipeline.instrumentation import Watching
+    from ceras_ir.targets.capabilities import Executable, Manifest
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-run", _run, argv)
+
+
+def make_parser(target: TargetClass | None = None) -> ToolParser:
+    """The command line of `ceras-run`, with the options of one target."""
+    known = all_targets()
+    parser = ToolParser(
+        "ceras-run",
+        description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
+        "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
+        "the network's inputs and outputs; their first axis is samples. With --target, --help "
+        "lists its options too.",
+        epilog=f"{described_targets(known)} {EXIT_STATUS}",
+    )
+    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
+    parser.add_argument(
+        "--inputs",
+        metavar="IN.npz|DIR",
+        help="read inputs here: one array per input, or a folder of images, to which the --image "
+        "options apply",
+    )
+    parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end")
+    parser.add_argument(
+        "--target",
+        choices=[cls.name for cls in known],
+        help="compile for this machine and run there (default: the interpreter)",
+    )
+    add_build_options(parser)
+    add_bisection(parser, "the first of --inputs")
+    for cls in known:
+        for flag, action in cls.run_actions.items():
+            parser.add_argument(flag, metavar=action.metavar, help=action.help)
+            for switch, text in action.switches.items():
+                parser.add_argument(switch, action="store_true", help=f"with {flag}: {text}")
+            for option, (metavar, text) in action.values.items():
+                parser.add_argument(option, metavar=metavar, help=f"with {flag}: {text}")
+    add_target_options(parser, [reference_target() if target is None else target])
+    return parser
+
+
+def _run(argv: Sequence[str]) -> int:
+    with plugins(argv):
+        manifests: dict[Path, Manifest] = {}
+        return _run_on(_target(argv, manifests), argv, manifests)
+
+
+def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetClass:
+    """
+    The target whose options `argv` may have: named, of an action, or of a compiled folder, whose
+    manifest is kept in `manifests`.
+    """
+    if (named := named_target(argv)) is not None:
+        return named
+    flags = {argument.partition("=")[0] for argument in argv}
+    for cls in all_targets():
+        if not flags.isdisjoint(cls.run_actions):
+            return cls
+    from ceras_ir.command.output_files import MANIFEST
+    from ceras_ir.pipeline.build import read_manifest
+
+    for path in map(Path, argv):
+        if (path / MANIFEST).is_file():
+            manifests[path] = read_manifest(path)
+            return find_target(manifests[path].target)
+    return reference_target()
+
+
+def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Manifest]") -> int:
+    parser = make_parser(cls)
+    arguments = parser.read(argv)
+
+    def given(flag: str) -> object:
+        return getattr(arguments, flag.removeprefix("--").replace("-", "_"))
+
+    for flag, action in cls.run_actions.items():
+        if given(flag) is not None:
+            from ceras_ir.universe import load
+
+            function = load(action.function)
+            assert callable(function), action.function
+            function(arguments)
+            return 0
+    for other in all_targets():
+        for flag, action in other.run_actions.items():
+            if useless := [o for o in (*action.switches, *action.values) if given(o)]:
+                raise UsageError(f"{useless[0]} goes with {flag}")
+    needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
+    if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
+    read = arguments.model, arguments.inputs, *(arguments.calibrate or ())
+    refuse_overwriting(arguments.outputs, *read)
+    path = Path(arguments.model)
+    if not path.is_dir():
+        _run_model(arguments, cls)
+    elif arguments.target is not None:
+        raise UsageError("a compiled folder has its target already: leave out --target")
+    elif arguments.at:
+        raise UsageError("a compiled folder is behind all levels: leave out --at")
+    elif arguments.bisect_passes:
+        raise UsageError("a compiled folder is behind all passes: leave out --bisect-passes")
+    else:
+        _refuse_choices(arguments)
+        _run_folder(path, manifests.get(path), arguments, cls)
+    return 0
+
+
+def _refuse_choices(arguments: argparse.Namespace) -> None:
+    """Refuse what decides how a model is compiled, which a folder is already."""
+    parser = ToolParser("ceras-run")
+    add_build_options(parser)
+    for action in parser.listed_actions:
+        # Images may be the inputs, and the target a plugin's.
+        if action.dest.startswith(("image_", "load_")):
+            continue
+        if getattr(arguments, action.dest, None) not in (None, action.default):
+            flag = action.option_strings[-1]
+            raise UsageError(f"a compiled folder stays as it was compiled: leave out {flag}")
+
+
+def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
+    from ceras_ir.command.exit_status import naming
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
+    from ceras_ir.pipeline.parsing import display_name
+
+    options = build_options(arguments, target_of(cls, arguments).for_host())
+    options.check()
+    with naming(display_name(arguments.model)), calibration_workers(arguments):
+        module = read_model(arguments)
+        inputs = inputs_of(arguments) or arguments.inputs
+        samples = open_samples(inputs, network_inputs(main_function(module)))
+        network = network_inputs(main_function(module))
+        peaks = note_calibration(options.calibration, network)
+        note_inputs(inputs, network, peaks, admits_nan=True)
+        options, watching = options.resolved(module), watching_of(arguments, inputs)
+        run = _compile_and_execute if options.target.compiles else _interpret
+        run(module, options, samples, arguments.outputs, watching)
+
+
+def _interpret(
+    module: ModuleOp,
+    options: BuildOptions,
+    samples: "Samples | StreamedSamples",
+    outputs: str,
+    watching: "Watching | None",
+) -> None:
+    from ceras_ir.dialects.mem import arena_of
+    from ceras_ir.network.artefacts import network_outputs
+    from ceras_ir.network.function import main_function
+    from ceras_ir.network.quantizable import is_quantized
+    from ceras_ir.pipeline.context import load_context
+    from ceras_ir.pipeline.stages import all_stages, run_stages
+
+    # A network that is to be run as it is, is not even fused; nor does its memory plan go.
+    main = main_function(module)
+    planned = arena_of(main) is not None and is_quantized(main)
+    changes = options.prune is not None or options.insertions or options.target.encode()
+    if (options.is_quantized and not planned) or changes:
+        run_stages(load_context(), module, all_stages(options), watching=watching)
+    executable = options.target.interpret(module)
+    assert executable is not None
+    _execute(executable, samples, network_outputs(main_function(module)), outputs)
+
+
+def _compile_and_execute(
+    module: ModuleOp,
+    options: BuildOptions,
+    samples: "Samples | StreamedSamples",
+    outputs: str,
+    watching: "Watching | None",
+) -> None:
+    from ceras_ir.pipeline.build import build
+
+    with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
+        folder = Path(name)
+        manifest = build(module, options, watching=watching).write(folder)
+        _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
+
+
+def _run_folder(
+    folder: Path, manifest: "Manifest | None", arguments: argparse.Namespace, cls: TargetClass
+) -> None:
+    from xdsl.utils.hints import isa
+
+    from ceras_ir.data.magnitudes import PEAKS, note_inputs
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.pipeline.build import check_digests, read_manifest
+
+    target = target_of(cls, arguments)
+    target.check()
+    manifest = manifest or read_manifest(folder)
+    check_digests(folder, manifest)
+    inputs = inputs_of(arguments) or arguments.inputs
+    samples = open_samples(inputs, manifest.inputs)
+    peaks = manifest.content.get(PEAKS)
+    known = peaks if isa(peaks, dict[str, float]) else {}
+    note_inputs(inputs, manifest.inputs, known, admits_nan=True)
+    machine = target.open(folder, manifest)
+    _execute(machine, samples, manifest.outputs, arguments.outputs)
+
+
+def _execute(
+    executable: "Executable",
+    samples: "Samples | StreamedSamples",
+    declared: "Sequence[TensorInfo]",
+    outputs: str,
+) -> None:
+    from ceras_ir.data.samples import save_arrays
+    from ceras_ir.pipeline.build import run_all
+
+    if not Path(outputs).absolute().parent.is_dir():
+        raise InputError("no such folder", str(Path(outputs).parent))
+    save_arrays(outputs, run_all(executable, samples, declared))

@@ -1,0 +1,167 @@
+"""
+What the discardable attributes of `graph`, `mem` and `sparse` may hold, wherever they stand.
+
+Passes leave them on operations, functions and the ends of functions, and read them without looking
+for another type. A name that nobody reads would be ignored in silence, so that it is refused;
+plugins have a prefix of their own. `refusals` is part of the verification of a module.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    UnitAttr,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+from xdsl.utils.hints import isa
+
+from ceras_ir.dialects import mem
+from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.sparse import MASK, MaskAttr
+from ceras_ir.support.diagnostics import did_you_mean
+
+MAX_EXPONENT = 1000
+"""Scales are doubles, and products of two have to be so too."""
+
+MAX_ZERO_POINT = 1 << 16
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an attribute must be, in words and as a predicate."""
+
+    words: str
+    holds: Callable[[Attribute], bool]
+
+
+def _word(*allowed: str) -> Rule:
+    known = {StringAttr(word) for word in allowed}
+    words = ", ".join(f'"{word}"' for word in allowed)
+    return Rule(f"one of {words}", lambda a: a in known)
+
+
+def _kind(words: str, kind: type[Attribute]) -> Rule:
+    return Rule(words, lambda a: isinstance(a, kind))
+
+
+def _integer(low: int, high: int) -> Rule:
+    def holds(a: Attribute) -> bool:
+        return isa(a, IntegerAttr) and low <= a.value.data <= high
+
+    return Rule(f"an integer in [{low}, {high}]", holds)
+
+
+def _integers(low: int, high: int) -> Rule:
+    def holds(a: Attribute) -> bool:
+        known = isa(a, DenseArrayBase[IntegerType])
+        return known and all(low <= v <= high for v in a.get_values())
+
+    return Rule(f"array<i64: ...> of integers in [{low}, {high}]", holds)
+
+
+def _is_range(a: Attribute) -> bool:
+    ends = a.get_values() if isinstance(a, DenseArrayBase) else ()
+    return len(ends) == 2 and all(map(isfinite, ends)) and ends[0] <= ends[1]
+
+
+def _numbers(a: Attribute, kind: type[Attribute], *names: str) -> bool:
+    return isinstance(a, DictionaryAttr) and all(isinstance(a.data.get(n), kind) for n in names)
+
+
+_TEXT = _kind("text", StringAttr)
+_EXPONENT = _integer(-MAX_EXPONENT, MAX_EXPONENT)
+_EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
+_RANGE = Rule("array<f32: MIN, MAX>", _is_range)
+
+
+def _is_affine(a: Attribute) -> bool:
+    pair = list(a.get_values()) if isa(a, DenseArrayBase[IntegerType]) else []
+    return len(pair) == 2 and abs(pair[0]) <= MAX_EXPONENT and abs(pair[1]) <= MAX_ZERO_POINT
+
+
+RULES: Mapping[str, Rule] = {
+    "graph.affine": Rule("array<i64: EXPONENT, ZERO_POINT>", _is_affine),
+    "graph.equalized": _kind("unit", UnitAttr),
+    "graph.exponent": _EXPONENT,
+    "graph.float_reason": _TEXT,
+    "graph.form": _word("table", "table16", "shifts", "float"),
+    "graph.function": _kind("#graph.function", FunctionAttr),
+    "graph.half_even": _kind("unit", UnitAttr),
+    "graph.input_exponents": _EXPONENTS,
+    "graph.input_range": _RANGE,
+    "graph.labels": Rule("a list of texts", lambda a: isa(a, ArrayAttr[StringAttr]) and len(a) > 0),
+    "graph.layer": _integer(0, (1 << 31) - 1),
+    "graph.model_type": _word("float16", "float64"),
+    "graph.name": _TEXT,
+    "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
+    "graph.range": _RANGE,
+    "graph.requantizations": Rule(
+        "counts before and after", lambda a: _numbers(a, IntegerAttr, "before", "after")
+    ),
+    "graph.result_exponents": _EXPONENTS,
+    "graph.row_exponents": _EXPONENTS,
+    "graph.snapped": _kind("unit", UnitAttr),
+    "graph.state": _TEXT,
+    "graph.stored_noise": Rule(
+        "decibels before, after and measured",
+        lambda a: _numbers(a, FloatAttr, "before", "after", "measured"),
+    ),
+    "graph.weight_exponent": _EXPONENT,
+    "graph.zero_point": _integer(-MAX_ZERO_POINT, MAX_ZERO_POINT),
+    mem.ALIGNMENT: _integer(1, 1 << 20),
+    mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),
+    mem.BLOCK: _kind("#mem.block", mem.BlockAttr),
+    mem.CONTINUES: _kind("unit", UnitAttr),
+    mem.COPIED: _TEXT,
+    mem.COST: _TEXT,
+    mem.DEVICE: _kind("#mem.device", mem.DeviceAttr),
+    mem.REASON: _TEXT,
+    MASK: _kind("#sparse.mask", MaskAttr),
+    mem.REGIONS: Rule("a list of #mem.region", lambda a: isa(a, ArrayAttr[mem.RegionAttr])),
+}
+
+
+def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
+    """Why `op` cannot have been pruned as its mask says."""
+    from ceras_ir.dialects.graph import ConstantOp, LinearOperation
+
+    if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
+        return f"{MASK} is of convolutions and matrix products with constant weights"
+    return None if op.weights.owner.is_elided else mask.refusal(op.weights.owner.nonzero())
+
+
+def refusals(op: Operation) -> Iterator[str]:
+    """What is wrong with the discardable attributes of `op` and of its ends."""
+    mask = op.attributes.get(MASK)
+    if isinstance(mask, MaskAttr) and (text := _mask_refusal(op, mask)):
+        yield text
+    if twice := sorted(op.attributes.keys() & op.properties.keys()):
+        yield f"'{twice[0]}' is a property, and an attribute too"
+    places = [op.attributes]
+    if isinstance(op, FuncOp):
+        kind = op.function_type
+        for name, ends, entries in (
+            ("arguments", kind.inputs, op.arg_attrs),
+            ("results", kind.outputs, op.res_attrs),
+        ):
+            if entries is None:
+                continue
+            if len(entries) != len(ends):
+                yield f"has {len(ends)} {name} and attributes of {len(entries)}"
+            places += [entry.data for entry in entries]
+    for attributes in places:
+        for name, attribute in attributes.items():
+            rule = RULES.get(name)
+            if rule is not None and not rule.holds(attribute):
+                yield f"{name} must be {rule.words}, got {attribute}"
+            elif rule is None and name.partition(".")[0] in ("graph", "mem", "sparse"):
+                yield f"unknown attribute '{name}'{did_you_mean(name, RULES)}"
