@@ -33,8 +33,7 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter
-from ceras_ir.workbench.compare.pairs import Nodes
-from ceras_ir.workbench.compare.variants import beside_another, beside_float
+from ceras_ir.workbench.compare.variants import Nodes, beside_another, beside_float
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Figure, Outputs, gain, mean_of
 

@@ -10,7 +10,7 @@ compare = Command(
 completion = Command(
     "ceras-completion",
     "print the script that completes commands in a shell",
-    "ceras_ir.workbench.completion.tool",
+    "ceras_ir.workbench.completion",
 )
 explore = Command(
     "ceras-explore",
@@ -21,7 +21,7 @@ lsp = Command("ceras-lsp", "serve editors that show IR text", "ceras_ir.workbenc
 plan = Command(
     "ceras-plan",
     "place buffers of given sizes and lifetimes in memory",
-    "ceras_ir.workbench.plan.tool",
+    "ceras_ir.workbench.plan",
 )
 reduce = Command(
     "ceras-reduce",

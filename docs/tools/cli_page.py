@@ -17,11 +17,11 @@ from ceras_ir.driver.target_options import (
 )
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.options import choices_of, flag_of, help_of, options_of
+from ceras_ir.workbench import completion as completion
+from ceras_ir.workbench import plan as plan
 from ceras_ir.workbench.compare import tool as compare_tool
-from ceras_ir.workbench.completion import tool as completion
 from ceras_ir.workbench.explore import tool as explore
 from ceras_ir.workbench.lsp import tool as lsp
-from ceras_ir.workbench.plan import tool as plan
 from ceras_ir.workbench.reduce import tool as reduce
 from ceras_ir.workbench.report import tool as report
 from ceras_ir.workbench.retrain import tool as retrain

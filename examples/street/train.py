@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.workbench.training.examples import Examples, load_examples
-from ceras_ir.workbench.training.losses import hard_loss
-from ceras_ir.workbench.training.scores import Score
+from ceras_ir.workbench.training.losses import Score, hard_loss
 
 
 def tensors(examples: Examples) -> tuple[Tensor, Tensor]:

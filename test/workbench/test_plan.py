@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.workbench.plan.tool import main
+from ceras_ir.workbench.plan import main
 
 GOOD = "id,lower,upper,size\nx,0,2,4\ny,1,3,4\nz,2,4,4\n"
 

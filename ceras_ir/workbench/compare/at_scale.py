@@ -25,9 +25,8 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import Workers
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 from ceras_ir.workbench.compare.variants import Task, Variant, beside_float, recipe_text
-from ceras_ir.workbench.evaluation import Data, judge_all, tasks_of
+from ceras_ir.workbench.evaluation import Data, judge_all, native_network, tasks_of
 from ceras_ir.workbench.metrics.choose import judgement_of
-from ceras_ir.workbench.native_network import native_network
 
 LOOKED_AT = 64
 """Samples on which layers are measured."""

@@ -6,10 +6,9 @@ from math import inf, isnan
 from typing import TYPE_CHECKING
 
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.workbench.compare.plots import histogram, ratios
-from ceras_ir.workbench.compare.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.workbench.compare.proposals import CLIPPED, GOOD, remedies, worst_layers
 from ceras_ir.workbench.metrics.figures import Measured
-from ceras_ir.workbench.pages.rendering import render
+from ceras_ir.workbench.pages.rendering import histogram, ratios, render
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Variant

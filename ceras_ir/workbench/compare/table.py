@@ -8,8 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ceras_ir.workbench.compare.page import decimal, number, step
-from ceras_ir.workbench.compare.proposals import Proposal
-from ceras_ir.workbench.compare.remedies import remedies, worst_layers
+from ceras_ir.workbench.compare.proposals import Proposal, remedies, worst_layers
 from ceras_ir.workbench.compare.variants import Variant
 from ceras_ir.workbench.metrics.figures import Measured
 

@@ -10,10 +10,16 @@ from ceras_ir.support.content_cache import key_of
 from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers
 from ceras_ir.workbench.explore.expressions import Expression
-from ceras_ir.workbench.explore.point_report import write_point
-from ceras_ir.workbench.explore.points import Point, arguments_of, grid, random_points
+from ceras_ir.workbench.explore.page import write_point
 from ceras_ir.workbench.explore.storage import Record, Trials
-from ceras_ir.workbench.explore.study_file import MODEL, Study
+from ceras_ir.workbench.explore.study_file import (
+    MODEL,
+    Point,
+    Study,
+    arguments_of,
+    grid,
+    random_points,
+)
 from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
 
 

@@ -4,10 +4,15 @@ A study, read from TOML: models and their data, choices, search, objectives.
 Every choice is checked by the parser of `ceras-compile` before anything runs. `docs/explore.md` is
 the reference of the format; `Study` is what is left of it: a list of axes, from which a point takes
 one choice each, and how points are judged.
+
+The points of a study: one choice of each axis, and the command line that stands for it.
 """
 
+import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -352,3 +357,56 @@ def _whole(table: Table, key: str, least: int) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{key} must be a whole number of at least {least}, got {value!r}")
     return value
+
+
+FLOAT = "--quantize=none"
+"""The choice that takes no calibration data."""
+
+Point = Mapping[str, str]
+"""Name of an axis -> what its choice is called."""
+
+
+def arguments_of(study: Study, point: Point) -> list[str]:
+    """What `ceras-compile` is told for a point, but for its output folder."""
+    model, target = study.models[point[MODEL]], point[TARGET]
+    chosen = [a for axis in study.axes_of(target) for a in axis.choices[point[axis.name]]]
+    return [*fixed_arguments(model, target, calibrated=FLOAT not in chosen), *chosen]
+
+
+def grid(study: Study) -> Iterator[Point]:
+    """
+    All points. Those of one target and board come together: what they share with the next target
+    is then in the cache, and what runs at once has little in common to wait for.
+    """
+    for model in study.models:
+        for target in study.targets:
+            axes = study.axes_of(target)
+            # The target's own axes, as boards, turn slowest.
+            order = sorted(axes, key=lambda axis: axis.target is None)
+            for labels in product(*(axis.choices for axis in order)):
+                chosen = dict(zip((axis.name for axis in order), labels, strict=True))
+                yield {MODEL: model, TARGET: target, **chosen}
+
+
+def grid_size(study: Study) -> int:
+    return len(study.models) * sum(
+        math.prod(len(axis.choices) for axis in study.axes_of(target)) for target in study.targets
+    )
+
+
+def random_points(study: Study) -> Iterator[Point]:
+    """
+    Distinct points, each as likely as any other of its target, the same ones for the same seed. As
+    many as the study asks for, or all there are.
+    """
+    generator = random.Random(study.seed)
+    wanted = min(study.trials or 0, grid_size(study))
+    seen = set[tuple[tuple[str, str], ...]]()
+    while len(seen) < wanted:
+        target = generator.choice(study.targets)
+        point = {MODEL: generator.choice(list(study.models)), TARGET: target}
+        for axis in study.axes_of(target):
+            point[axis.name] = generator.choice(list(axis.choices))
+        if (key := tuple(sorted(point.items()))) not in seen:
+            seen.add(key)
+            yield point

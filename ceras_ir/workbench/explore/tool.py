@@ -104,9 +104,9 @@ def _url(arguments: argparse.Namespace, folder: Path) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
+    from ceras_ir.workbench.explore.results import csv_table, pareto_table, reasons
     from ceras_ir.workbench.explore.storage import Trials
     from ceras_ir.workbench.explore.study_file import load_study
-    from ceras_ir.workbench.explore.tables import csv_table, pareto_table, reasons
     from ceras_ir.workbench.explore.trial import DONE, FAILED, Work, study_digests
 
     folder = _folder(arguments)
@@ -162,11 +162,10 @@ def _compile_best(arguments: argparse.Namespace) -> int:
     from ceras_ir.driver.compile.tool import main as compile_main
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
-    from ceras_ir.workbench.explore.point_report import point_folder
-    from ceras_ir.workbench.explore.points import arguments_of
-    from ceras_ir.workbench.explore.selection import best_record
+    from ceras_ir.workbench.explore.page import point_folder
+    from ceras_ir.workbench.explore.results import best_record
     from ceras_ir.workbench.explore.storage import Trials
-    from ceras_ir.workbench.explore.study_file import load_study
+    from ceras_ir.workbench.explore.study_file import arguments_of, load_study
     from ceras_ir.workbench.explore.trial import Work
 
     folder = _folder(arguments)

@@ -39,11 +39,16 @@ from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
-from ceras_ir.workbench.evaluation import CacheAt, Data, judge_all, tasks_of
+from ceras_ir.workbench.evaluation import (
+    CacheAt,
+    Data,
+    NativeNetwork,
+    judge_all,
+    native_network,
+    tasks_of,
+)
 from ceras_ir.workbench.explore.expressions import UnknownFigure, identifier, resolved
-from ceras_ir.workbench.explore.points import Point, arguments_of
-from ceras_ir.workbench.explore.study_file import BOARD, MODEL, TARGET, Study
-from ceras_ir.workbench.native_network import NativeNetwork, native_network
+from ceras_ir.workbench.explore.study_file import BOARD, MODEL, TARGET, Point, Study, arguments_of
 
 Figures = dict[str, float]
 

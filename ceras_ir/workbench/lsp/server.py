@@ -7,10 +7,18 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import Diagnostic
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.lsp.diagnose import diagnose, valid_part
-from ceras_ir.workbench.lsp.explain import explanation, operation_names
-from ceras_ir.workbench.lsp.run_level import run_level
-from ceras_ir.workbench.lsp.words import Word, definition, functions, uses, word_at
+from ceras_ir.workbench.lsp.answers import (
+    Word,
+    definition,
+    diagnose,
+    explanation,
+    functions,
+    operation_names,
+    run_level,
+    uses,
+    valid_part,
+    word_at,
+)
 
 RUN = "ceras.runLevel"
 """The command of the lens above every network."""

@@ -12,11 +12,17 @@ from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.transforms.quantization.analysis.quantities import Quantities
-from ceras_ir.workbench.metrics.classification import Classification
-from ceras_ir.workbench.metrics.closeness import Closeness
-from ceras_ir.workbench.metrics.coco_labels import CocoLabels
-from ceras_ir.workbench.metrics.figures import Array, Figure, Metric, Outputs
-from ceras_ir.workbench.metrics.user_metric import Function, UserMetric, load_function
+from ceras_ir.workbench.metrics.classification import Classification, Closeness
+from ceras_ir.workbench.metrics.detection import CocoLabels
+from ceras_ir.workbench.metrics.figures import (
+    Array,
+    Figure,
+    Function,
+    Metric,
+    Outputs,
+    UserMetric,
+    load_function,
+)
 
 TOPK, SEGMENTATION, DETECTION = "topk", "segmentation", "detection"
 NAMES = (TOPK, SEGMENTATION, DETECTION)
@@ -53,7 +59,7 @@ class Judgement:
         shapes = {name: array.shape for name, array in outputs.items()}
         labels = self.labels if isinstance(self.labels, np.ndarray) else None
         if self.name == DETECTION:
-            from ceras_ir.workbench.metrics.average_precision import AveragePrecision
+            from ceras_ir.workbench.metrics.detection import AveragePrecision
 
             truth = self.labels if isinstance(self.labels, CocoLabels) else None
             return AveragePrecision(shapes, self.size, truth)

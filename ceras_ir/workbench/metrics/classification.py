@@ -6,16 +6,25 @@ Outputs of shape [1, classes] are classifications; with labels [N, H, W] an outp
 W] or [1, H, W, classes] is a segmentation. One channel alone tells class 1 from class 0: where it
 is above one half if all of the float network's lie between 0 and 1, as probabilities do, else
 where it is above 0.
+
+How close the outputs of a quantized network are to those of the float one.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.metrics.figures import Figure, Outputs, Shares, mean_of
+from ceras_ir.transforms.quantization.analysis.output_noise import (
+    OutputNoise,
+    decibels,
+    mean_share,
+)
+from ceras_ir.transforms.quantization.analysis.quantities import Quantities
+from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading, Shares, mean_of
 
 Labels = NDArray[np.integer]
 
@@ -106,8 +115,8 @@ class _Output:
         if label is None:
             return
         for best, pair in self._top.items():
-            for array, shares in zip((real, quantized), pair, strict=True):
-                shares.add(float(_rank(array[0], int(label)) < best), 1)
+            for scores, shares in zip((real, quantized), pair, strict=True):
+                shares.add(float(_rank(scores[0], int(label)) < best), 1)
 
     def _overlap(self, bound: float, classes: list[Labels], label: Labels) -> None:
         # Labels outside the classes (255 by custom) are not judged.
@@ -171,3 +180,53 @@ def _class_axis(shape: tuple[int, ...], labels: Labels | None) -> int | None:
             if shape[1:axis] + shape[axis + 1 :] == labels.shape[1:]:
                 return axis
     return None
+
+
+class Closeness:
+    """Signal-to-noise ratio and mean squared error of every output."""
+
+    def __init__(self, names: Iterable[str], quantities: Mapping[str, Quantities] | None = None):
+        known = quantities or {}
+        self.noise = {name: OutputNoise(known.get(name)) for name in names}
+        self._powers = {name: array("d") for name in self.noise}
+        """The noise of each sample."""
+        self._error = {name: Shares() for name in self.noise}
+
+    def add(self, real: Outputs, quantized: Outputs) -> None:
+        for name, noise in self.noise.items():
+            for exact, found in zip(real[name], quantized[name], strict=True):
+                power = noise.add(exact, found)
+                self._powers[name].append(power)
+                self._error[name].add(power, max(exact.size, 1))
+
+    def ratio(self) -> float:
+        """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
+        return decibels(1.0, mean_share(noise.share for noise in self.noise.values()))
+
+    def merge(self, following: Self) -> None:
+        for name in self.noise:
+            self.noise[name].merge(following.noise[name])
+            self._powers[name].extend(following._powers[name])
+            self._error[name].merge(following._error[name])
+
+    def figures(self) -> list[Figure]:
+        found: list[Figure] = []
+        for name, noise in self.noise.items():
+            prefix = f"{name}: " if len(self.noise) > 1 else ""
+            ratio = _in_decibels(noise.ratio, np.array(self._powers[name]))
+            found.append(Figure(f"{prefix}signal to noise (dB)", ratio))
+            found.append(Figure(f"{prefix}mean squared error", self._error[name].reading()))
+        return found
+
+
+def _in_decibels(ratio: float, powers: NDArray[np.float64]) -> Reading:
+    """
+    Read the ratio for any choice of samples: the signal is that of all samples, and the noise
+    changes as the mean noise does.
+    """
+    mean = float(powers.mean())
+
+    def read(chosen: Chosen) -> float:
+        return ratio + decibels(mean, float(powers[chosen].mean())) if mean > 0 else ratio
+
+    return read

@@ -1,19 +1,25 @@
 """
-Boxes from the outputs of common detectors.
-
-Detections of one sample are an array [DETECTIONS, 6]: left, top, right, bottom in pixels of the
-input, score, class; rows behind the last one have class -1.
+Metrics of detection: average precision, with labels of COCO, and the boxes of a network.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.utils.hints import isa
 
+from ceras_ir.data.image_folder import ImageFolder
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.metrics.figures import Outputs
+from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
 
@@ -42,7 +48,7 @@ class Heads:
     classes: int
 
     @classmethod
-    def find(cls, shapes: Mapping[str, tuple[int, ...]]) -> "Heads":
+    def find(cls, shapes: Mapping[str, tuple[int, ...]]) -> Heads:
         """
         By shape: [1, boxes, 5 + classes] as of YOLOv5 and YOLOX, [1, 4 + classes, boxes] as of
         YOLOv8, or [1, boxes, 4] and [1, boxes, classes] as of SSD.
@@ -135,3 +141,238 @@ def overlaps(box: Boxes, others: Boxes) -> Boxes:
     areas = [np.clip(b[..., 2:4] - b[..., :2], 0, None).prod(-1) for b in (box, others)]
     union = np.maximum(areas[0] + areas[1] - inside, np.float32(1e-12))
     return (inside / union).astype(np.float32)
+
+
+SURE = 0.3
+"""Score from which a detection of the float network counts as an object."""
+
+BACKGROUND = 1e-3
+"""By how much scores over all classes miss 1 at most, if one of them is the background."""
+
+
+class AveragePrecision:
+    """Boxes of both networks, a hundred of each sample."""
+
+    def __init__(
+        self,
+        shapes: dict[str, tuple[int, ...]],
+        size: tuple[int, int],
+        labels: CocoLabels | None,
+    ):
+        _expect_pycocotools()
+        self._heads, self._size, self._labels = Heads.find(shapes), size, labels
+        self._found: tuple[list[Boxes], list[Boxes]] = ([], [])
+        self._first: int | None = None
+
+    def add(self, real: Outputs, quantized: Outputs) -> None:
+        for outputs, found in zip((real, quantized), self._found, strict=True):
+            boxes, scores = self._heads.read(outputs, self._size)
+            found.append(detections(boxes, scores[:, self._skipped(scores) :]))
+
+    def _skipped(self, scores: Boxes) -> int:
+        """1 if the first class is the background, which SSD softmaxes with the others."""
+        if self._first is None:
+            sums = scores.sum(1)
+            alike = self._heads.layout == "pair" and np.abs(sums - 1).max() < BACKGROUND
+            self._first = int(alike and scores.shape[1] > 1)
+        return self._first
+
+    def merge(self, following: Self) -> None:
+        for found, others in zip(self._found, following._found, strict=True):
+            found += others
+
+    def figures(self) -> list[Figure]:
+        real, quantized = self._found
+        against = [_sure(boxes) for boxes in real]
+        found = [Figure("AP against the float network's", _precision(quantized, against))]
+        if self._labels is not None:
+            truth = self._labels.boxes(self._heads.classes - (self._first or 0))[: len(real)]
+            pair = [_precision(boxes, truth) for boxes in (real, quantized)]
+            found.insert(0, Figure("AP", pair[1], pair[0]))
+        return found
+
+
+def _sure(boxes: Boxes) -> NDArray[np.generic]:
+    """Detections as true boxes: the last column says whether it is a crowd."""
+    certain = boxes[(boxes[:, 5] >= 0) & (boxes[:, 4] >= SURE)]
+    return np.concatenate((certain[:, :4], certain[:, 5:], np.zeros((len(certain), 1))), 1)
+
+
+def _expect_pycocotools() -> None:
+    if find_spec("pycocotools") is None:
+        raise InputError("--metric detection needs pycocotools: pip install 'ceras-ir[detection]'")
+
+
+def _precision(found: Sequence[Boxes], truth: Sequence[NDArray[np.generic]]) -> Reading:
+    """
+    Average precision on any choice of samples. What matches what in one image does not depend on
+    the others, so that it is found once.
+    """
+    evaluation = _matched(found, truth)
+    classes, images = len(evaluation.params.catIds), len(found)
+    matches: list[Any] = evaluation.evalImgs
+
+    def read(chosen: Chosen) -> float:
+        evaluation.evalImgs = [matches[c * images + i] for c in range(classes) for i in chosen]
+        evaluation.params.imgIds = evaluation._paramsEval.imgIds = list(range(len(chosen)))
+        with redirect_stdout(io.StringIO()):
+            evaluation.accumulate()
+        precision = evaluation.eval["precision"]
+        known = precision[precision > -1]
+        return float(known.mean()) if known.size else 0.0
+
+    return read
+
+
+def _matched(found: Sequence[Boxes], truth: Sequence[NDArray[np.generic]]) -> Any:
+    from pycocotools.coco import COCO  # pyright: ignore[reportMissingTypeStubs]
+    from pycocotools.cocoeval import COCOeval  # pyright: ignore[reportMissingTypeStubs]
+
+    images = [{"id": i} for i in range(len(found))]
+    true = [
+        _object(i, row[:4], row[4], iscrowd=int(row[5])) for i, b in enumerate(truth) for row in b
+    ]
+    known = [
+        _object(i, row[:4], row[5], score=float(row[4]))
+        for i, boxes in enumerate(found)
+        for row in boxes[boxes[:, 5] >= 0]
+    ]
+    categories = [{"id": c} for c in sorted({o["category_id"] for o in (*true, *known)})]
+    sets: list[Any] = []
+    with redirect_stdout(io.StringIO()):
+        for objects in (true, known):
+            numbered = [{**o, "id": n + 1} for n, o in enumerate(objects)]
+            data: Any = COCO()
+            data.dataset = {"images": images, "annotations": numbered, "categories": categories}
+            data.createIndex()
+            sets.append(data)
+        evaluation: Any = COCOeval(sets[0], sets[1], "bbox")
+        evaluation.params.areaRng, evaluation.params.areaRngLbl = [[0, 1e10]], ["all"]
+        evaluation.params.maxDets = [100]
+        evaluation.evaluate()
+    return evaluation
+
+
+def _object(
+    image: int, box: NDArray[np.generic], category: np.generic, **more: float
+) -> dict[str, Any]:
+    left, top, right, bottom = (float(v) for v in box)
+    width, height = max(right - left, 0.0), max(bottom - top, 0.0)
+    area = {"area": width * height, "iscrowd": 0}
+    return {
+        "image_id": image,
+        "category_id": int(category),
+        "bbox": [left, top, width, height],
+        **area,
+        **more,
+    }
+
+
+Entry = dict[str, object]
+Placement = tuple[float, float, float, float]
+"""Pixels of an image become those of the input: factors of x and y, then what is added."""
+
+KEYS = {
+    "images": ("id", "file_name"),
+    "categories": ("id",),
+    "annotations": ("image_id", "category_id", "bbox"),
+}
+"""What is read of each table."""
+
+
+class CocoLabels:
+    """The boxes of samples, in pixels of the network's input."""
+
+    def __init__(self, path: str):
+        self.path = path
+        tables = _tables(path)
+        self._images = tables["images"]
+        self._categories = sorted(_whole(c["id"], "category", path) for c in tables["categories"])
+        self._rows: dict[object, list[tuple[float, ...]]] = {}
+        for annotation in tables["annotations"]:
+            row = self._row(annotation)
+            self._rows.setdefault(annotation["image_id"], []).append(row)
+        self._samples: list[tuple[object, Placement]] = []
+
+    def _row(self, annotation: Entry) -> tuple[float, ...]:
+        """Left, top, right, bottom in pixels of the image, category, whether it is a crowd."""
+        box, crowd = annotation["bbox"], annotation.get("iscrowd", 0)
+        if not isa(box, list[float | int]) or len(box) != 4 or not np.isfinite(box).all():
+            raise InputError(f"bbox must be four numbers, got {box}", self.path)
+        category = _whole(annotation["category_id"], "category", self.path)
+        if category not in self._categories:
+            raise InputError(f"an annotation has the unknown category {category}", self.path)
+        left, top, width, height = box
+        return left, top, left + width, top + height, category, float(crowd == 1)
+
+    def of_folder(self, folder: ImageFolder) -> None:
+        """Samples are the images of a folder: their names say which."""
+        known = {str(image["file_name"]): image["id"] for image in self._images}
+        for file in folder.files:
+            names = (file.relative_to(folder.folder).as_posix(), file.name)
+            found = [known[name] for name in names if name in known]
+            if not found:
+                raise InputError(f"has no image '{names[0]}' of {folder.folder}", self.path)
+            self._samples.append((found[0], folder.placement(file)))
+
+    def of_arrays(self, count: int, size: tuple[int, int]) -> None:
+        """Samples are the images in their order, which have the size of the input."""
+        if len(self._images) != count:
+            raise InputError(f"there are {len(self._images)} images for {count} samples", self.path)
+        for image in self._images:
+            if (image.get("height"), image.get("width")) != size:
+                raise InputError(
+                    f"image {image['id']} is not {size[0]}x{size[1]} as the input: boxes of "
+                    "samples in .npz files are in its pixels; give a folder of images",
+                    self.path,
+                )
+            self._samples.append((image["id"], (1.0, 1.0, 0.0, 0.0)))
+
+    def boxes(self, classes: int) -> list[NDArray[np.float64]]:
+        """Of each sample [objects, 6]: left, top, right, bottom, class, whether it is a crowd."""
+        first = self._first_category(classes)
+        found: list[NDArray[np.float64]] = []
+        for image, (x, y, left, top) in self._samples:
+            table = np.array(self._rows.get(image, []), np.float64).reshape(-1, 6)
+            table[:, :4] = table[:, :4] * (x, y, x, y) + (left, top, left, top)
+            if first is None:
+                table[:, 4] = np.searchsorted(self._categories, table[:, 4])
+            else:
+                table[:, 4] -= first
+            found.append(table)
+        return found
+
+    def _first_category(self, classes: int) -> int | None:
+        """The category of class 0 where numbers count, gaps included; None if order does."""
+        highest = self._categories[-1]
+        if classes == len(self._categories):
+            return None
+        if classes in (highest, highest + 1):
+            return highest + 1 - classes
+        raise InputError(
+            f"has {len(self._categories)} categories, and the network {classes} classes", self.path
+        )
+
+
+def _whole(value: object, what: str, path: str) -> int:
+    if not isinstance(value, int):
+        raise InputError(f"numbers of a {what} are whole, got {value}", path)
+    return value
+
+
+def _tables(path: str) -> dict[str, Sequence[Entry]]:
+    try:
+        content: object = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(error.strerror or str(error), path) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", path) from None
+    found: dict[str, Sequence[Entry]] = {}
+    for table, keys in KEYS.items():
+        rows = content.get(table) if isa(content, Entry) else None
+        if not isa(rows, list[Entry]) or not all(k in row for row in rows for k in keys):
+            raise InputError(f"not COCO's format: '{table}' must list {', '.join(keys)}", path)
+        found[table] = rows
+    if not found["categories"]:
+        raise InputError("has no categories", path)
+    return found

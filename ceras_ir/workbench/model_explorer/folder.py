@@ -1,21 +1,193 @@
 """
 What `--model-explorer` writes: all levels of a compile as one collection of graphs, and for each
 figure of the report a file of node data, which colours the nodes by it.
+
+One level of a network as graphs of Model Explorer, in the viewer's own JSON.
+
+Every function is a graph, `main` under the name of the level, so that a launch leads to its kernel.
+Operations lie in the groups that the slashes of their nodes' names make, those of a loop in the
+loop's. Constants are nodes that the viewer hides.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    FunctionType,
+    ModuleOp,
+    SymbolRefAttr,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.driver.hooks import CompileView
 from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import input_names, main_function, output_names
 from ceras_ir.pipeline.build import Build
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.report import Entry, entries_by_key
+from ceras_ir.pipeline.report import Entry, entries_by_key, spelling
+from ceras_ir.support.diagnostics import node_name, node_names
 from ceras_ir.targets.capabilities import MICROSECONDS
-from ceras_ir.workbench.model_explorer.graphs import Json, LevelGraphs, level_graphs
+
+Json = dict[str, object]
+
+CONSTANT = "constant"
+LONGEST_TEXT = 200
+"""Characters of an attribute; the rest is in the IR."""
+
+
+@dataclass
+class LevelGraphs:
+    """The graphs of one level, and which node stands for which layer."""
+
+    title: str
+    graphs: list[Json] = field(default_factory=list[Json])
+    layers: dict[str, list[tuple[str, tuple[str, str]]]] = field(
+        default_factory=dict[str, list[tuple[str, tuple[str, str]]]]
+    )
+    """By graph: nodes, with the name and the kind that reports know a layer by."""
+
+
+def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
+    """The graphs of a level called `title`."""
+    main = main_function(module)
+    found = LevelGraphs(title)
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks]
+    names = {
+        f.sym_name.data: title if f is main else f"{title}: {f.sym_name.data}" for f in functions
+    }
+    for function in sorted(functions, key=lambda f: f is not main):
+        graph = _Function(names)
+        if function is main:
+            graph.ends = (input_names(main), output_names(main))
+        graph.add(function)
+        name = names[function.sym_name.data]
+        found.graphs.append(
+            {"id": name, "nodes": graph.nodes, "nodeLabelsToHide": [CONSTANT, "arith.constant"]}
+        )
+        found.layers[name] = graph.layers
+    return found
+
+
+class _Function:
+    """The nodes of one function."""
+
+    def __init__(self, graphs: Mapping[str, str]):
+        self.graphs = graphs
+        self.nodes: list[Json] = []
+        self.layers: list[tuple[str, tuple[str, str]]] = []
+        self.ends: tuple[Sequence[str], Sequence[str]] = ((), ())
+        self._made_by: dict[SSAValue, tuple[str, int]] = {}
+
+    def add(self, function: FuncOp) -> None:
+        block = function.body.block
+        for i, argument in enumerate(block.args):
+            name = self.ends[0][i] if i < len(self.ends[0]) else f"argument {i}"
+            self._node(f"input {i}", name, "inputs", (), [argument], {})
+        self._block(block, "")
+
+    def _block(self, block: Block, group: str) -> None:
+        for op in block.ops:
+            self._operation(op, group)
+
+    def _operation(self, op: Operation, group: str) -> None:
+        identifier = str(len(self.nodes))
+        names = node_names(op)
+        label = CONSTANT if isinstance(op, ConstantOp) else spelling(op).removeprefix("graph.")
+        if op.regions:
+            group = "/".join(filter(None, (group, f"{label} {identifier}")))
+        folders = names[0].strip("/").split("/")[:-1] if names else []
+        inside = "/".join(filter(None, (group, *folders)))
+        attributes: dict[str, str] = {"operation": op.name}
+        if names:
+            attributes["node"] = ", ".join(names)
+        attributes |= dict(_attributes(op))
+        node = self._node(identifier, label, inside, op.operands, op.results, attributes)
+        callees = [a.root_reference.data for a in _values(op) if isinstance(a, SymbolRefAttr)]
+        if kernels := [self.graphs[name] for name in callees if name in self.graphs]:
+            node["subgraphIds"] = kernels
+        if op.parent_op() is not None and not isinstance(op, ConstantOp) and op.results:
+            self.layers.append((identifier, (node_name(op), spelling(op))))
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.args:
+                    # What a loop hands to its body comes from the loop.
+                    self._made_by[argument] = (identifier, len(op.results) + argument.index)
+                self._block(block, group)
+
+    def _node(
+        self,
+        identifier: str,
+        label: str,
+        group: str,
+        operands: Sequence[SSAValue],
+        results: Sequence[SSAValue],
+        attributes: Mapping[str, str],
+    ) -> Json:
+        for i, value in enumerate(results):
+            self._made_by[value] = (identifier, i)
+        edges: list[Json] = []
+        for i, value in enumerate(operands):
+            source, output = self._made_by[value]
+            edges.append(
+                {
+                    "sourceNodeId": source,
+                    "sourceNodeOutputId": str(output),
+                    "targetNodeInputId": str(i),
+                }
+            )
+        node: Json = {
+            "id": identifier,
+            "label": label,
+            "namespace": group,
+            "attrs": _pairs(attributes),
+            "incomingEdges": edges,
+            "outputsMetadata": [
+                {"id": str(i), "attrs": _pairs(_tensor(value, f"{identifier}:{i}"))}
+                for i, value in enumerate(results)
+            ],
+        }
+        self.nodes.append(node)
+        return node
+
+
+def _pairs(entries: Mapping[str, str]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in entries.items()]
+
+
+def _tensor(value: SSAValue, tag: str) -> dict[str, str]:
+    name = value.name_hint if not isinstance(value, BlockArgument) else None
+    return {"tensor_name": name or tag, "tensor_shape": str(value.type)}
+
+
+def _values(op: Operation) -> Iterator[Attribute]:
+    yield from op.properties.values()
+    yield from op.attributes.values()
+
+
+def _attributes(op: Operation) -> Iterator[tuple[str, str]]:
+    """Properties and attributes as text; of data only its type."""
+    for name, value in sorted({**op.properties, **op.attributes}.items()):
+        if isinstance(value, FunctionType | BytesAttr):
+            continue
+        if isinstance(value, DenseResourceAttr):
+            yield name, str(value.type)
+        elif isinstance(value, DenseIntOrFPElementsAttr):
+            kind: Attribute = value.parameters[0]
+            yield name, str(kind)
+        elif isinstance(value, Encoded):
+            yield name, f"#{value.name}"
+        else:
+            text = str(value).strip('"')
+            yield name, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
 
 FOLDER = "model_explorer"
 LEVELS = f"{FOLDER}/levels.json"

@@ -1,13 +1,16 @@
 """
-Templates to pages. Everything is escaped but pictures, which their makers escape.
-
-Jinja2 is imported when the first page is made: commands start without it.
+Parts of HTML pages: templates, sections, tables, axes, and pictures of the noise of layers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from html import escape
 from importlib.resources import files
+from math import floor, isfinite, isinf, isnan, log10
 from typing import TYPE_CHECKING
+
+from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,3 +37,284 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+@dataclass(frozen=True)
+class Card:
+    """One figure in large letters."""
+
+    label: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    share: float | None = None
+    """Of a bar below it."""
+    change: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One share of a stack."""
+
+    name: str
+    share: float
+    value: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of a whole, beside each other."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, by which rows can be sorted."""
+
+    title: str
+    kind: str = ""
+    """The class of its cells: `name` and `text` are to the left, numbers to the right."""
+    help: str = ""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it is sorted by numbers."""
+        return not self.kind
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a row."""
+
+    text: str
+    number: float | None = None
+    share: float | None = None
+    grade: str = ""
+    colour: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row; of a layer, with its number."""
+
+    cells: Sequence[Cell]
+    layer: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows below the heads of columns."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Line] = field(default_factory=list[Line])
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A few words in a frame."""
+
+    text: str
+    colour: str = ""
+
+
+EXACT = 999.0
+"""Decibels that exact layers are sorted by."""
+
+BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+TIMES = ((1e6, "s"), (1e3, "ms"), (1.0, "\N{MICRO SIGN}s"))
+COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def size(value: float) -> tuple[str, str]:
+    """Bytes: the number, and its unit."""
+    return _scaled(value, BYTES, "bytes")
+
+
+def duration(microseconds: float) -> tuple[str, str]:
+    """A time: the number, and its unit."""
+    return _scaled(microseconds, TIMES, "\N{MICRO SIGN}s")
+
+
+def amount(value: float) -> tuple[str, str]:
+    """How many: the number, and its prefix."""
+    return _scaled(value, COUNTS, "")
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]], least: str) -> tuple[str, str]:
+    for factor, unit in units:
+        if abs(value) >= factor:
+            scaled = value / factor
+            digits = 0 if abs(scaled) >= 100 else 1 if abs(scaled) >= 10 else 2
+            return f"{scaled:,.{digits}f}", unit
+    return f"{value:,.3g}", least
+
+
+def together(pair: tuple[str, str]) -> str:
+    """A number with its unit."""
+    return " ".join(part for part in pair if part)
+
+
+def whole(value: float | None) -> Cell:
+    """A count; nothing where there is none."""
+    if value is None:
+        return Cell("")
+    return Cell(f"{value:,.0f}", value)
+
+
+def some(value: float) -> Cell:
+    """A count of which most rows have none."""
+    return whole(value) if value else Cell("", 0.0)
+
+
+def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> Cell:
+    """A ratio with a grade; an infinite ratio is exact, and NaN is not available."""
+    if isnan(value):
+        return Cell("n/a")
+    if isinf(value):
+        return Cell("exact", EXACT)
+    return Cell(
+        f"{value:.1f}", value, grade="bad" if value < poor else "fair" if value < fair else ""
+    )
+
+
+def round_numbers(end: int, most: int = 12) -> range:
+    """Round numbers from 0 to `end`, at most `most` steps of them."""
+    steps = (digit * 10**power for power in range(20) for digit in (1, 2, 5))
+    return range(0, end + 1, next(step for step in steps if end <= most * step))
+
+
+def decades(low: float, high: float) -> list[int]:
+    """Powers of ten around positive numbers, as exponents."""
+    first, last = floor(log10(low)), floor(log10(high))
+    return list(range(first, last + 2))
+
+
+WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1100, 300, 44, 34, 10
+LEAST_TOP = 60.0
+"""Decibels that the plot reaches at least."""
+LABELS = 12
+"""About how many layers have their number below the plot."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Decibels of one layer on two curves: infinite where it is exact, None for no point."""
+
+    name: str
+    operator: str
+    first: float | None
+    second: float | None
+    share: float | None = None
+    """Of the noise at the outputs."""
+
+
+def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
+    """Decibels of every layer: accumulated, and alone or those of a second variant."""
+    others = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
+    return ratio_plot(
+        [
+            Ratio(
+                v.name,
+                v.operator,
+                v.accumulated_ratio,
+                others.get((v.name, v.operator)) if others else v.isolated_ratio,
+                v.share,
+            )
+            for v in layers
+        ],
+        ("accumulated", "second variant" if others else "alone"),
+    )
+
+
+def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
+    """Two curves over the layers, and columns of what each adds to the noise at the outputs."""
+    pairs = [(_available(layer.first), _available(layer.second)) for layer in layers]
+    finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
+    top = max(LEAST_TOP, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
+    bottom = min(0.0, 10.0 * (int(min(finite, default=0.0)) // 10))
+    slot = (WIDTH - LEFT) / max(len(layers), 1)
+
+    def x(index: int) -> float:
+        return LEFT + (index + 0.5) * slot
+
+    def y(ratio: float) -> float:
+        inside = (min(max(ratio, bottom), top) - bottom) / (top - bottom)
+        return HEIGHT - BELOW - inside * (HEIGHT - BELOW - ABOVE)
+
+    lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+    for level in range(int(bottom), int(top) + 1, 20 if top - bottom > 80 else 10):
+        at = y(level)
+        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        lines.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{level} dB</text>')
+    every = max(1, round(len(layers) / LABELS))
+    for i in range(0, len(layers), every):
+        lines.append(f'<text x="{x(i):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{i + 1}</text>')
+    lines += _columns(layers, x, slot)
+    for side, style in ((1, "b"), (0, "a")):
+        points = [(i, r) for i, pair in enumerate(pairs) if (r := pair[side]) is not None]
+        path = " ".join(f"{x(i):.1f},{y(r):.1f}" for i, r in points)
+        lines.append(f'<polyline class="line {style}" points="{path}"/>')
+    for i, (layer, pair) in enumerate(zip(layers, pairs, strict=True)):
+        said = ", ".join(
+            f"{word} {'exact' if not isfinite(r) else f'{r:.1f} dB'}"
+            for word, r in zip(words, pair, strict=True)
+            if r is not None
+        )
+        said += "" if layer.share is None else f", {layer.share:.1%} of the noise at the outputs"
+        lines.append(
+            f"<g><title>{i + 1}. {escape(layer.name)} ({escape(layer.operator)}): {said}</title>"
+            f'<rect class="column" x="{x(i) - slot / 2:.1f}" y="{ABOVE}" width="{slot:.1f}" '
+            f'height="{HEIGHT - BELOW - ABOVE}"/>'
+        )
+        for r, style in zip(pair, ("fa", "fb"), strict=True):
+            if r is not None:
+                lines.append(f'<circle class="dot {style}" cx="{x(i):.1f}" cy="{y(r):.1f}" r="4"/>')
+        lines.append("</g>")
+    return "\n".join([*lines, "</svg>"])
+
+
+def _available(ratio: float | None) -> float | None:
+    return None if ratio is None or isnan(ratio) else ratio
+
+
+def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) -> Iterator[str]:
+    """What each layer adds to the noise at the outputs, the most as high as half of the plot."""
+    largest = max((layer.share or 0.0 for layer in layers), default=0.0)
+    for i, layer in enumerate(layers):
+        if layer.share:
+            tall = (HEIGHT - BELOW - ABOVE) / 2 * layer.share / largest
+            yield (
+                f'<rect class="share" x="{x(i) - slot * 0.4:.1f}" '
+                f'y="{HEIGHT - BELOW - tall:.1f}" width="{slot * 0.8:.1f}" height="{tall:.1f}"/>'
+            )
+
+
+def histogram(layer: LayerNoise) -> str:
+    """The distribution of a layer's values, and how far its stored integers reach."""
+    width, height = 420, 90
+    low, high = float(layer.edges[0]), float(layer.edges[-1])
+    tallest = float(layer.histogram.max(initial=1)) or 1.0
+    bar = width / len(layer.histogram)
+    lines = [f'<svg viewBox="0 0 {width} {height + 18}" role="img">']
+    for i, count in enumerate(layer.histogram.tolist()):
+        if not count:
+            continue
+        tall = max(height * (count / tallest) ** 0.5, 1.0)
+        lines.append(
+            f'<rect class="count" x="{i * bar:.1f}" y="{height - tall:.1f}" '
+            f'width="{bar:.1f}" height="{tall:.1f}"/>'
+        )
+    for edge in layer.held or ():
+        if low < edge < high:
+            x = (edge - low) / (high - low) * width
+            lines.append(f'<line class="edge" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
+    lines.append(f'<line class="grid" x1="0" x2="{width}" y1="{height}" y2="{height}"/>')
+    lines.append(f'<text x="0" y="{height + 14}">{low:.4g}</text>')
+    lines.append(f'<text x="{width}" y="{height + 14}" text-anchor="end">{high:.4g}</text>')
+    return "\n".join([*lines, "</svg>"])

@@ -3,23 +3,24 @@
 from collections import defaultdict, deque
 from math import isfinite
 
-from ceras_ir.workbench.compare.plots import Ratio, ratio_plot
-from ceras_ir.workbench.pages.rendering import render
-from ceras_ir.workbench.report.content import Content, Row, numbers
-from ceras_ir.workbench.report.memory_map import memory_picture
-from ceras_ir.workbench.report.page import command_of, provenance_rows
-from ceras_ir.workbench.report.parts import (
+from ceras_ir.workbench.pages.rendering import (
     Card,
     Cell,
     Column,
     Line,
+    Ratio,
     Table,
     amount,
     duration,
+    ratio_plot,
+    render,
     size,
     together,
     whole,
 )
+from ceras_ir.workbench.report.content import Content, Row, numbers
+from ceras_ir.workbench.report.memory_map import memory_picture
+from ceras_ir.workbench.report.page import command_of, provenance_rows
 
 CARDS = {
     "microseconds": ("predicted latency", duration),

@@ -11,7 +11,7 @@ from itertools import cycle
 
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.transforms.memory.analysis.spans import gap
-from ceras_ir.workbench.report.axes import round_numbers
+from ceras_ir.workbench.pages.rendering import round_numbers
 from ceras_ir.workbench.report.content import Buffer, Plan, Region
 
 WIDTH, HEIGHT = 1100, 480

@@ -4,28 +4,29 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ceras_ir.support.timeline import legend, timeline_picture
-from ceras_ir.workbench.compare.plots import Ratio, ratio_plot
-from ceras_ir.workbench.pages.rendering import render
-from ceras_ir.workbench.report.content import Content, Entry, Row
-from ceras_ir.workbench.report.graph_picture import COLOURS, devices_of, graph_picture
-from ceras_ir.workbench.report.memory_map import memory_picture
-from ceras_ir.workbench.report.parts import (
+from ceras_ir.workbench.pages.rendering import (
     Card,
     Cell,
     Chip,
     Column,
     Line,
     Part,
+    Ratio,
     Split,
     Table,
     amount,
     decibels,
     duration,
+    ratio_plot,
+    render,
     size,
     some,
     together,
     whole,
 )
+from ceras_ir.workbench.report.content import Content, Entry, Row
+from ceras_ir.workbench.report.graph_picture import COLOURS, devices_of, graph_picture
+from ceras_ir.workbench.report.memory_map import memory_picture
 from ceras_ir.workbench.report.roofline import roofline
 
 KINDS = 7

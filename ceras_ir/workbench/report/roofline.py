@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from math import log10
 
-from ceras_ir.workbench.report.axes import decades
+from ceras_ir.workbench.pages.rendering import decades
 from ceras_ir.workbench.report.content import Device, Row
 
 WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 1000, 340, 74, 40, 14, 20

@@ -1,21 +1,26 @@
-"""One training run from files to a file."""
+"""
+One training run from files to a file.
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
+Put trained numbers into a module in the place of its constants.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
 
 from ceras_ir.command.exit_status import naming
 from ceras_ir.command.output_files import write_file
+from ceras_ir.dialects import graph
 from ceras_ir.driver.target_options import model_target
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
@@ -29,7 +34,19 @@ from ceras_ir.workbench.training.examples import Examples, load_examples
 from ceras_ir.workbench.training.settings import CHECKPOINT, HARD_SWISH, Settings
 from ceras_ir.workbench.training.torch_network import TorchNetwork
 from ceras_ir.workbench.training.trainer import Run, Stopped
-from ceras_ir.workbench.training.write_back import write_back
+
+
+def write_back(arrays: Mapping[graph.ConstantOp, NDArray[np.generic]]) -> None:
+    """Replace each constant by one with these stored numbers, of the same type and name."""
+    for constant, array in arrays.items():
+        element = graph.element_of(constant.result)
+        new = graph.ConstantOp.from_array(array, element, location=constant.location)
+        Rewriter.replace_op(constant, new)
+
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
 
 TOLERANCE = 1e-3
 """Of the greatest output: what torch's order of sums may differ from the interpreter's."""

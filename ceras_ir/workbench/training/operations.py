@@ -3,10 +3,12 @@ The operations of the `graph` dialect in torch, where the interpreter's numpy de
 
 One function for each operation, of the operation and its operands; feature maps are NHWC, as in
 the graph. The first dimension may be longer than the graph says: a batch.
-"""
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
+Elementwise functions of float networks in torch.
+
+Values may differ from `ceras_ir.interpreters.float_functions` in the last bits of a float32;
+which function is meant is stated at `Function` alone.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,60 @@ from torch.nn import functional
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
 from ceras_ir.dialects.graph.logic import Compare
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network import resampling
-from ceras_ir.workbench.training.functions import apply_function
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
+
+FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
+    Function.RELU: torch.relu,
+    Function.CLIP: lambda x, low, high: x.clamp(low, high),
+    Function.LEAKY_RELU: lambda x, alpha: functional.leaky_relu(x, alpha),
+    Function.SIGMOID: torch.sigmoid,
+    Function.TANH: torch.tanh,
+    Function.SWISH: functional.silu,
+    Function.HARD_SIGMOID: lambda x, alpha, beta: (alpha * x + beta).clamp(0, 1),
+    Function.HARD_SWISH: functional.hardswish,
+    Function.EXP: torch.exp,
+    Function.LOG: torch.log,
+    Function.ERF: torch.erf,
+    Function.SIN: torch.sin,
+    Function.COS: torch.cos,
+    Function.ATAN: torch.atan,
+    Function.SQRT: torch.sqrt,
+    Function.ABS: torch.abs,
+    Function.SIGN: torch.sign,
+    Function.FLOOR: torch.floor,
+    Function.CEIL: torch.ceil,
+    Function.ROUND: torch.round,
+    Function.ELU: lambda x, alpha: functional.elu(x, alpha),
+    Function.CELU: lambda x, alpha: functional.celu(x, alpha),
+    Function.SOFTPLUS: lambda x: functional.softplus(x, threshold=88.0),
+    Function.SOFTSIGN: functional.softsign,
+    Function.THRESHOLDED_RELU: lambda x, alpha: functional.threshold(x, alpha, 0.0),
+    Function.MISH: functional.mish,
+    Function.GELU: functional.gelu,
+    Function.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
+}
+
+
+def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
+    """`function` of every element."""
+    y = FUNCTIONS[function.kind](x, *function.values)
+    if (affine := function.affine) is None:
+        return y
+    scale, offset = affine
+    return y * scale + offset
+
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
 
 Meaning = Callable[[Any, Sequence[Tensor]], Tensor]
 

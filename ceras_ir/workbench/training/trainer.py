@@ -3,17 +3,20 @@ The training loop: batches in a fixed random order, a checkpoint behind every ep
 
 Everything that is random follows from the seed, the epoch and the number of a sample, so that a
 run that was stopped and resumed gives the same bits, on the same kind of machine.
-"""
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
+A training run on disk, from which it goes on as if it had not stopped.
+
+The file is there completely or not at all, holds numbers alone, and knows the run that it is of.
+"""
 
 from __future__ import annotations
 
+import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +29,74 @@ from ceras_ir.dialects import graph
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
-from ceras_ir.workbench.training import checkpoint
 from ceras_ir.workbench.training.examples import Examples
-from ceras_ir.workbench.training.losses import hard_loss, soft_loss
-from ceras_ir.workbench.training.scores import Score
+from ceras_ir.workbench.training.losses import Score, hard_loss, soft_loss
 from ceras_ir.workbench.training.settings import Settings
 from ceras_ir.workbench.training.torch_network import TorchNetwork
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
+
+VERSION = 1
+
+
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    epoch: int = 0
+    step: int = 0
+    """Steps of the epoch that are done."""
+    best: float | None = None
+    best_epoch: int = 0
+    """Epochs after which the score was best."""
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    """The parameters of then."""
+
+
+def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dict) -> None:
+    """Write a checkpoint of the run called `run`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    content = {
+        "version": VERSION,
+        "run": run,
+        "progress": asdict(progress),
+        "network": network,
+        "optimizer": optimizer,
+    }
+    try:
+        with open(temporary, "wb") as stream:
+            torch.save(content, stream)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", str(path)) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path, run: str) -> tuple[Progress, dict, dict]:
+    """Progress, network and optimizer of a checkpoint, which must be of the run called `run`."""
+    try:
+        # Numbers alone: a file of somebody else's can do no harm.
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        known = content["run"], content["version"]
+        found = Progress(**content["progress"]), content["network"], content["optimizer"]
+    except FileNotFoundError:
+        raise InputError("no such checkpoint; leave --resume out to begin", str(path)) from None
+    except (OSError, RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError):
+        raise InputError("not a checkpoint of ours, or damaged", str(path)) from None
+    if known != (run, VERSION):
+        raise InputError(
+            "is of another run: model, data and options must be those that it began with",
+            str(path),
+        )
+    return found
+
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
 
 Say = Callable[[str], None]
 
@@ -75,7 +140,7 @@ class Run:
         self.output = names[0] if self.output is None else self.output
         if self.output not in names:
             raise UsageError(f"there is no output '{self.output}'; there are {', '.join(names)}")
-        self.progress = checkpoint.Progress()
+        self.progress = Progress()
         for net in filter(None, (self.network, self.teacher)):
             net.to(self.device)
             net.probe(self.device)
@@ -168,7 +233,7 @@ class Run:
     def resume(self) -> None:
         """Go on where the checkpoint is."""
         assert self.checkpoint is not None
-        self.progress, network, optimizer = checkpoint.load(self.checkpoint, self.name)
+        self.progress, network, optimizer = load(self.checkpoint, self.name)
         self.network.load_state_dict(network)
         self.optimizer.load_state_dict(optimizer)
         self.say(f"resumed at epoch {self.progress.epoch + 1}, step {self.progress.step}")
@@ -316,7 +381,7 @@ class Run:
     def _save(self) -> None:
         if self.checkpoint is not None:
             states = self.network.state_dict(), self.optimizer.state_dict()
-            checkpoint.save(self.checkpoint, self.name, self.progress, *states)
+            save(self.checkpoint, self.name, self.progress, *states)
 
     def _stop(self) -> None:
         self._save()

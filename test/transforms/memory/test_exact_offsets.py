@@ -128,7 +128,7 @@ def test_stops_at_its_limit():
 @pytest.mark.parametrize("name", first_fast(1, "ABCDEF"))
 def test_solves_the_minimalloc_instances(name: str):
     """All at their capacity; the greedy orders solve none of them."""
-    from ceras_ir.workbench.plan.tool import read_requests
+    from ceras_ir.workbench.plan import read_requests
 
     path = INSTANCES / f"{name}.{CAPACITY}.csv"
     if not path.exists():

@@ -4,7 +4,7 @@ import numpy as np
 
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.workbench.compare.remedies import remedies, remedies_of_all, worst_layers
+from ceras_ir.workbench.compare.proposals import remedies, remedies_of_all, worst_layers
 
 
 def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:

@@ -11,8 +11,7 @@ pytest.importorskip("shtab", reason="the extra `editor` is not installed")
 from ceras_ir.command.tool_parser import commands
 from ceras_ir.driver import commands as core
 from ceras_ir.workbench import commands as workbench
-from ceras_ir.workbench.completion.parsers import all_parsers, parser_of
-from ceras_ir.workbench.completion.tool import main
+from ceras_ir.workbench.completion import all_parsers, main, parser_of
 
 
 def test_every_command_has_a_parser():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ceras_ir.workbench.explore.batches import Batches
+from ceras_ir.workbench.explore.storage import Batches
 
 
 def test_all_is_done_in_order_and_in_few_batches():

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.explore import bulk_insert
+from ceras_ir.workbench.explore import storage
 from ceras_ir.workbench.explore.storage import Record, Trials
 from ceras_ir.workbench.explore.study_file import Axis, ModelData, Objective, Study
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT
@@ -46,7 +46,7 @@ def test_many_at_once_are_what_optuna_writes(tmp_path: Path, monkeypatch: pytest
     for each in RECORDS:
         together.add(each)
     together.flush()
-    monkeypatch.setattr(bulk_insert, "SCHEMA", -1)
+    monkeypatch.setattr(storage, "SCHEMA", -1)
     one_by_one = Trials(STUDY, theirs)
     for each in RECORDS:
         one_by_one.add(each)

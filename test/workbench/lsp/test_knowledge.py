@@ -4,9 +4,13 @@ import pytest
 
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.lsp.diagnose import diagnose, valid_part
-from ceras_ir.workbench.lsp.explain import explanation, operation_names
-from ceras_ir.workbench.lsp.run_level import run_level
+from ceras_ir.workbench.lsp.answers import (
+    diagnose,
+    explanation,
+    operation_names,
+    run_level,
+    valid_part,
+)
 
 GOOD = """\
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {

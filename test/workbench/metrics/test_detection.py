@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from ceras_ir.data.image_folder import ImageFolder
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.metrics.average_precision import AveragePrecision
-from ceras_ir.workbench.metrics.coco_labels import CocoLabels
-from ceras_ir.workbench.metrics.detection import Heads, detections
+from ceras_ir.workbench.metrics.detection import AveragePrecision, CocoLabels, Heads, detections
 
 pytest.importorskip("pycocotools")
 
