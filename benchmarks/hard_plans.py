@@ -13,8 +13,7 @@ import random
 import resource
 from pathlib import Path
 
-from ceras_ir.transforms.memory.analysis.exact_offsets import place_quickly
-from ceras_ir.transforms.memory.analysis.spans import Span, most_alive
+from ceras_ir.transforms.memory.offsets import Span, most_alive, place_quickly
 
 UNIT = 1024
 SIDE = 1024

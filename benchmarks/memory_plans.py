@@ -22,9 +22,8 @@ from ceras_ir.pipeline.report import memory_totals
 from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass, coloured_plan
-from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
-from ceras_ir.transforms.memory.analysis.offsets import greedy_plans
-from ceras_ir.transforms.memory.analysis.spans import gap
+from ceras_ir.transforms.memory.liveness import Liveness, analyse, steps
+from ceras_ir.transforms.memory.offsets import gap, greedy_plans
 from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
 
 ALIGNMENT = 64

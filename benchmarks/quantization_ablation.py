@@ -11,7 +11,7 @@ rounding of weights, zero points, and 16 bits. `--extra` are options of `quantiz
 
 from quantization import of_target, open_task, quantized, task_parser
 
-from ceras_ir.transforms.quantization.recipe import NONE, OPTIONAL
+from ceras_ir.transforms.quantization_options import NONE, OPTIONAL
 
 SQUARES = "least squares"
 IMPROVEMENTS = {

@@ -1,11 +1,11 @@
 """
 What this project adds to xDSL: names of dialects, passes and targets, and where they live.
 
-Nothing is imported until it is asked for, so that a tool pays only for what it uses. The
-pass `fold-affine` is the class `FoldAffinePass` in `transforms/graph/fold_affine.py`:
-to add one, write the file and add its name here. What belongs to a target stands in its class.
-`xdsl.universe` in `pyproject.toml` points at `CERAS_UNIVERSE`, which is how `ceras-opt` and plain
-`xdsl-opt` both find it all.
+Nothing is imported until it is asked for, so that a tool pays only for what it uses. The pass
+`fold-affine` is the class `FoldAffinePass` in `transforms/graph/fold_affine.py`: to add a pass,
+write the class in the file of its subject and add its name here. What belongs to a target stands in
+its class. `xdsl.universe` in `pyproject.toml` points at `CERAS_UNIVERSE`, which is how `ceras-opt`
+and plain `xdsl-opt` both find it all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.target import Target as TextTarget
 
-from ceras_ir.targets.protocol import Target, by_convention
+from ceras_ir.targets.protocol import Target, class_name
 from ceras_ir.targets.registry import all_targets
 
 DIALECTS = {
@@ -28,66 +28,53 @@ DIALECTS = {
 """Dialect name -> `module:attribute`."""
 
 PASSES: dict[str, tuple[str, ...]] = {
-    "ceras_ir.transforms.graph": (
-        "distribute-concat",
-        "eliminate-transposes",
-        "fold-affine",
-        "fold-identities",
-        "fuse",
-        "fuse-branches",
-        "fuse-epilogues",
-        "fuse-functions",
-        "fuse-windows",
-        "split-affine",
-        "split-phases",
-        "swish-to-hard-swish",
-        "take-images",
-    ),
-    "ceras_ir.transforms.memory": (
+    "ceras_ir.transforms.graph.branches": ("distribute-concat", "fuse-branches"),
+    "ceras_ir.transforms.graph.eliminate_transposes": ("eliminate-transposes",),
+    "ceras_ir.transforms.graph.fold_affine": ("fold-affine", "split-affine"),
+    "ceras_ir.transforms.graph.fold_identities": ("fold-identities",),
+    "ceras_ir.transforms.graph.fuse": ("fuse",),
+    "ceras_ir.transforms.graph.fuse_epilogues": ("fuse-epilogues",),
+    "ceras_ir.transforms.graph.fuse_functions": ("fuse-functions", "swish-to-hard-swish"),
+    "ceras_ir.transforms.graph.fuse_windows": ("fuse-windows",),
+    "ceras_ir.transforms.graph.split_phases": ("split-phases",),
+    "ceras_ir.transforms.graph.take_images": ("take-images",),
+    "ceras_ir.transforms.memory.allocate_blocks": (
         "allocate-blocks",
-        "check-blocks",
         "clear-plan",
         "print-liveness",
-        "reorder-for-memory",
     ),
-    "ceras_ir.transforms.placement": (
-        "check-operations",
-        "explain",
-        "place",
+    "ceras_ir.transforms.memory.check_blocks": ("check-blocks",),
+    "ceras_ir.transforms.memory.reorder_for_memory": ("reorder-for-memory",),
+    "ceras_ir.transforms.placement.place": ("check-operations", "explain", "place"),
+    "ceras_ir.transforms.pruning.prune": ("prune",),
+    "ceras_ir.transforms.quantization.accumulators": ("prove-accumulators",),
+    "ceras_ir.transforms.quantization.channel_scales": ("equalize-channels", "level-rows"),
+    "ceras_ir.transforms.quantization.checks": ("check-outputs", "check-scales"),
+    "ceras_ir.transforms.quantization.choose_precision": ("choose-precision",),
+    "ceras_ir.transforms.quantization.fit_inputs": ("fit-inputs", "fold-factor"),
+    "ceras_ir.transforms.quantization.fold_qdq": ("fold-qdq",),
+    "ceras_ir.transforms.quantization.keep_in_float": ("keep-in-float",),
+    "ceras_ir.transforms.quantization.observe_ranges": ("observe-ranges",),
+    "ceras_ir.transforms.quantization.quantize": ("calibrate", "quantize"),
+    "ceras_ir.transforms.quantization.quantize_graph": (
+        "quantize-graph",
+        "strip-border-quantization",
     ),
-    "ceras_ir.transforms.pruning": ("prune",),
-    "ceras_ir.transforms.quantization": (
+    "ceras_ir.transforms.quantization.residuals": ("split-residual", "unfuse-residual"),
+    "ceras_ir.transforms.quantization.round_weights": ("round-weights",),
+    "ceras_ir.transforms.quantization.scales": (
         "align-scales",
-        "calibrate",
-        "check-outputs",
-        "check-scales",
-        "choose-precision",
         "choose-row-exponents",
         "choose-weight-exponents",
         "choose-zero-points",
-        "equalize-channels",
-        "fit-functions",
-        "fit-inputs",
-        "fold-factor",
-        "fold-qdq",
-        "keep-in-float",
-        "level-rows",
-        "observe-ranges",
-        "prove-accumulators",
-        "quantize",
-        "quantize-graph",
-        "round-weights",
-        "set-functions",
-        "set-precision",
-        "snap-scales",
-        "split-residual",
-        "split-wide",
-        "strip-border-quantization",
-        "tabulate-pixels",
-        "unfuse-residual",
     ),
+    "ceras_ir.transforms.quantization.set_functions": ("fit-functions", "set-functions"),
+    "ceras_ir.transforms.quantization.set_precision": ("set-precision",),
+    "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
+    "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
+    "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),
 }
-"""Package -> names of its passes and pipelines, sorted; those of targets are theirs."""
+"""Module -> names of its passes and pipelines, sorted; targets name their own passes."""
 
 
 def load(path: str) -> object:
@@ -140,8 +127,8 @@ def dialect_paths() -> dict[str, str]:
 def pass_paths() -> dict[str, str]:
     """Every pass -> `module:class`, those of installed targets too."""
     paths: dict[str, str] = {}
-    for package, names in PASSES.items():
-        paths |= by_convention(package, *names)
+    for module, names in PASSES.items():
+        paths |= {name: f"{module}:{class_name(name)}" for name in names}
     for target in all_targets():
         paths |= target.passes
     return paths

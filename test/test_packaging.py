@@ -52,13 +52,13 @@ def test_every_pass_in_the_tree_is_in_the_table():
         found.update(f"{module}:{name}" for name in names)
     # What other passes are made of.
     found -= {
-        "ceras_ir.transforms.float_network_pass:FloatNetworkPass",
-        "ceras_ir.transforms.network_pass:NetworkPass",
-        "ceras_ir.transforms.pattern_pass:PatternPass",
+        "ceras_ir.transforms.pass_kinds:FloatNetworkPass",
+        "ceras_ir.transforms.pass_kinds:NetworkPass",
+        "ceras_ir.transforms.pass_kinds:PatternPass",
         "ceras_ir.transforms.pipeline:PipelinePass",
-        "ceras_ir.transforms.rule_pass:RulePass",
-        "ceras_ir.transforms.quantization.rewrites.calibrated_pass:CalibratedPass",
-        "ceras_ir.transforms.quantization.rewrites.residual_spread_pass:ResidualSpreadPass",
+        "ceras_ir.transforms.pipeline:RulePass",
+        "ceras_ir.transforms.quantization.analysis.calibration:CalibratedPass",
+        "ceras_ir.transforms.quantization.residuals:ResidualSpreadPass",
     }
     assert set(universe.pass_paths().values()) == found
     listed = [(package, name) for package, names in universe.PASSES.items() for name in names]

@@ -47,7 +47,7 @@ from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target
-from ceras_ir.transforms.quantization.recipe import check_recipe
+from ceras_ir.transforms.quantization_options import check_recipe
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
 """Pipelines as `ceras-opt -p` reads them, or passes themselves."""

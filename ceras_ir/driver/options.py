@@ -22,7 +22,8 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options, options_of
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.quantization.options import (
+from ceras_ir.transforms.quantization_options import (
+    REMOVED_FLAGS,
     ArithmeticOptions,
     BudgetOptions,
     LayerOptions,
@@ -32,7 +33,6 @@ from ceras_ir.transforms.quantization.options import (
     SampleOptions,
     SiluOptions,
 )
-from ceras_ir.transforms.quantization.recipe import REMOVED_FLAGS
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -91,10 +91,7 @@ def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
         return
     from ceras_ir.pipeline.parsing import TextCarrier
     from ceras_ir.support.workers import LocalProcesses, cores
-    from ceras_ir.transforms.quantization.analysis.shared_calibration import (
-        Sharing,
-        calibrating_by,
-    )
+    from ceras_ir.transforms.quantization.observe_ranges import Sharing, calibrating_by
 
     workers = LocalProcesses(cores() if count < 0 else count)
     try:

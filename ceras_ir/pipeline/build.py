@@ -45,7 +45,7 @@ from ceras_ir.support.terminal import progress
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.placement.check_operations import state_findings
+from ceras_ir.transforms.placement.place import state_findings
 
 SHA256 = "sha256"
 """The entry of the manifest: file -> digest in hexadecimal."""

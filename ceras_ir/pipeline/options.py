@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
 from ceras_ir.support.options import given_flags, option, options
 from ceras_ir.targets.protocol import Target
-from ceras_ir.transforms.quantization.options import QuantizationOptions
+from ceras_ir.transforms.quantization_options import QuantizationOptions
 
 Quantize: TypeAlias = Literal["auto", "int8", "none"]
 Io: TypeAlias = Literal["model", "int8"]

@@ -16,7 +16,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.pipeline.pass_options import build, split_outside_quotes
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.transforms.quantization.recipe import GONE
+from ceras_ir.transforms.quantization_options import GONE
 
 _NO_TRIALS = "nothing is tried; option 'recipe' of quantize lists the optional passes that run"
 _SILU = "set-functions chooses how functions are computed"

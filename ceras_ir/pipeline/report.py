@@ -42,14 +42,10 @@ from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.terminal import aligned
 from ceras_ir.targets.protocol import Emission
-from ceras_ir.transforms.memory.analysis.copies import (
-    bytes_copied_by,
-    copied_bytes,
-    fewest_copied_bytes,
-)
-from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
-from ceras_ir.transforms.memory.analysis.slices import slices_of_plan
-from ceras_ir.transforms.memory.analysis.spans import gap
+from ceras_ir.transforms.memory.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
+from ceras_ir.transforms.memory.liveness import analyse, byte_size, steps
+from ceras_ir.transforms.memory.offsets import gap
+from ceras_ir.transforms.memory.slices import slices_of_plan
 from ceras_ir.transforms.quantization.analysis.function_forms import quantized_form
 
 Entry = dict[str, object]
@@ -313,7 +309,7 @@ def report(
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
     """What quantized a float network, and how many rescalings at run time its alignment left."""
-    from ceras_ir.transforms.quantization.analysis.before_after import alignment, stored_noise
+    from ceras_ir.transforms.quantization.analysis.output_noise import alignment, stored_noise
 
     main = main_function(module)
     if (counts := alignment(main)) is None:

@@ -88,7 +88,7 @@ def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -
 def graph_stages(options: BuildOptions) -> list[Stage]:
     """Fusion, pruning and quantization: the target has a say in them, and no stage of its own."""
     from ceras_ir.transforms.graph.fuse import FusePass
-    from ceras_ir.transforms.memory.clear_plan import ClearPlanPass
+    from ceras_ir.transforms.memory.allocate_blocks import ClearPlanPass
 
     behind: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
@@ -97,7 +97,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         behind = (FoldQdqPass(rules=("constants",)), *_checking(options))
     stages = [Stage(FUSED, (ClearPlanPass(), FusePass(integers=options.is_quantized), *behind))]
     if options.silu == "hardswish" and not options.is_quantized:
-        from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
+        from ceras_ir.transforms.graph.fuse_functions import SwishToHardSwishPass
 
         # `set-functions` does this for integers.
         stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
@@ -107,7 +107,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
         passes = (*_checking(options), *_snapping(options), quantize_pass(options))
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
-            from ceras_ir.transforms.quantization.strip_border_quantization import (
+            from ceras_ir.transforms.quantization.quantize_graph import (
                 StripBorderQuantizationPass,
             )
 
@@ -124,7 +124,7 @@ def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
     """What the target cannot run is said before calibration takes its time."""
     if (name := getattr(options.target, "name", None)) is None:
         return ()
-    from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
+    from ceras_ir.transforms.placement.place import CheckOperationsPass
 
     return (CheckOperationsPass(name),)
 

@@ -1,18 +1,24 @@
 """
-Pipelines: passes that are nothing but a sequence of other passes.
+Passes that consist of other passes: a pipeline is a sequence, a pass of rules is a table.
 
-The command line sees through them, so that dumps and timings show the passes inside.
+The command line sees through pipelines, so that dumps and timings show the passes inside.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
+
+# Pipelines: passes that are nothing but a sequence of other passes.
+#
+# The command line sees through them, so that dumps and timings show the passes inside.
 
 Step: TypeAlias = Callable[[str, ModuleOp, Callable[[], None]], None]
 """Gets the name of a step, the module, and a function that runs the step."""
@@ -49,3 +55,33 @@ def flatten(pass_: ModulePass) -> Iterator[ModulePass]:
             yield from flatten(inner)
     else:
         yield pass_
+
+
+# Passes that are a table of related rules.
+
+
+@dataclass(frozen=True)
+class RulePass(ModulePass):
+    """
+    A pass of related rules. Each rule has a reason and a test. Rules apply in the order of the
+    table.
+    """
+
+    rules: tuple[str, ...] = field(default=(), kw_only=True)
+    """The rules that apply; all rules by default."""
+
+    def __post_init__(self) -> None:
+        names = [rule.name for rule in self.table()]
+        for name in self.rules:
+            if name not in names:
+                hint = did_you_mean(name, names) or f" (rules: {', '.join(names)})"
+                raise UsageError(f"pass '{self.name}' has no rule '{name}'{hint}")
+
+    @abstractmethod
+    def table(self) -> tuple[ModulePass, ...]:
+        """All rules, in order, with the options of the pass."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for rule in self.table():
+            if not self.rules or rule.name in self.rules:
+                run_step(f"{self.name}{{{rule.name}}}", rule, ctx, op)

@@ -33,7 +33,7 @@ from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped_paths
 from ceras_ir.targets.capabilities import Compiled
-from ceras_ir.transforms.quantization.analysis.quantities import Quantities
+from ceras_ir.transforms.quantization.analysis.output_noise import Quantities
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Measured, measured
 

@@ -20,7 +20,7 @@ from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.support.diagnostics import InputError
 
 if TYPE_CHECKING:
-    from ceras_ir.transforms.memory.analysis.spans import Span
+    from ceras_ir.transforms.memory.offsets import Span
 
 COLUMNS = ("id", "lower", "upper", "size")
 LARGEST = 1 << 62
@@ -149,12 +149,14 @@ def _plan(argv: Sequence[str]) -> int:
 
     from ceras_ir.command.output_files import open_output
     from ceras_ir.support.native import has_compiler
-    from ceras_ir.transforms.memory.analysis.exact_offsets import (
+    from ceras_ir.transforms.memory.offsets import (
         MAX_SEARCHED,
         Outcome,
+        Span,
+        misplaced,
+        most_alive,
         place_quickly,
     )
-    from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
 
     path: str = arguments.input
     capacity: int = arguments.capacity
@@ -205,7 +207,7 @@ class UnsolvedError(InputError):
 
 def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
     """Peak, lower bound and gap in one line."""
-    from ceras_ir.transforms.memory.analysis.spans import gap
+    from ceras_ir.transforms.memory.offsets import gap
 
     peak = max((o + s.size for o, s in zip(offsets, spans, strict=True)), default=0)
     return (

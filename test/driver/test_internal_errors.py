@@ -20,16 +20,12 @@ from ceras_ir.driver.opt import tool as opt
 from ceras_ir.pipeline import reproducer
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import spell_pipeline
-from ceras_ir.pipeline.stages import (
-    BuildOptions,
-    Stage,
-    front_stages,
-    run_stages,
-    target_stages,
-)
+from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets.protocol import Stage
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.pipeline import flatten
 

@@ -156,7 +156,7 @@ def test_a_pass_that_makes_other_integers_is_found(
     names: str,
 ) -> None:
     """The fault that stood in `fold-qdq{signs}`: bounds of other bits than the result has."""
-    from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
+    from ceras_ir.transforms.quantization.checks import CheckScalesPass
 
     wrong = CheckScalesPass.apply
 

@@ -8,7 +8,7 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.verify.tool import main
-from ceras_ir.transforms.quantization.recipe import OPTIONAL
+from ceras_ir.transforms.quantization_options import OPTIONAL
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 

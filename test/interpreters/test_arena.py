@@ -17,8 +17,8 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.support.diagnostics import Finding, node_name
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.analysis.liveness import analyse
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.liveness import analyse
 
 CTX = load_context()
 

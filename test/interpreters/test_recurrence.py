@@ -26,8 +26,8 @@ from ceras_ir.dialects.graph import (
     constant_array,
 )
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.interpreters.network import input_names, run
-from ceras_ir.network.function import main_function
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import input_names, main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.quantization.quantize_graph import RecurrenceRule
 

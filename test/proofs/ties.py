@@ -6,7 +6,7 @@ from proofs.rounding import rounded
 
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
-from ceras_ir.transforms.quantization.analysis.ties import tie_rooms
+from ceras_ir.transforms.quantization.analysis.qdq import tie_rooms
 
 DROP = "ceras_ir/transforms/quantization/qdq_rules.py"
 TIES = "ceras_ir/backends/onnx/movement.py"

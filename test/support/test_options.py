@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ceras_ir
-from ceras_ir.backends.c.target import Weights
+from ceras_ir.backends.c.names import Weights
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import (
     field_paragraphs,
@@ -22,7 +22,7 @@ from ceras_ir.support.options import (
     out_of_range,
     with_options_of,
 )
-from ceras_ir.transforms.quantization.options import Silu
+from ceras_ir.transforms.quantization_options import Silu
 
 SOURCES = Path(ceras_ir.__file__).parent
 

@@ -5,11 +5,10 @@ import pytest
 from ceras_ir.pipeline.pipeline_text import REMOVED_PASSES, benefits
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pipeline import RulePass, flatten
 from ceras_ir.transforms.quantization.keep_in_float import KeepInFloatPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
-from ceras_ir.transforms.rule_pass import RulePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
 CHECKS = {"check-outputs", "check-scales", "prove-accumulators"}

@@ -28,8 +28,7 @@ from ceras_ir.backends.c.program import WORKSPACE_ALIGNMENT
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
 from ceras_ir.dialects.mem import block_of
-from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
-from ceras_ir.transforms.memory.analysis.slices import element_bytes
+from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite
 
 
 @dataclass(frozen=True)

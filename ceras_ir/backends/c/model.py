@@ -20,9 +20,9 @@ from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program, place_w
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConstantOp, quantized_element
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.memory.analysis.slices import element_bytes
-from ceras_ir.transforms.memory.analysis.spans import aligned
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.memory.offsets import aligned
+from ceras_ir.transforms.memory.slices import element_bytes
 
 # A C function computes several layers that differ in nothing but their places: the steps of an
 # unrolled loop, and the heads of attention.

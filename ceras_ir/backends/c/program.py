@@ -20,11 +20,10 @@ from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import State, main_function, result_values, states_of
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
-from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
-from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
-from ceras_ir.transforms.memory.analysis.regions import refuse_regions
-from ceras_ir.transforms.memory.analysis.slices import element_bytes, refuse_gaps, slices
-from ceras_ir.transforms.memory.analysis.spans import aligned
+from ceras_ir.transforms.memory.liveness import byte_size, steps
+from ceras_ir.transforms.memory.offsets import aligned
+from ceras_ir.transforms.memory.regions import refuse_regions
+from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refuse_gaps, slices
 
 
 @dataclass(frozen=True)

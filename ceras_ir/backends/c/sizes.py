@@ -17,7 +17,7 @@ from ceras_ir.backends.c.constants import Constant
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.source import model_source
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
+from ceras_ir.transforms.memory.liveness import Liveness, analyse, steps
 
 BYTES_PER_INSTRUCTION = 4
 """Of assembler: few of its instructions have a short form."""

@@ -111,7 +111,7 @@ class CTarget(Target):
         super().check()
         prefix = Prefix(self.prefix)
         if self.regions:
-            from ceras_ir.transforms.memory.analysis.regions import parse_regions
+            from ceras_ir.transforms.memory.regions import parse_regions
 
             parse_regions(self.regions)
         if self.package is not None:
@@ -263,7 +263,7 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
-    from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
+    from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
 
     placed = FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board)
     if board is None:

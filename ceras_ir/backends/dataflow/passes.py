@@ -21,7 +21,7 @@ from ceras_ir.dialects.graph import ConstantOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import CPU, DEVICE, REASON, DeviceAttr, LaunchOp, device_of
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.integer import Averaging, averaging
 from ceras_ir.targets.capabilities import Accelerator
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 
 DATAFLOW = "dataflow"
 """What `#mem.device` calls the circuit."""

@@ -19,7 +19,7 @@ from ceras_ir.backends.nnet.encoding import (
 from ceras_ir.backends.nnet.file import Case, FileLayer, FileTensor, Kind, always
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain
-from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION
+from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
 
 
 def _check_conv2d(case: Case) -> None:

@@ -19,7 +19,7 @@ from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import block_of
-from ceras_ir.transforms.memory.analysis.slices import element_bytes, operand_in_place, slices
+from ceras_ir.transforms.memory.slices import element_bytes, operand_in_place, slices
 
 BOX_RANK = number("runtime/fpga.h", "FPGA_BOX")
 """Dimensions of a box that is moved."""

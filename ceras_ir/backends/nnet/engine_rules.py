@@ -14,8 +14,8 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain, quantized_element, stored_element
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.memory.analysis.slices import row_bytes
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.memory.slices import row_bytes
 
 MAX_WINDOW = number("runtime/format.h", "MAX_WINDOW")
 MAX_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")

@@ -26,8 +26,8 @@ from ceras_ir.network.integer import zero_points
 from ceras_ir.pipeline.report import entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.targets.capabilities import Accelerator, Cost
-from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
-from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
+from ceras_ir.transforms.memory.liveness import byte_size, steps
+from ceras_ir.transforms.memory.slices import operand_in_place, slices
 
 CONSTANT_BYTES = 8
 """Constant, shift and table of an output channel, as the array reads them."""

@@ -26,8 +26,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network import integer
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.pattern_pass import PatternPass
-from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION
+from ceras_ir.transforms.pass_kinds import PatternPass
+from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 STORED = np.arange(-128, 128).astype(np.int8)

@@ -83,7 +83,7 @@ class NnetTarget(Target):
     def lower(self) -> list[Stage]:
         from ceras_ir.backends.nnet.circuits import ALIGNMENT
         from ceras_ir.backends.nnet.tabulation import FuseLookupPass, TabulatePass
-        from ceras_ir.transforms.graph.split_affine import SplitAffinePass
+        from ceras_ir.transforms.graph.fold_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
         from ceras_ir.transforms.placement.place import PlacePass
@@ -101,7 +101,7 @@ class NnetTarget(Target):
         from ceras_ir.backends.nnet import emit
         from ceras_ir.backends.nnet.placement import annotate_skipped, annotate_times, prediction
         from ceras_ir.network.function import main_function, states_of
-        from ceras_ir.transforms.memory.analysis.liveness import byte_size
+        from ceras_ir.transforms.memory.liveness import byte_size
 
         files, board = emit(module), self.board
         states = [byte_size(state.argument) for state in states_of(main_function(module))]

@@ -39,8 +39,8 @@ from ceras_ir.network.function import (
     states_of,
 )
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
-from ceras_ir.transforms.memory.analysis.liveness import steps
-from ceras_ir.transforms.memory.analysis.regions import refuse_regions
+from ceras_ir.transforms.memory.liveness import steps
+from ceras_ir.transforms.memory.regions import refuse_regions
 
 MODEL = "model.nnet"
 

@@ -27,9 +27,9 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.quantization.analysis.qdq import stored_types
-from ceras_ir.transforms.quantization.analysis.ties import (
+from ceras_ir.transforms.quantization.analysis.qdq import (
     accumulator_units,
+    stored_types,
     tie_directions,
     tie_rooms,
     tilt,

@@ -22,7 +22,7 @@ from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION, exponents_of
+from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION, exponents_of
 
 BINARIES: dict[Binary, str] = {
     Binary.ADD: "Add",

@@ -18,14 +18,15 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.quantization.analysis.qdq import stored_types
-from ceras_ir.transforms.quantization.analysis.quantized_constants import lookup_table
-from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
-from ceras_ir.transforms.quantization.rewrites.integer_forms import addend_multipliers
-from ceras_ir.transforms.quantization.rewrites.tables import (
+from ceras_ir.transforms.quantization.analysis.rescaling import (
     FUNCTION,
     INPUT_EXPONENTS,
     exponents_of,
+    fixed_point,
+    lookup_table,
+    only_shifts,
 )
+from ceras_ir.transforms.quantization.integer_forms import addend_multipliers
 
 SAME_FACTOR = 2.0**-20
 """Relative; multipliers of fewer bits than a factor has differ from it by less."""

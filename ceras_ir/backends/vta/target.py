@@ -186,7 +186,7 @@ class VtaTarget(BoardOptions, Target):
         from ceras_ir.backends.vta.passes.tuning import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
-        from ceras_ir.transforms.quantization.fold_factor import FoldFactorPass
+        from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
 
         board = self.board
         reshaping: tuple[ModulePass, ...]

@@ -198,7 +198,7 @@ class _Why:
         self.answers: list[str] = []
 
     def ask(self, module: ModuleOp) -> None:
-        from ceras_ir.transforms.placement.explain import explanation
+        from ceras_ir.transforms.placement.place import explanation
 
         self.answers = []
         for node in self.nodes:

@@ -44,16 +44,16 @@ from ceras_ir.support.terminal import progress
 from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.targets.registry import all_targets
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pipeline import flatten
-from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
+from ceras_ir.transforms.placement.place import CheckOperationsPass
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     OutputNoise,
     network_ratio,
     noise_of,
+    quantities_of_outputs,
 )
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 Outputs = dict[str, Array]
 Trace = list[tuple[str, Array]]

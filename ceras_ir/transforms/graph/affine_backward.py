@@ -24,7 +24,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.pattern_pass import PatternPass
+from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 if TYPE_CHECKING:

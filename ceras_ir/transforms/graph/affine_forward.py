@@ -17,9 +17,8 @@ from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.quantizable import behind_layers
 from ceras_ir.network.storage import copy_statistics, drop_statistics, stays_float
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.affine_backward import per_channel
-from ceras_ir.transforms.pattern_pass import PatternPass
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, PatternPass
 from ceras_ir.transforms.rebuilding import erase_with_constants, rebuild_linear, spread_columns
 
 if TYPE_CHECKING:

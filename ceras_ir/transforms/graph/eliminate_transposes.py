@@ -3,26 +3,391 @@ Move transposes down until they meet their inverse, a constant, or the border of
 
 The importer puts transposes around every NHWC operation; afterwards those are left that the
 model's own layout at its border asks for, and those that really permute (channel shuffles).
+
+The patterns say how a transpose moves below one kind of operation.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
+    PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
+    op_type_rewrite_pattern,
 )
 from xdsl.rewriter import Rewriter
 
-from ceras_ir.dialects.graph import ReshapeOp, TransposeOp
-from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS, permutation_of
-from ceras_ir.transforms.graph.transposes.elementwise import ELEMENTWISE_PATTERNS
-from ceras_ir.transforms.graph.transposes.sinking import SINKING_PATTERNS
-from ceras_ir.transforms.graph.transposes.structure import STRUCTURE_PATTERNS
+from ceras_ir.dialects.graph import (
+    BinaryOp,
+    ConstantOp,
+    GraphOperation,
+    MatmulOp,
+    ReshapeOp,
+    TransposeOp,
+    constant_array,
+    element_of,
+    is_per_axis,
+    shape_of,
+)
+from ceras_ir.dialects.graph.attributes import Elementwise
+from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS, inverse, is_reshape, permutation_of
+from ceras_ir.dialects.sparse import MASK, MaskAttr
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Which transpose the operands of an operation have in common, and the operands without it.
+#
+# An operation of several operands is worth rewriting when the transposes that go away move more
+# elements than those that operands in another layout need instead.
+
+
+def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:
+    """The shape with leading ones, as broadcasting sees it."""
+    shape = shape_of(value)
+    return (1,) * (rank - len(shape)) + shape
+
+
+def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | None:
+    """The permutation that pays to be moved below an operation of these operands, if any."""
+    if any(is_per_axis(value) for value in operands):
+        return None
+    for value in operands:
+        transpose = value.owner
+        if not isinstance(transpose, TransposeOp) or len(shape_of(value)) != rank:
+            continue
+        order = permutation_of(transpose)
+        # About to become a reshape or a constant, which is no reason to move anything.
+        if is_reshape(shape_of(transpose.input), order) or _folds(value):
+            continue
+        back = inverse(order)
+        gained = lost = 0
+        for other in operands:
+            shape = lifted_shape(other, rank)
+            if _folds(other):
+                continue
+            if isinstance(owner := other.owner, TransposeOp) and permutation_of(owner) == order:
+                gained += prod(shape)
+            elif not is_reshape(shape, back):
+                lost += prod(shape)
+        # A tie goes one way only, or two layouts would change places for ever.
+        if gained > lost or (gained == lost and order > back):
+            return order
+    return None
+
+
+def _folds(value: SSAValue) -> bool:
+    """Whether a value is a constant, or a transposed one, which becomes a constant."""
+    owner = value.owner.input.owner if isinstance(value.owner, TransposeOp) else value.owner
+    return isinstance(owner, ConstantOp)
+
+
+def without_transpose(
+    value: SSAValue, order: tuple[int, ...], user: Operation, rewriter: PatternRewriter
+) -> SSAValue:
+    """`value` before it was transposed by `order`, with a transpose back where it was not."""
+    if isinstance(owner := value.owner, TransposeOp) and permutation_of(owner) == order:
+        return owner.input
+    rank = len(order)
+    if len(shape_of(value)) < rank:
+        lift = ReshapeOp(value, lifted_shape(value, rank))
+        lift.location = user.location
+        value = rewriter.insert(lift).result
+    back = TransposeOp(value, inverse(order))
+    back.location = user.location
+    return rewriter.insert(back).result
+
+
+def replace_below(
+    op: GraphOperation, new: GraphOperation, order: tuple[int, ...], rewriter: PatternRewriter
+) -> None:
+    """Replace `op` by `new` transposed by `order`."""
+    below = TransposeOp(new.output, order)
+    below.location = op.location
+    rewriter.replace(op, (new, below))
+
+
+# Transposes below operations that can work in another order of dimensions.
+#
+# Each says what becomes of its properties then: `GraphOperation.reordered`.
+
+
+class SinkTranspose(RewritePattern):
+    """`f(transpose(x))` is `transpose(g(x))`, where `g` is `f` in the order of `x`."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
+        if len(op.operands) != 1 or not isinstance(transpose := op.operands[0].owner, TransposeOp):
+            return
+        order, result = permutation_of(transpose), shape_of(op.output)
+        if (changed := op.reordered(order)) is None:
+            return
+        shape = [result[p] for p in inverse(order)]
+        new = op.rebuilt([transpose.input], shape=shape, changed=changed)
+        replace_below(op, new, order, rewriter)
+
+
+class SinkTransposes(RewritePattern):
+    """The same for several operands, broadcast: all are transposed alike, or transposed back."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
+        result = shape_of(op.output)
+        order = common_order(op.operands, len(result)) if len(op.operands) > 1 else None
+        if order is None or (changed := op.reordered(order)) is None:
+            return
+        operands = [without_transpose(v, order, op, rewriter) for v in op.operands]
+        shape = [result[p] for p in inverse(order)]
+        new = op.rebuilt(operands, shape=shape, changed=changed)
+        replace_below(op, new, order, rewriter)
+
+
+SINKING_PATTERNS: tuple[RewritePattern, ...] = (SinkTranspose(), SinkTransposes())
+
+
+# Reshapes below elementwise operations, and constants in the shape that these can do with.
+
+
+class SinkReshapeThroughUnary(RewritePattern):
+    """`f(reshape(x))` is `reshape(f(x))`: each element is computed from itself alone."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
+        if len(op.operands) != 1 or not isinstance(reshape := op.operands[0].owner, ReshapeOp):
+            return
+        if not op.has_trait(Elementwise) or op.depends_on_channel:
+            return
+        new = op.rebuilt([reshape.input], shape=shape_of(reshape.input))
+        below = ReshapeOp(new.output, shape_of(op.output))
+        below.location = op.location
+        rewriter.replace(op, (new, below))
+
+
+class SinkReshapeThroughBinary(RewritePattern):
+    """
+    `op(reshape(x), y)` is `reshape(op(x, z))` where `z` meets the same elements of `x`: `y` is
+    another reshape from the same shape, a vector along a last dimension that stays, or a constant
+    and the reshape only moves ones, as transposes of an average pooling's results do.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        for value in (op.lhs, op.rhs):
+            reshape = value.owner
+            if not isinstance(reshape, ReshapeOp) or shape_of(value) != shape_of(op.result):
+                continue
+            source = shape_of(reshape.input)
+            operands = [_before(v, reshape) for v in (op.lhs, op.rhs)]
+            if operands[0] is None or operands[1] is None or is_per_axis(op.result):
+                continue
+            constants = [v for v in operands if isinstance(v, ConstantOp)]
+            rewriter.insert(constants)
+            new = op.rebuilt([SSAValue.get(v) for v in operands if v is not None], shape=source)
+            below = ReshapeOp(new.output, shape_of(op.result))
+            below.location = op.location
+            rewriter.replace(op, (new, below))
+            return
+
+
+def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | ConstantOp | None:
+    """
+    What meets the elements of the operand of `reshape` as `value` meets those of its result; a
+    constant of another shape is new.
+    """
+    source, target = shape_of(reshape.input), shape_of(reshape.result)
+    if isinstance(owner := value.owner, ReshapeOp) and shape_of(value) == target:
+        return owner.input if shape_of(owner.input) == source else None
+    shape = shape_of(value)
+    is_vector = len(shape) <= 1 and (prod(shape) == 1 or source[-1:] == target[-1:])
+    if is_vector and len(source) >= len(shape):
+        return value
+    dense = [[i for i, extent in enumerate(s) if extent != 1] for s in (source, target)]
+    same = [source[i] for i in dense[0]] == [target[i] for i in dense[1]]
+    array = constant_array(value)
+    if array is None or not isinstance(owner, ConstantOp) or is_per_axis(value) or not same:
+        return None
+    lifted = (*(1,) * (len(target) - len(shape)), *shape)
+    moved = [1] * len(source)
+    for to, at in zip(*dense, strict=True):
+        moved[to] = lifted[at]
+    return ConstantOp.from_array(array.reshape(moved), element_of(value), location=owner.location)
+
+
+class ShortenConstant(RewritePattern):
+    """
+    A constant operand has no leading ones that broadcasting would add, so that one value per
+    channel is a vector: `[1, 1, 1, C]` becomes `[C]`.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        rank = len(shape_of(op.result))
+        for i, (value, other) in enumerate(((op.lhs, op.rhs), (op.rhs, op.lhs))):
+            shape = shape_of(value)
+            if not isinstance(owner := value.owner, ConstantOp) or len(shape_of(other)) < rank:
+                continue
+            if len(shape) < 2 or shape[0] != 1 or is_per_axis(value):
+                continue
+            array = constant_array(value)
+            if array is None:
+                continue
+            first = next((d for d in range(len(shape) - 1) if shape[d] != 1), len(shape) - 1)
+            short = ConstantOp.from_array(
+                array.reshape(shape[first:]), element_of(value), location=owner.location
+            )
+            rewriter.insert(short)
+            operands = [short.result, other] if i == 0 else [other, short.result]
+            rewriter.replace(op, op.rebuilt(operands, shape=lifted_shape(op.result, rank)))
+            return
+
+
+ELEMENTWISE_PATTERNS: tuple[RewritePattern, ...] = (
+    SinkReshapeThroughUnary(),
+    SinkReshapeThroughBinary(),
+    ShortenConstant(),
+)
+
+
+# Transposes below reshapes and matrix products.
+
+
+def leading_ones(shape: tuple[int, ...]) -> int:
+    """How many dimensions come before the first that holds more than one element."""
+    return next((i for i, extent in enumerate(shape) if extent != 1), len(shape))
+
+
+Group = tuple[list[int], list[int]]
+"""Dimensions of a reshape's operand and of its result that hold the same elements."""
+
+
+def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Group]:
+    """
+    The finest division of a reshape into independent reshapes of neighbouring dimensions.
+
+    Extents of 1 are left out in `source`, and in `target` before the first group; later ones
+    go with the group before them.
+    """
+    groups: list[Group] = []
+    inner = [i for i, extent in enumerate(source) if extent != 1]
+    outer = list(range(leading_ones(target), len(target)))
+    while inner:
+        before, after = [inner.pop(0)], [outer.pop(0)]
+        have, need = source[before[0]], target[after[0]]
+        while have != need:
+            if have < need:
+                before.append(inner.pop(0))
+                have *= source[before[-1]]
+            else:
+                after.append(outer.pop(0))
+                need *= target[after[-1]]
+        while outer and target[outer[0]] == 1:
+            after.append(outer.pop(0))
+        groups.append((before, after))
+    return groups
+
+
+class SinkTransposeThroughReshape(RewritePattern):
+    """
+    `reshape(transpose(x))` is `transpose(reshape(x))` where every group of dimensions that the
+    reshape merges or splits is also a run of neighbours in `x`. Neighbours in another order
+    (a channel shuffle) are transposed among themselves before.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /):
+        transpose = op.input.owner
+        if not isinstance(transpose, TransposeOp) or is_per_axis(op.input):
+            return
+        order, source = permutation_of(transpose), shape_of(transpose.input)
+        target = shape_of(op.result)
+        # Dimensions of x that hold more than one element, and those of them in each group.
+        dense = [i for i, extent in enumerate(source) if extent != 1]
+        runs: list[tuple[int, list[int], list[int]]] = []
+        for before, after in reshape_groups(shape_of(op.input), target):
+            run = [order[i] for i in before]
+            start = min(dense.index(i) for i in run)
+            if sorted(run) != dense[start : start + len(run)]:
+                return
+            runs.append((start, run, after))
+        sunk = sorted(runs)
+        inner = [i for _, run, _ in sunk for i in run]
+        # Only the inner transpose would be left: nothing to move.
+        if inner != dense and sunk == runs:
+            return
+        value = transpose.input
+        if inner != dense:
+            units = [i for i, extent in enumerate(source) if extent == 1]
+            shuffle = TransposeOp(value, [*units, *inner])
+            shuffle.location = transpose.location
+            value = rewriter.insert(shuffle).result
+        # The batch of one stays in front.
+        moved = [*range(leading_ones(target)), *(i for _, _, after in sunk for i in after)]
+        reshape = ReshapeOp(value, [target[i] for i in moved])
+        below = TransposeOp(reshape.result, [moved.index(i) for i in range(len(target))])
+        reshape.location = below.location = op.location
+        rewriter.replace(op, (reshape, below))
+
+
+class FoldTransposeIntoMatmul(RewritePattern):
+    """
+    Rows that are flattened after a transpose meet weights permuted the same way: the products
+    are the same, added in another order (float32 rounds differently in the last place).
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: MatmulOp, rewriter: PatternRewriter, /):
+        reshape = op.input.owner
+        if not isinstance(reshape, ReshapeOp) or not isinstance(
+            transpose := reshape.input.owner, TransposeOp
+        ):
+            return
+        order = permutation_of(transpose)
+        flattened = shape_of(reshape.input)
+        rows, columns = shape_of(op.input)
+        # Only whole rows: the dimensions that make a row are permuted among themselves.
+        if order[0] != 0 or flattened[0] != rows or prod(flattened[1:]) != columns:
+            return
+        constant = op.weights.owner
+        if not isinstance(constant, ConstantOp) or is_per_axis(op.weights):
+            return
+        array = constant_array(op.weights)
+        if array is None:
+            return
+        outputs = array.shape[0]
+
+        def permuted(array: NDArray[np.generic]) -> NDArray[np.generic]:
+            moved = array.reshape(outputs, *flattened[1:]).transpose(inverse(order))
+            return moved.reshape(outputs, columns)
+
+        weights = ConstantOp.from_array(
+            permuted(array), element_of(op.weights), location=constant.location
+        )
+        flat = ReshapeOp(transpose.input, (rows, columns))
+        flat.location = reshape.location
+        rewriter.insert((weights, flat))
+        rest = list(op.operands[2:])
+        new = op.rebuilt([flat.result, weights.result, *rest])
+        if isinstance(mask := op.attributes.get(MASK), MaskAttr):
+            new.attributes[MASK] = MaskAttr.of(permuted(mask.array) != 0)
+        rewriter.replace(op, new)
+
+
+STRUCTURE_PATTERNS: tuple[RewritePattern, ...] = (
+    SinkTransposeThroughReshape(),
+    FoldTransposeIntoMatmul(),
+)
+
 
 PATTERNS: tuple[RewritePattern, ...] = (
     *LAYOUT_PATTERNS,

@@ -27,15 +27,13 @@ class FusePass(EpilogueOptions, PipelinePass):
     """Approximate swish by hard_swish; off by up to 0.142 per value."""
 
     def passes(self) -> tuple[ModulePass, ...]:
-        from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
+        from ceras_ir.transforms.graph.branches import DistributeConcatPass, FuseBranchesPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_affine import FoldAffinePass
         from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
-        from ceras_ir.transforms.graph.fuse_branches import FuseBranchesPass
-        from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass
+        from ceras_ir.transforms.graph.fuse_functions import FuseFunctionsPass, SwishToHardSwishPass
         from ceras_ir.transforms.graph.fuse_windows import FuseWindowsPass
         from ceras_ir.transforms.graph.split_phases import SplitPhasesPass
-        from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 
         return (
             FoldIdentitiesPass(),

@@ -20,10 +20,10 @@ from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.support.options import options
-from ceras_ir.transforms.graph.zero_padding import ZeroPadding
-from ceras_ir.transforms.pattern_pass import PatternPass
+from ceras_ir.transforms.graph.fuse_windows import ZeroPadding
+from ceras_ir.transforms.pass_kinds import PatternPass
+from ceras_ir.transforms.pipeline import RulePass
 from ceras_ir.transforms.rebuilding import rebuild_linear
-from ceras_ir.transforms.rule_pass import RulePass
 
 
 class FuseResidual(RewritePattern):

@@ -1,4 +1,8 @@
-"""Recognize activations by their values, in whatever operations exporters spell them."""
+"""
+Recognize activations by their values, in whatever operations exporters spell them.
+
+The pass `swish-to-hard-swish` replaces an activation by an approximation.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -16,20 +21,14 @@ from xdsl.traits import is_side_effect_free
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function
-from ceras_ir.network.storage import copy_statistics
-from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.graph.formulas import (
-    COMBINED,
-    FORMULAS,
-    Reals,
-    elementwise,
-    evaluated,
-)
+from ceras_ir.network.storage import copy_statistics, drop_statistics
+from ceras_ir.support.diagnostics import fused_location, remark
+from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elementwise, evaluated
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
-from ceras_ir.transforms.graph.row_families import NormalizationRule, SoftmaxRule
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.graph.row_functions import NormalizationRule, SoftmaxRule
+from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.pipeline import RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
-from ceras_ir.transforms.rule_pass import RulePass
 
 Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 """What something is a function of, and which."""
@@ -247,3 +246,52 @@ class FuseFunctionsPass(RulePass):
 
     def table(self) -> tuple[ModulePass, ...]:
         return ElementwiseRule(), SoftmaxRule(), NormalizationRule()
+
+
+# Approximate Swish by HardSwish, which needs no exponential (S1, section 3.1.3).
+
+LARGEST_ERROR = 0.142
+"""Of `|swish(x) - hard_swish(x)|` over all x, taken at x = -3 and x = 3: `3 / (1 + e^3)`."""
+
+
+@dataclass(frozen=True)
+class SwishToHardSwishPass(ModulePass):
+    """
+    Replace every swish, standing alone or fused, by hard_swish.
+
+    Not exact: a value may change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3). A network that
+    was not trained for it may lose its accuracy. So no pipeline runs this by default, and stderr
+    says what it did. Recorded ranges are dropped: they no longer hold.
+    """
+
+    name = "swish-to-hard-swish"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if replaced := replace_swish(op):
+            remark(
+                f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
+                f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining"
+            )
+
+
+def replace_swish(module: ModuleOp) -> int:
+    """Replace every swish, and forget ranges, which no longer hold; how many there were."""
+    replaced = sum(_approximate(inner) for inner in module.walk())
+    if replaced:
+        for inner in module.walk():
+            drop_statistics(inner)
+    return replaced
+
+
+def _approximate(op: Operation) -> bool:
+    """Change the function of one operation in place, if it is swish."""
+    match op:
+        case graph.UnaryOp(function=swish) if swish.kind is graph.Function.SWISH:
+            op.function = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
+        case graph.LinearOperation() | graph.BinaryOp() if (
+            swish := op.activation
+        ) is not None and swish.kind is graph.Function.SWISH:
+            op.activation = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
+        case _:
+            return False
+    return True

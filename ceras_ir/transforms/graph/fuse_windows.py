@@ -1,4 +1,8 @@
-"""Fuse sums, padding, crops and strides into the windows of poolings and convolutions."""
+"""
+Fuse sums, padding, crops and strides into the windows of poolings and convolutions.
+
+The first part computes the zeros around and between the elements that a convolution reads.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +24,78 @@ from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS
 from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.graph.zero_padding import ZeroPadding
-from ceras_ir.transforms.pattern_pass import PatternPass
-from ceras_ir.transforms.rule_pass import RulePass
+from ceras_ir.transforms.pass_kinds import PatternPass
+from ceras_ir.transforms.pipeline import RulePass
+
+
+@dataclass(frozen=True)
+class ZeroPadding:
+    """A `graph.pad` with zeros, or zero points, along height and width alone."""
+
+    pad: graph.PadOp
+    between_layouts: graph.TransposeOp | graph.ReshapeOp | None
+    """What stands between the pad and the convolution at the border of a network, where the
+    model's own layout is padded: of one channel a reshape."""
+    order: Sequence[int]
+    """Which dimension of the pad each one of the convolution is."""
+    low: Sequence[int]
+    """Before the elements, of height and width; `high` behind, `between` two of them."""
+    high: Sequence[int]
+    between: Sequence[int]
+
+    @classmethod
+    def of(cls, op: graph.Conv2dOp) -> "ZeroPadding | None":
+        """That of the input of `op`, if it is padded so."""
+        pad, moved, order = op.input.owner, None, _order(op.input.owner)
+        if isinstance(pad, graph.TransposeOp | graph.ReshapeOp):
+            pad, moved = pad.input.owner, pad
+        if not isinstance(pad, graph.PadOp) or pad.function is not graph.Pad.CONSTANT:
+            return None
+        if order is None:
+            return None
+        element = graph.quantized_element(pad.input)
+        low, high, between = (
+            [sizes.get_values()[i] for i in order] for sizes in (pad.low, pad.high, pad.interior)
+        )
+        elsewhere = (low[0], low[3], high[0], high[3], between[0], between[3])
+        if pad.stored_value != (0 if element is None else element.zero_point) or any(elsewhere):
+            return None
+        return cls(pad, moved, order, low[1:3], high[1:3], between[1:3])
+
+    def insert_source(self, rewriter: PatternRewriter) -> SSAValue:
+        """What is padded, in the layout of the convolution, before the operation that matched."""
+        if self.between_layouts is None:
+            return self.pad.input
+        source = self.pad.input
+        if isinstance(self.between_layouts, graph.ReshapeOp):
+            shape = graph.shape_of(source)
+            above = graph.ReshapeOp(source, [shape[i] for i in self.order])
+        else:
+            above = graph.TransposeOp(source, self.order)
+        above.location = self.between_layouts.location
+        rewriter.insert(above)
+        return above.result
+
+    def erase_unused(self, rewriter: PatternRewriter) -> None:
+        """Erase what nobody reads any more."""
+        for unused in (self.between_layouts, self.pad):
+            if unused is not None and unused.results[0].first_use is None:
+                rewriter.erase(unused)
+
+
+def _order(moved: object) -> Sequence[int] | None:
+    """The permutation that an operation is; None for a reshape that is none."""
+    match moved:
+        case graph.TransposeOp():
+            return moved.permutation.get_values()
+        case graph.ReshapeOp():
+            shape, result = graph.shape_of(moved.input), graph.shape_of(moved.result)
+            last = 0, 2, 3, 1
+            is_move = len(shape) == 4 and shape[1] == 1 and result == tuple(shape[i] for i in last)
+            return last if is_move else None
+        case _:
+            return range(4)
+
 
 NEAR = 2.0**-23
 """Relative difference of a float32 reciprocal from the exact reciprocal: at most an ulp."""

@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.network.function import NAME, input_names
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.pass_kinds import NetworkPass
 
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 AUTO = "auto"

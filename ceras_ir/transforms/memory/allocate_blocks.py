@@ -1,7 +1,12 @@
-"""Give every value of the network a block of shared memory."""
+"""
+Give every value of the network a block of shared memory, forget the blocks again, or show when
+values are alive.
+
+The pass `clear-plan` removes the plan, so that operations may be added, moved and removed again.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -12,21 +17,118 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
+from ceras_ir.dialects.mem import (
+    ARENA,
+    BLOCK,
+    COPIED,
+    REGIONS,
+    ArenaAttr,
+    BlockAttr,
+    RegionAttr,
+)
+from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.support.terminal import aligned
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.memory.analysis.colouring import fewest_blocks
-from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets
-from ceras_ir.transforms.memory.analysis.liveness import BufferOptions, Liveness, analyse, byte_size
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
-from ceras_ir.transforms.memory.analysis.slice_choice import choose_slices
-from ceras_ir.transforms.memory.analysis.slices import Slicing, row_bytes, row_count
-from ceras_ir.transforms.memory.clear_plan import clear_plan
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.copies import choose_slices
+from ceras_ir.transforms.memory.liveness import (
+    Buffer,
+    BufferOptions,
+    Liveness,
+    analyse,
+    byte_size,
+    steps,
+)
+from ceras_ir.transforms.memory.offsets import plan_offsets
+from ceras_ir.transforms.memory.slices import (
+    Slicing,
+    row_bytes,
+    row_count,
+)
+from ceras_ir.transforms.pass_kinds import NetworkPass
 
 if TYPE_CHECKING:
-    from ceras_ir.transforms.memory.analysis.regions import Region
+    from ceras_ir.transforms.memory.regions import Region
+
+# Forget where values lie, so that operations may be added, moved and removed again.
+
+
+@dataclass(frozen=True)
+class ClearPlanPass(NetworkPass):
+    """
+    Remove the memory plan of a network: `mem.block` and `mem.copied` of its operations and
+    arguments, `mem.arena` and `mem.regions` of its functions.
+
+    Exact: without a plan every value has memory of its own. Passes that come before the plan know
+    nothing of it, so that it goes first where the text of the memory level is compiled again.
+    """
+
+    name = "clear-plan"
+
+    def change(self, main: FuncOp) -> None:
+        for function in (*called_functions(main), main):
+            clear_plan(function)
+
+
+def clear_plan(main: FuncOp) -> None:
+    """Forget the plan of one function."""
+    main.attributes.pop(ARENA, None)
+    main.attributes.pop(REGIONS, None)
+    for operation in main.body.block.ops:
+        operation.attributes.pop(BLOCK, None)
+        operation.attributes.pop(COPIED, None)
+    if main.arg_attrs is not None:
+        main.arg_attrs = ArrayAttr(
+            DictionaryAttr({k: v for k, v in a.data.items() if k != BLOCK}) for a in main.arg_attrs
+        )
+
+
+# Interference graphs and their colouring: values that live at the same time never share a block.
+#
+# Lifetimes on a line make an interval graph, for which colouring in the order of birth with any
+# free colour is optimal; which one it is decides how large the blocks become. After the block
+# allocation of S2.
+
+
+def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
+    """Which buffers (by index) are alive together, by a sweep over the steps."""
+    graph: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
+    alive: list[int] = []
+    for i in sorted(graph, key=lambda i: (buffers[i].lower, i)):
+        alive = [j for j in alive if buffers[j].upper > buffers[i].lower]
+        for j in alive:
+            graph[i].add(j)
+            graph[j].add(i)
+        alive.append(i)
+    return graph
+
+
+def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
+    """
+    For each buffer the number of its block; as many blocks as the most alive at once. Of the
+    free blocks a buffer takes the smallest that holds it, else the largest, which then grows.
+    """
+    graph = interference(buffers)
+    order = sorted(graph, key=lambda i: (buffers[i].lower, i))
+    colours: dict[int, int] = {}
+    sizes: list[int] = []
+    for node in order:
+        taken = {colours[other] for other in graph[node] if other in colours}
+        free = [c for c in range(len(sizes)) if c not in taken]
+        need = buffers[node].size
+        holding = [c for c in free if sizes[c] >= need]
+        if holding:
+            chosen = min(holding, key=lambda c: (sizes[c], c))
+        elif free:
+            chosen = max(free, key=lambda c: (sizes[c], -c))
+            sizes[chosen] = need
+        else:
+            chosen = len(sizes)
+            sizes.append(need)
+        colours[node] = chosen
+    return [colours[i] for i in range(len(buffers))]
 
 
 @dataclass(frozen=True)
@@ -43,8 +145,8 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
     The body of a loop, or a branch, has an arena of its own, which every call begins anew: to its
     caller it is scratch memory.
 
-    Correct because an independent check of the finished plan (`plan_check.py`) finds nothing. It is
-    asserted on every run.
+    Correct because an independent check of the finished plan (`check_blocks.py`) finds nothing. It
+    is asserted on every run.
     """
 
     name = "allocate-blocks"
@@ -120,7 +222,7 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
             raise UsageError("allocate-blocks: either regions or a board, not both")
         if self.strategy != "offsets" or self.in_slices:
             raise UsageError("allocate-blocks: regions are for strategy=offsets without in_slices")
-        from ceras_ir.transforms.memory.analysis.regions import board_regions, parse_regions
+        from ceras_ir.transforms.memory.regions import board_regions, parse_regions
 
         return parse_regions(self.regions) if self.board is None else board_regions(self.board)
 
@@ -150,7 +252,7 @@ def region_plan(
     main: FuncOp, liveness: Liveness, regions: "Sequence[Region]", alignment: int
 ) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
     """Blocks at byte offsets of several memories, and how much of each they use."""
-    from ceras_ir.transforms.memory.analysis.region_plan import describe_regions, plan_in_regions
+    from ceras_ir.transforms.memory.regions import describe_regions, plan_in_regions
 
     found = plan_in_regions(main, liveness, regions, alignment)
     sys.stderr.write("".join(f"{line}\n" for line in describe_regions(regions, found)))
@@ -203,3 +305,64 @@ def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
     )
     attributes[value.index] = DictionaryAttr({**attributes[value.index].data, BLOCK: block})
     main.arg_attrs = ArrayAttr(attributes)
+
+
+# Lifetimes and interference as text: a table with one row per buffer and a bar over the steps.
+
+
+def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
+    """The table of `main`, and above it the most bytes alive and when that is."""
+    liveness = analyse(main, include_io=include_io)
+    order = steps(main)
+    rows = list(_rows(main, liveness, len(order)))
+    bound = liveness.lower_bound(alignment)
+    heads = ("buffer", "bytes", "alive", "steps", "meets", "values")
+    lines = [
+        f"liveness of @{main.sym_name.data}: {len(order)} steps, {len(rows)} buffers, at most "
+        f"{bound} bytes alive{_when(liveness, order, alignment)}"
+    ]
+    lines += aligned([heads, *rows], right=(0, 1))
+    return "\n".join(lines) + "\n"
+
+
+def _when(liveness: Liveness, order: list[Operation], alignment: int) -> str:
+    bound = liveness.lower_bound(alignment)
+    for step, op in enumerate(order):
+        alive = [b for b in liveness.buffers if b.lower <= step < b.upper]
+        if alive and sum(-(-b.size // alignment) * alignment for b in alive) == bound:
+            return f" at step {step} '{node_name(op)}'"
+    return ""
+
+
+def _rows(main: FuncOp, liveness: Liveness, count: int) -> Iterator[tuple[str, ...]]:
+    graph = interference(liveness.buffers)
+    names = input_names(main)
+
+    def name(value: SSAValue) -> str:
+        match value.owner:
+            case Operation() as op:
+                return node_name(op)
+            case _:
+                return names[main.body.block.args.index(value)]
+
+    for number, buffer in enumerate(liveness.buffers):
+        bar = "".join("#" if buffer.lower <= i < buffer.upper else "." for i in range(count))
+        meets = ",".join(map(str, sorted(graph[number]))) or "-"
+        values = " = ".join(map(name, buffer.values))
+        alive = f"[{buffer.lower}, {buffer.upper})"
+        yield str(number), str(buffer.size), alive, bar, meets, values
+
+
+@dataclass(frozen=True)
+class PrintLivenessPass(BufferOptions, NetworkPass):
+    """
+    Print lifetimes and interference of the buffers of `@main` to stderr. A line has the bytes, the
+    half-open lifetime in steps, the same as a bar, the buffers alive at some common step, and the
+    values in the buffer. Changes nothing.
+    """
+
+    name = "print-liveness"
+
+    def change(self, main: FuncOp) -> None:
+        text = describe(main, include_io=self.io, alignment=self.alignment)
+        sys.stderr.write(text)

@@ -1,13 +1,232 @@
-"""Check the memory plan of a network, apart from what made it."""
+"""
+Check a memory plan the slow way: walk the network, keep a map of who owns which bytes.
 
+Shares no code with liveness or the allocators, and asks whether an operation is elementwise where
+they ask whether it may overwrite. Every operation's operands must still be in
+place when it runs, and its result must fit its block and the arena. Regions are ranges of one line
+of addresses, so far from each other that nothing reaches from one into the next. Rows with gaps
+are counted one by one.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp, shape_of, storage_type, tensor_type
+from ceras_ir.dialects.graph.attributes import Elementwise, View
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.support.diagnostics import InputError
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.transforms.pass_kinds import NetworkPass
+
+FAR = 1 << 60
+"""Between the first bytes of two regions."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The bytes of a value: `count` rows of `width`, each `pitch` after the one before."""
+
+    start: int
+    count: int
+    width: int
+    pitch: int
+
+    @property
+    def end(self) -> int:
+        return self.start + (self.count - 1) * self.pitch + self.width
+
+
+def check_plan(main: FuncOp) -> list[Finding]:
+    """What is wrong with the plan of `main`, and where; nothing for a good plan."""
+    arena = arena_of(main)
+    if arena is None:
+        return [_of(main, "no mem.arena: values have no places; run --allocate-blocks first")]
+    sizes = {r.region.data: r.size.data for r in regions_of(main)}
+    findings = _check_regions(main)
+    if findings:
+        return findings
+    sizes = sizes or {"": arena.size.data}
+    starts = {region: i * FAR for i, region in enumerate(sizes)}
+    owners: list[tuple[Rows, SSAValue]] = []
+
+    def at(value: SSAValue) -> Rows | None:
+        block = block_of(value)
+        return None if block is None else _rows(value, block, starts[block.region.data])
+
+    # In the result of a concatenation that has operands in place, values are aligned to their
+    # elements only.
+    wholes = [
+        (op.result, whole)
+        for op in main.body.block.ops
+        if isinstance(op, ConcatOp) and _in_place(op, at) and (whole := at(op.result)) is not None
+    ]
+
+    def claim(value: SSAValue, kept: Sequence[Rows] = ()) -> None:
+        block, place = block_of(value), at(value)
+        if block is None or place is None:
+            return
+        offset, needed = block.offset.data, place.end - place.start
+        end, size = offset + block.size.data, sizes[block.region.data]
+        if needed > block.size.data:
+            findings.append(_at(value, f"{needed} bytes in a block of {block.size.data}"))
+        if place.pitch < place.width:
+            findings.append(_at(value, f"rows of {place.width} bytes are {place.pitch} apart"))
+        is_part = any(
+            whole is not value and a.start <= place.start and place.end <= a.end
+            for whole, a in wholes
+        )
+        element = storage_type(tensor_type(value).element_type).size
+        unit = element if is_part else arena.alignment.data
+        if offset % unit or place.pitch % element:
+            findings.append(_at(value, f"offset {offset} is not aligned to {unit}"))
+        if end > size:
+            memory = f"region {block.region.data}" if block.region.data else "an arena"
+            findings.append(_at(value, f"bytes to {end} in {memory} of {size}"))
+        # Whoever owns these bytes still does if the same ones are written again.
+        owners[:] = [
+            o
+            for o in owners
+            if not (lost := _common(o[0], place)) or lost == sum(_common(o[0], k) for k in kept)
+        ]
+        owners.append((place, value))
+
+    for argument in main.body.block.args:
+        claim(argument)
+    for op in main.body.block.ops:
+        if isinstance(op, ConstantOp):
+            claim(op.result)
+    for op in main.body.block.ops:
+        if isinstance(op, ConstantOp):
+            continue
+        for i, operand in enumerate(op.operands):
+            if block_of(operand) is not None and all(o[1] is not operand for o in owners):
+                findings.append(_of(op, f"operand {i} was overwritten before it was read"))
+        for value in op.results:
+            if (place := at(value)) is None:
+                continue
+            # A reshape writes the same bytes where its operand lives, a concatenation those of
+            # operands that are in its result; an elementwise operation writes others there, and
+            # the operand is gone.
+            same = _in_place(op, at)
+            for operand in op.operands:
+                other = at(operand)
+                if other is None or any(operand is v for v, _ in same):
+                    continue
+                if other == place and _is_elementwise(op, operand):
+                    continue
+                if _common(place, other):
+                    findings.append(_of(op, "result overlaps an operand it reads"))
+            claim(value, [place for _, place in same])
+    return findings
+
+
+def _of(op: Operation, message: str) -> Finding:
+    node = op.sym_name.data if isinstance(op, FuncOp) else node_name(op)
+    return Finding(node, op.name, message)
+
+
+def _at(value: SSAValue, message: str) -> Finding:
+    if isinstance(value, BlockArgument):
+        return Finding(f"argument {value.index}", FuncOp.name, message)
+    assert isinstance(value.owner, Operation)
+    return _of(value.owner, message)
+
+
+def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
+    """Whether element `i` of an operand is read for element `i` of the result alone."""
+    if not op.has_trait(Elementwise, value_if_unregistered=False):
+        return False
+    old, new = tensor_type(operand), tensor_type(op.results[0])
+    sizes = (storage_type(kind.element_type).size for kind in (old, new))
+    return old.get_shape() == new.get_shape() and len({*sizes}) == 1
+
+
+def _check_regions(main: FuncOp) -> list[Finding]:
+    """What is wrong with the regions themselves, and with who is said to be where."""
+    arena, regions = arena_of(main), regions_of(main)
+    assert arena is not None
+    findings: list[Finding] = []
+    names = [region.region.data for region in regions]
+    for region in regions:
+        name, size, capacity = region.region.data, region.size.data, region.capacity.data
+        if names.count(name) > 1:
+            findings.append(_of(main, f"several regions are called {name}"))
+        if size > capacity:
+            findings.append(_of(main, f"region {name}: {size} bytes are used of {capacity}"))
+    if regions and (total := sum(r.size.data for r in regions)) != arena.size.data:
+        message = f"regions of {total} bytes make an arena of {arena.size.data}"
+        findings.append(_of(main, message))
+    results = [result for op in main.body.block.ops for result in op.results]
+    for value in (*main.body.block.args, *results):
+        block = block_of(value)
+        if block is not None and block.region.data not in (names or [""]):
+            findings.append(_at(value, f"there is no region '{block.region.data}'"))
+    return findings
+
+
+def _rows(value: SSAValue, block: BlockAttr, base: int) -> Rows:
+    """The bytes of a value: one row of all of it, unless there are gaps."""
+    kind = tensor_type(value)
+    size, shape = storage_type(kind.element_type).size, kind.get_shape()
+    start, pitch = base + block.offset.data, block.pitch.data
+    if not pitch:
+        return Rows(start, 1, prod(shape) * size, prod(shape) * size)
+    return Rows(start, prod(shape[:-1]), shape[-1] * size if shape else size, pitch)
+
+
+def _below(rows: Rows, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many bytes of `rows` are below each address."""
+    whole, rest = np.divmod(addresses - rows.start, rows.pitch)
+    inside = whole * rows.width + np.minimum(rest, rows.width)
+    return np.clip(inside, 0, rows.count * rows.width)
+
+
+def _common(a: Rows, b: Rows) -> int:
+    """How many bytes two values share."""
+    if a.end <= b.start or b.end <= a.start:
+        return 0
+    first = a.start + a.pitch * np.arange(a.count)
+    return int((_below(b, first + a.width) - _below(b, first)).sum())
+
+
+def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tuple[SSAValue, Rows]]:
+    """Operands whose bytes are already where the result has them, and those bytes."""
+    is_view = op.has_trait(View, value_if_unregistered=False)
+    whole = at(op.results[0])
+    if whole is None or not (is_view or isinstance(op, ConcatOp)):
+        return []
+    shape = shape_of(op.results[0])
+    if not isinstance(op, ConcatOp):
+        return [(op.operands[0], whole)] if at(op.operands[0]) == whole else []
+    axis, last = op.axis.value.data, len(shape) - 1
+    if prod(shape[:axis]) != 1 and axis != last:
+        return []
+    size = storage_type(tensor_type(op.result).element_type).size
+    row = shape[-1] * size
+    pitch = row if whole.count == 1 else whole.pitch
+    found: list[tuple[SSAValue, Rows]] = []
+    index = 0  # Of the operand's first byte in the result, if that had no gaps.
+    for operand in op.operands:
+        *outer, columns = shape_of(operand)
+        count, width = prod(outer), columns * size
+        first = whole.start + index // row * pitch + index % row
+        is_run = count == 1 or pitch == width
+        there = Rows(first, count, width, pitch)
+        if is_run:
+            there = Rows(first, 1, count * width, count * width)
+        if at(operand) == there:
+            found.append((operand, there))
+        index += width if axis == last else count * width
+    return found
+
+
+# Check the memory plan of a network, apart from what made it.
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,21 @@
-"""Decide for every operation which device runs it, and say why."""
+"""
+Decide for every operation which device runs it, and say why.
 
+A minimum cut of a graph gives the placement with the least modelled time. The pass `explain` prints
+where operations run. The pass `check-operations` refuses what a target cannot run, before anything
+is calibrated for the target.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
 
 from ceras_ir.dialects.mem import (
     COST,
@@ -18,12 +29,158 @@ from ceras_ir.dialects.mem import (
     PackTilesOp,
     PackWindowsOp,
     UnpackOp,
+    device_of,
 )
-from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_name
+from ceras_ir.network.function import main_function, result_values, states_of
+from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    UsageError,
+    node_name,
+)
 from ceras_ir.targets.capabilities import Accelerator, Cost
-from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.memory.analysis.liveness import steps
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, find_target
+from ceras_ir.transforms.memory.liveness import steps
+from ceras_ir.transforms.pass_kinds import NetworkPass
+
+# Cheapest way to cut a directed graph in two, by maximum flow (Dinic's algorithm).
+#
+# Nodes are numbers; node 0 is the source, node 1 the sink. Capacities are integers, so that
+# the cut is the same everywhere.
+
+SOURCE, SINK = 0, 1
+INFINITE = 1 << 60
+
+
+class FlowGraph:
+    """Edges with capacities, and what has flowed."""
+
+    def __init__(self) -> None:
+        self._edges: list[list[int]] = [[], []]
+        """For each node the numbers of its edges; edge e ^ 1 is edge e backwards."""
+        self._targets: list[int] = []
+        self._left: list[int] = []
+
+    def add_node(self) -> int:
+        self._edges.append([])
+        return len(self._edges) - 1
+
+    def add_edge(self, start: int, end: int, capacity: int) -> None:
+        for a, b, room in ((start, end, capacity), (end, start, 0)):
+            self._edges[a].append(len(self._targets))
+            self._targets.append(b)
+            self._left.append(room)
+
+    def cut(self) -> tuple[int, set[int]]:
+        """What the cheapest cut costs, and the nodes on the source's side of it."""
+        total = 0
+        while SINK in (levels := self._levels()):
+            used = [0] * len(self._edges)
+            while flow := self._augment(levels, used):
+                total += flow
+        return total, set(self._levels())
+
+    def _levels(self) -> dict[int, int]:
+        """Distance from the source along edges with room left."""
+        levels = {SOURCE: 0}
+        queue = deque([SOURCE])
+        while queue:
+            node = queue.popleft()
+            for edge in self._edges[node]:
+                target = self._targets[edge]
+                if self._left[edge] and target not in levels:
+                    levels[target] = levels[node] + 1
+                    queue.append(target)
+        return levels
+
+    def _augment(self, levels: dict[int, int], used: list[int]) -> int:
+        """Send flow along one shortest path; 0 if there is none left."""
+        path: list[int] = []
+        node = SOURCE
+        while node != SINK:
+            edges = self._edges[node]
+            while used[node] < len(edges):
+                edge = edges[used[node]]
+                target = self._targets[edge]
+                if self._left[edge] and levels.get(target) == levels[node] + 1:
+                    break
+                used[node] += 1
+            else:
+                if node == SOURCE:
+                    return 0
+                # A dead end: its predecessor tries the next edge.
+                back = path.pop()
+                node = self._targets[back ^ 1]
+                used[node] += 1
+                continue
+            path.append(edge)
+            node = target
+        flow = min(self._left[edge] for edge in path)
+        for edge in path:
+            self._left[edge] -= flow
+            self._left[edge ^ 1] += flow
+        return flow
+
+
+# Which side runs each operation so that the modelled time is least: a minimum cut.
+#
+# Operations on the source's side of the cut run on the accelerator. A value costs its transfer once
+# in each direction that it crosses, however many operations read it; the network's arguments and
+# results are the CPU's.
+
+NANOSECONDS = 1000
+
+
+def cheapest(
+    main: FuncOp,
+    costs: Mapping[Operation, Cost],
+    pins: Mapping[Operation, bool],
+    price_of: Callable[[SSAValue], float],
+    host_operands: Callable[[Operation], Sequence[int]] = lambda op: (),
+) -> tuple[float, set[Operation]]:
+    """
+    The least modelled microseconds of one inference, and what runs on the accelerator for them.
+    `pins` says of some operations whether they must; `price_of` is for a value to change sides.
+    `host_operands` are those that the CPU reads wherever the operation runs.
+    """
+    graph = FlowGraph()
+    nodes = {op: graph.add_node() for op in steps(main)}
+    for op, node in nodes.items():
+        cost = costs[op]
+        graph.add_edge(node, SINK, INFINITE if cost.accelerator is None else _ns(cost.accelerator))
+        graph.add_edge(SOURCE, node, _ns(cost.cpu))
+        if op in pins:
+            ends = (SOURCE, node) if pins[op] else (node, SINK)
+            graph.add_edge(*ends, INFINITE)
+    returned = set(result_values(main))
+    for value in [*main.body.block.args, *(v for op in nodes for v in op.results)]:
+        maker = nodes[value.owner] if isinstance(value.owner, Operation) else SINK
+        readers = sorted(
+            {
+                SINK if use.index in host_operands(use.operation) else nodes[use.operation]
+                for use in value.uses
+                if use.operation in nodes
+            }
+        )
+        if value in returned:
+            readers.append(SINK)
+        price = _ns(price_of(value))
+        to_cpu, to_accelerator = graph.add_node(), graph.add_node()
+        graph.add_edge(maker, to_cpu, price)
+        graph.add_edge(to_accelerator, maker, price)
+        for reader in readers:
+            graph.add_edge(to_cpu, reader, INFINITE)
+            graph.add_edge(reader, to_accelerator, INFINITE)
+    total, source = graph.cut()
+    return total / NANOSECONDS, {op for op, node in nodes.items() if node in source}
+
+
+def _ns(microseconds: float) -> int:
+    return round(microseconds * NANOSECONDS)
+
 
 PACKING = PackOp | PackWindowsOp | PackTilesOp | FoldZeroPointOp | UnpackOp
 BORDER = LaunchOp | PACKING
@@ -113,7 +270,6 @@ def _place_by_cost(
     pins: dict[Operation, bool],
 ) -> None:
     """Add to `reasons` what the cheapest placement leaves to the CPU, and note all costs."""
-    from ceras_ir.transforms.placement.analysis.placement import cheapest
 
     order = [op for op in steps(main) if not isinstance(op, BORDER)]
     admitted = [op for op in order if op not in reasons]
@@ -127,3 +283,95 @@ def _place_by_cost(
         op.attributes[COST] = StringAttr(str(cost))
         if op not in reasons and op not in chosen:
             reasons[op] = f"less time in all on the CPU, transfers included ({cost})"
+
+
+# Say where operations run, and why.
+
+
+@dataclass(frozen=True)
+class ExplainPass(ModulePass):
+    """
+    Print the device of each operation and the reason to stderr, one line per operation. The line
+    has the node, the device, and the reason where the accelerator does not run it. Where `place`
+    had a board it also has the time on each device. Changes nothing.
+    """
+
+    name = "explain"
+
+    node: str | None = None
+    """Print this node only."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lines = explanation(op, self.node)
+        if not lines:
+            raise UsageError(f"explain: no node '{self.node}' in the network")
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
+    """The lines of a placed network, or of one of its nodes."""
+    found = [op for op in steps(main_function(module)) if node in (None, node_name(op))]
+    return [_line(op) for op in found]
+
+
+def _line(op: Operation) -> str:
+    text = f"{node_name(op)} ({op.name}) on the {device_of(op)}"
+    for name in (COST, REASON):
+        attribute = op.attributes.get(name)
+        if isinstance(attribute, StringAttr):
+            text += f"; {attribute.data}"
+    return text
+
+
+# Refuse what a target cannot run, before anything is calibrated for it.
+
+
+@dataclass(frozen=True)
+class CheckOperationsPass(NetworkPass):
+    """
+    Refuse the operations of a float network that stay as they are and that `target` cannot run.
+
+    1. What has a quantized form, or only moves elements, is left to the target's own levels.
+    2. Every other operation stays as it is; all that the target has nothing for are named at once.
+    3. A node that became several operations is named once, with the last of them that is refused,
+       which is what the node computes; those before only bring operands into shape.
+    4. The states of any network are named with them where the target keeps none.
+
+    Changes nothing. Operations of a quantized network are not looked at.
+    """
+
+    name = "check-operations"
+
+    target: str
+    """The target that is asked."""
+
+    def change(self, main: FuncOp) -> None:
+        found = find_target(self.target)
+        states = state_findings(main, found)
+        findings: dict[str, Finding] = {}
+        for inner in () if is_quantized(main) else steps(main):
+            if computes(inner) or keeps_scale(inner):
+                continue
+            if (reason := found.why_not(inner)) is not None:
+                name = node_name(inner)
+                findings[name] = Finding(name, inner.name, f"unsupported: {reason}")
+        if states or findings:
+            raise UnsupportedError([*states, *findings.values()])
+
+
+def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
+    """The states of a network, if `target` keeps none."""
+    states = states_of(main)
+    if target.keeps_states or not states:
+        return []
+    keeping = ", ".join(cls.name for cls in all_targets() if cls.keeps_states and cls.compiles)
+    return [
+        Finding(
+            state.name,
+            "input",
+            f"unsupported on target {target.name}, which keeps no states: leave out "
+            f"--state {state.name}={state.result_name}, and hand the output back as the input, of "
+            f"which calibration data needs examples; {keeping} keep states",
+        )
+        for state in states
+    ]

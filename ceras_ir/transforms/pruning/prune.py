@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ceras_ir.transforms.pruning.analysis.kept_weights import Kept, Rule, Weights
-    from ceras_ir.transforms.pruning.analysis.shares import Table
+    from ceras_ir.transforms.pruning.kept_weights import Kept, Rule, Table, Weights
 
     Array = NDArray[np.generic]
 
@@ -155,7 +154,7 @@ class PrunePass(ModulePass):
         apply_masks(layers, self._kept(op, layers))
 
     def _kept(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[Kept]:
-        from ceras_ir.transforms.pruning.analysis import kept_weights
+        from ceras_ir.transforms.pruning import kept_weights
 
         weights = [_weights(layer) for layer in layers]
         if self.method == "nm":
@@ -180,7 +179,7 @@ class PrunePass(ModulePass):
 
     @property
     def _rule(self) -> Rule:
-        from ceras_ir.transforms.pruning.analysis import kept_weights
+        from ceras_ir.transforms.pruning import kept_weights
 
         if self.method == "filter":
             return kept_weights.by_filter
@@ -212,9 +211,15 @@ class PrunePass(ModulePass):
         """The shares that meet the target at the least loss, or at the least bytes."""
         import numpy as np
 
-        from ceras_ir.transforms.pruning.analysis.losses import SHARES, losses, noise, outputs
-        from ceras_ir.transforms.pruning.analysis.shares import best_within, encoded_bytes
-        from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+        from ceras_ir.transforms.pruning.kept_weights import (
+            SHARES,
+            best_within,
+            encoded_bytes,
+            losses,
+            noise,
+            outputs,
+        )
+        from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 
         samples = self._samples(module)
         table = losses(module, samples, layers, self._rule)

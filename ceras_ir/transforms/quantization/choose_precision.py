@@ -25,17 +25,21 @@ from ceras_ir.network.storage import NARROW, exponent, widen, width
 from ceras_ir.support.diagnostics import UsageError, node_name, remark
 from ceras_ir.support.options import out_of_range
 from ceras_ir.support.terminal import shortened
-from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
+from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
+from ceras_ir.transforms.quantization.analysis.output_noise import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
-from ceras_ir.transforms.quantization.options import BudgetOptions, ResidualSpreadOptions
-from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, HOST_BUDGET
-from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
-from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
+from ceras_ir.transforms.quantization.set_precision import (
     Copies,
     erase_idle_copies,
     insert_copies,
+    spread,
 )
-from ceras_ir.transforms.quantization.set_precision import spread
+from ceras_ir.transforms.quantization_options import (
+    DEFAULT_BUDGET,
+    HOST_BUDGET,
+    BudgetOptions,
+    ResidualSpreadOptions,
+)
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.analysis.sensitivity import (

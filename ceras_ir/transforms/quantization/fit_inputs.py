@@ -1,4 +1,8 @@
-"""Let the steps of inputs fit their data: scale them in float, before they are quantized."""
+"""
+Let the steps of inputs fit their data: scale them in float, before they are quantized.
+
+The pass `fold-factor` folds such a multiplication into the quantization of its result.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +13,12 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.registry import interpreter_of
@@ -17,11 +27,12 @@ from ceras_ir.network.integer import GREATEST, LEAST
 from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.storage import NARROW, stays_float, width
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
-from ceras_ir.transforms.quantization.analysis.channel_slots import layers_behind
-from ceras_ir.transforms.quantization.float_rules.ends import SUMS
-from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
-from ceras_ir.transforms.quantization.rewrites.channel_scales import multiply
+from ceras_ir.transforms.pass_kinds import PatternPass
+from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
+from ceras_ir.transforms.quantization.analysis.scale_classes import layers_behind
+from ceras_ir.transforms.quantization.channel_scales import multiply
+from ceras_ir.transforms.quantization.keep_in_float import SUMS
+from ceras_ir.transforms.quantization.tabulate_pixels import byte_values
 from ceras_ir.transforms.rebuilding import replace_constant
 
 Array = NDArray[np.generic]
@@ -192,3 +203,48 @@ def _divide(value: SSAValue, layers: list[graph.LinearOperation], step: float, n
     for layer in layers:
         weights = graph.known_array(layer.weights)
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))
+
+
+# Fold multiplications by a constant into the quantization of their results.
+
+
+class FoldFactor(RewritePattern):
+    """`quantize(x * c)` becomes `scaled_quantize(x) {factor = c}`, c one float32 number."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
+        product = op.input.owner
+        element = graph.stored_element(op.result)
+        if element.is_per_axis or not isinstance(product, graph.BinaryOp):
+            return
+        if product.function is not graph.Binary.MUL or product.activation is not None:
+            return
+        # Where others read the product too, it is computed anyway.
+        if not op.input.has_one_use():
+            return
+        for x, other in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
+            factor = graph.constant_array(other)
+            if factor is None or factor.size != 1 or not np.isfinite(factor).all():
+                continue
+            # A constant of more dimensions than the other operand may add some.
+            if x.type == op.input.type:
+                folded = graph.ScaledQuantizeOp(x, factor.item(), element)
+                folded.attributes.update(op.attributes)
+                folded.location = op.location
+                rewriter.replace(op, folded)
+                rewriter.erase(product)
+                return
+
+
+class FoldFactorPass(PatternPass):
+    """
+    Make `graph.scaled_quantize` of `graph.quantize` and a multiplication by one number before it,
+    such as those of `fit-inputs`. No product in float is stored: an image is read once, and has no
+    copy in float.
+
+    A product that something else reads stays, and so does one with an activation or whose constant
+    has several numbers. Exact: the product is rounded to float32 as before.
+    """
+
+    name = "fold-factor"
+    pattern = GreedyRewritePatternApplier([FoldFactor()])

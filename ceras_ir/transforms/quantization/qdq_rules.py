@@ -5,9 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, Signedness, UnitAttr, i64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IntAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    UnitAttr,
+    f32,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
@@ -20,15 +29,68 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.storage import network_values, stays_float
-from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.pattern_pass import PatternPass
-from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, is_quantized_alike, only_moves
+from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass
+from ceras_ir.transforms.quantization.analysis.qdq import (
+    HALF_EVEN,
+    accumulator_units,
+    is_quantized_alike,
+    only_moves,
+    tie_rooms,
+    tilt,
+)
 from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
-from ceras_ir.transforms.quantization.analysis.ties import accumulator_units, tie_rooms, tilt
-from ceras_ir.transforms.quantization.rewrites.moved_numbers import store_moved
-from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_data
+
+# Stored numbers and zero points moved by the same constant, so that both types mean the same.
+
+
+def store_moved(value: SSAValue, element: UniformType, distance: int) -> None:
+    """Let the operation that makes `value` store it as `element`: numbers greater by `distance`."""
+    op = value.owner
+    assert isinstance(op, Operation)
+    requant: Attribute | None = op.properties.get("requant")
+    if isinstance(requant, RequantAttr):
+        op.properties["requant"] = requant.replaced(
+            zero_point=requant.zero_point.data + distance,
+            low=requant.low.data + distance,
+            high=requant.high.data + distance,
+        )
+    Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
+
+
+# `graph.pad` on other numbers: floats instead of the integers that store them, and back.
+
+
+def repadded(op: graph.PadOp, input: SSAValue, *, exactly: bool = True) -> graph.PadOp | None:
+    """
+    `op` around `input`, quantized where the operand of `op` is float or the other way round.
+    None if `exactly` is asked for and no integer stands for the number that is put around.
+    """
+    value: Attribute
+    target = graph.quantized_element(input)
+    if target is not None:
+        real = np.array(op.stored_value, np.float32)
+        integer = quantize(real, target)
+        is_used = op.function is graph.Pad.CONSTANT
+        if exactly and is_used and dequantize(integer, target) != real:
+            return None
+        value = IntegerAttr(int(integer), i64)
+    else:
+        source = graph.stored_element(op.input)
+        real = dequantize(np.array(op.stored_value, np.int64), source)
+        value = FloatAttr(float(real), f32)
+    new = graph.PadOp(
+        op.function,
+        input,
+        op.low.get_values(),
+        op.high.get_values(),
+        interior=op.interior.get_values(),
+        value=value,
+    )
+    new.location = op.location
+    return new
 
 
 @dataclass(frozen=True)
@@ -213,9 +275,9 @@ class HoistQuantize(RewritePattern):
         if element.is_per_axis or not is_quantized_alike(op):
             return
         above = [graph.QuantizeOp(value, element) for value in move.data_operands]
-        for quantize in above:
-            quantize.location = op.location
-            quantize.attributes |= op.attributes
+        for quantizer in above:
+            quantizer.location = op.location
+            quantizer.attributes |= op.attributes
         stored = [quantize.result for quantize in above]
         if isinstance(move, graph.PadOp):
             # The number around is quantized as it would be in place.
@@ -263,8 +325,8 @@ class TieRule(NetworkPass):
         even = [quantize for quantize in quantizes if not _dropped(quantize)]
         if len(even) == len(quantizes):
             return
-        for quantize in even:
-            quantize.attributes[HALF_EVEN] = UnitAttr()
+        for quantizer in even:
+            quantizer.attributes[HALF_EVEN] = UnitAttr()
 
 
 def _dropped(quantize: graph.QuantizeOp) -> bool:

@@ -1,4 +1,7 @@
-"""The pipeline `quantize`: from a float network to integers."""
+"""
+The pipelines `calibrate`, everything that `quantize` needs to know of the data, and `quantize`,
+from a float network to integers.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
@@ -9,38 +12,67 @@ from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
 from ceras_ir.transforms.pipeline import PipelinePass
-from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
-from ceras_ir.transforms.quantization.check_outputs import CheckOutputsPass
-from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
+from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
+from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass, LevelRowsPass
+from ceras_ir.transforms.quantization.checks import CheckOutputsPass, CheckScalesPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
-from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
-from ceras_ir.transforms.quantization.choose_weight_exponents import ChooseWeightExponentsPass
-from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
-from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
-from ceras_ir.transforms.quantization.fit_functions import FitFunctionsPass
 from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.keep_in_float import INSIDE, KeepInFloatPass
-from ceras_ir.transforms.quantization.level_rows import LevelRowsPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.options import ArithmeticOptions, QuantizationOptions
-from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
-from ceras_ir.transforms.quantization.recipe import (
+from ceras_ir.transforms.quantization.residuals import SplitResidualPass, UnfuseResidualPass
+from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
+from ceras_ir.transforms.quantization.scales import (
+    AlignScalesPass,
+    ChooseRowExponentsPass,
+    ChooseWeightExponentsPass,
+    ChooseZeroPointsPass,
+)
+from ceras_ir.transforms.quantization.set_functions import FitFunctionsPass, SetFunctionsPass
+from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
+from ceras_ir.transforms.quantization.split_wide import SplitWidePass
+from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
+from ceras_ir.transforms.quantization_options import (
     OPTIONAL,
     PRECISION,
     REMOVED_OPTIONS,
     ROWS,
+    ArithmeticOptions,
+    ObserverOptions,
+    QuantizationOptions,
+    SampleOptions,
+    SiluOptions,
     check_recipe,
     default_recipe,
 )
-from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
-from ceras_ir.transforms.quantization.set_functions import SetFunctionsPass
-from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
-from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
-from ceras_ir.transforms.quantization.split_wide import SplitWidePass
-from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
-from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
+
+# The pipeline `calibrate`: everything that `quantize` needs to know of the data.
+
+FORMS = ("split-activations", "silu")
+"""Rules that make the values before lookup tables visible."""
+
+
+@dataclass(frozen=True)
+class CalibratePass(ObserverOptions, SiluOptions, SampleOptions, PipelinePass):
+    """
+    Record the range and exponent of every value of a float network, so that `quantize` can run
+    again and again without data. Values before a lookup table are included.
+    """
+
+    name = "calibrate"
+
+    def __post_init__(self) -> None:
+        self.passes()  # Refuses options out of range before anything runs.
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        return (
+            with_options_of(SetFunctionsPass, self, rules=FORMS),
+            with_options_of(ObserveRangesPass, self),
+        )
+
+
+# The pipeline `quantize`: from a float network to integers.
 
 Tail: TypeAlias = Literal["float", "int8"]
 """What follows the last sum of products is computed in."""

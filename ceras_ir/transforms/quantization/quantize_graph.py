@@ -1,20 +1,34 @@
-"""Turn a float network with chosen exponents into a quantized network."""
+"""
+Turn a float network with chosen exponents into a quantized network.
+
+The pass `strip-border-quantization` lets the caller pass and receive stored integers instead of
+floats.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr, i8
+from xdsl.dialects.builtin import StringAttr, UnitAttr, f32, i8
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Cell, DequantizeOp, Function, LinearOperation
-from ceras_ir.network.function import states_of
+from ceras_ir.dialects.graph import (
+    Cell,
+    DequantizeOp,
+    Function,
+    LinearOperation,
+    QuantizeOp,
+    tensor_type,
+)
+from ceras_ir.network.function import output_names, result_values, states_of
 from ceras_ir.network.integer import WEIGHT_LOW, fitting_exponent, least_squares_exponents
-from ceras_ir.network.quantizable import SNAPPED, quantized_operations
+from ceras_ir.network.quantizable import SNAPPED, data_operands, quantized_operations
 from ceras_ir.network.storage import (
     FINER,
+    FLOAT_REASON,
     LAYER,
     NARROW,
     forget,
@@ -24,17 +38,43 @@ from ceras_ir.network.storage import (
     set_width,
     stays_float,
 )
-from ceras_ir.transforms.float_network_pass import FloatNetworkPass
-from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.rewrites.borders import (
-    returned_as_stored,
-    stored_type,
-    take_stored,
-)
-from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
-from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
+from ceras_ir.support.diagnostics import node_name, remark
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
+from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.stored_operations import QuantizedValues, stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
-from ceras_ir.transforms.rule_pass import RulePass
+
+# The ends of a quantized network as they are stored, without `graph.quantize` between.
+
+
+def stored_type(argument: SSAValue) -> Attribute | None:
+    """The one type that an argument is only ever quantized to."""
+    readers = [use.operation for use in argument.uses]
+    types = {r.result.type if isinstance(r, QuantizeOp) else None for r in readers}
+    return types.pop() if len(types) == 1 else None
+
+
+def take_stored(argument: SSAValue) -> None:
+    """Give an argument the type that it is quantized to, if that is one."""
+    if (kind := stored_type(argument)) is None:
+        return
+    quantizers = [use.operation for use in argument.uses]
+    stored = Rewriter.replace_value_with_new_type(argument, kind)
+    for quantizer in quantizers:
+        quantizer.results[0].replace_all_uses_with(stored)
+        Rewriter.erase_op(quantizer)
+
+
+def returned_as_stored(main: FuncOp, position: int) -> None:
+    """Return a result that is dequantized as it is stored."""
+    last = main.body.block.last_op
+    assert last is not None
+    value = last.operands[position]
+    if isinstance(value.owner, DequantizeOp):
+        last.operands[position] = value.owner.input
+        erase_unused(value.owner)
+
 
 BORDER = "the number that it puts around may have no integer"
 
@@ -221,3 +261,94 @@ class QuantizeGraphPass(RulePass):
 
     def table(self) -> tuple[ModulePass, ...]:
         return RecurrenceRule(), QuantizeRule(), StateRule(), FloatSumRule()
+
+
+# Let the caller pass and receive stored integers instead of floats.
+
+
+@dataclass(frozen=True)
+class StripBorderQuantizationPass(NetworkPass):
+    """
+    Give arguments and results the types in which they are stored. An argument that is only ever
+    quantized to one type takes that type; a result that is dequantized is returned as it is stored.
+    Other arguments and results stay float; stderr says which results, and why.
+
+    Exact in the integers: the caller does the work of `graph.quantize` and `graph.dequantize`. An
+    argument that `fit-inputs` divides takes the scale of its stored numbers before the division;
+    the weight scales of the layers that read it make up for it.
+    """
+
+    name = "strip-border-quantization"
+
+    def change(self, main: FuncOp) -> None:
+        # No caller sees states, and both of their ends have one type.
+        kept = {value for state in states_of(main) for value in (state.argument, state.result)}
+        for argument in tuple(main.body.block.args):
+            if argument not in kept:
+                _unscale(argument)
+                take_stored(argument)
+        for position, value in enumerate(result_values(main)):
+            if value not in kept:
+                returned_as_stored(main, position)
+                self._note(output_names(main)[position], result_values(main)[position])
+        main.update_function_type()
+
+    def _note(self, name: str, value: SSAValue) -> None:
+        """Say why an output stays float, where the network computes it so."""
+        op = value.owner
+        if isinstance(op, graph.GraphOperation) and tensor_type(value).element_type == f32:
+            known = op.attributes.get(FLOAT_REASON)
+            reason = f": {known.data}" if isinstance(known, StringAttr) else ""
+            remark(
+                f"{self.name}: note: output '{name}' stays float, because '{node_name(op)}' is "
+                f"computed in float{reason}"
+            )
+
+
+def _unscale(argument: SSAValue) -> None:
+    """
+    Undo that in a quantized network, where the argument goes nowhere else: it is quantized in
+    steps of its own to the same numbers, and weights are stored in steps that make up for it.
+    """
+    scaled = argument.get_user_of_unique_use()
+    if not isinstance(scaled, graph.BinaryOp) or scaled.function is not graph.Binary.MUL:
+        return
+    factor = graph.constant_array(scaled.rhs)
+    quantize = scaled.result.get_user_of_unique_use()
+    if factor is None or factor.ndim or not isinstance(quantize, QuantizeOp):
+        return
+    values: list[SSAValue] = [quantize.result]
+    layers: dict[graph.LinearOperation, None] = {}
+    for value in values:  # Which grows on the way.
+        for reader in (use.operation for use in value.uses):
+            if isinstance(reader, graph.LinearOperation) and isinstance(
+                reader.weights.owner, graph.ConstantOp
+            ):
+                layers[reader] = None
+            elif isinstance(reader, graph.GraphOperation) and only_moves(reader):
+                values.append(reader.results[0])
+            else:
+                return
+    movers = [value.owner for value in values[1:]]
+    if any(
+        isinstance(op, Operation) and not set(values).issuperset(data_operands(op)) for op in movers
+    ):
+        return
+    size = float(factor)
+    for value in values:
+        _multiply_scales(value, 1 / size)
+    for layer in layers:
+        weights = layer.weights.owner
+        assert isinstance(weights, graph.ConstantOp)
+        own = weights.clone()
+        Rewriter.insert_op(own, InsertPoint.before(layer))
+        _multiply_scales(own.result, size)
+        layer.operands[layer.operands.index(weights.result)] = own.result
+        erase_unused(weights)
+    quantize.operands[0] = argument
+    erase_unused(scaled)
+
+
+def _multiply_scales(value: SSAValue, factor: float) -> None:
+    element = graph.stored_element(value).rescaled(factor)
+    Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))

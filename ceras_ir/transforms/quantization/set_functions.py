@@ -1,4 +1,9 @@
-"""Choose how functions are computed in a network that will be quantized."""
+"""
+Choose how functions are computed in a network that will be quantized.
+
+The pass `fit-functions` stores the arguments of functions as finely as the function's form reads
+them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +18,45 @@ from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import remark
 from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.registry import configured
-from ceras_ir.transforms.float_network_pass import FloatNetworkPass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
-from ceras_ir.transforms.graph.row_families import NormalizationRule
-from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
+from ceras_ir.transforms.graph.fuse_functions import replace_swish
+from ceras_ir.transforms.graph.row_functions import NormalizationRule
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass
+from ceras_ir.transforms.pipeline import RulePass
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     Form,
+    fit_argument,
     form_of,
     is_table,
     reads_sum,
     set_form,
 )
-from ceras_ir.transforms.quantization.options import (
+from ceras_ir.transforms.quantization_options import (
     ArithmeticOptions,
     CalibrationOptions,
     RowsOptions,
     SiluOptions,
 )
-from ceras_ir.transforms.rule_pass import RulePass
+
+# Store the arguments of functions as finely as the function's form reads them.
+
+
+@dataclass(frozen=True)
+class FitFunctionsPass(FloatNetworkPass):
+    """
+    Give 16 bits to the argument of every function whose `graph.form` reads more than int8. The
+    exponent makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less than
+    there is.
+
+    Needs `graph.range`. Changes no value.
+    """
+
+    name = "fit-functions"
+
+    def change(self, main: FuncOp) -> None:
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                fit_argument(unary)
 
 
 @dataclass(frozen=True)

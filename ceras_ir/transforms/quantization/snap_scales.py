@@ -23,14 +23,12 @@ from ceras_ir.network.quantizable import SNAPPED, keeps_scale, observed_values
 from ceras_ir.network.storage import exponent, network_values, set_exponent
 from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.support.terminal import shortened
-from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.analysis.proven_bounds import proven_bounds, range_of
+from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales
 from ceras_ir.transforms.quantization.fold_qdq import FoldDequantize
-from ceras_ir.transforms.quantization.qdq_rules import TieRule
-from ceras_ir.transforms.quantization.rewrites.repadding import repadded
-from ceras_ir.transforms.quantization.rewrites.saturation import saturated
+from ceras_ir.transforms.quantization.qdq_rules import TieRule, repadded
+from ceras_ir.transforms.quantization.saturation import proven_bounds, range_of, saturated
 from ceras_ir.transforms.rebuilding import erase_dead, with_data
 
 WORST = 5

@@ -23,7 +23,7 @@ from ceras_ir.data.samples import require_finite
 from ceras_ir.network.function import inputs_that_may_lack, main_function
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.transforms.quantization.recipe import check_recipe
+from ceras_ir.transforms.quantization_options import check_recipe
 from ceras_ir.workbench.compare.page import compare_page
 from ceras_ir.workbench.compare.table import WIDTH, print_table
 from ceras_ir.workbench.compare.variants import (

@@ -23,7 +23,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, quantize_pass, run_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import Workers
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 from ceras_ir.workbench.compare.variants import Task, Variant, beside_float, recipe_text
 from ceras_ir.workbench.evaluation import Data, judge_all, native_network, tasks_of
 from ceras_ir.workbench.metrics.choose import judgement_of

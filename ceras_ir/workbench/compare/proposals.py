@@ -21,10 +21,9 @@ from ceras_ir.pipeline.report import weight_bytes
 from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of, quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
-from ceras_ir.transforms.quantization.recipe import PRECISION
+from ceras_ir.transforms.quantization_options import PRECISION
 from ceras_ir.workbench.metrics.choose import Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Figure, gain
 

@@ -24,7 +24,7 @@ from ceras_ir.driver.options import (
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.quantization.recipe import recipe_names
+from ceras_ir.transforms.quantization_options import recipe_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp

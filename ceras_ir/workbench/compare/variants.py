@@ -35,13 +35,12 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
 from ceras_ir.support.diagnostics import InputError, node_names
 from ceras_ir.support.terminal import progress
-from ceras_ir.transforms.quantization.analysis.before_after import alignment
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,
     NoiseMeter,
     label_layers,
 )
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_noise import alignment, quantities_of_outputs
 from ceras_ir.workbench.compare.proposals import remedies_of_all
 from ceras_ir.workbench.metrics.choose import Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Measured, measured
@@ -285,7 +284,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
     """Quantize `module`, keeping the float network as it was just before."""
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.pipeline import flatten
-    from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
+    from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
 
     ctx, runner = load_context(), PassRunner()
     runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])

@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ceras_ir.command.exit_status import versions
 from ceras_ir.command.output_files import REPORT, write_file
+from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.explore.expressions import resolved

@@ -37,7 +37,7 @@ from ceras_ir.support.content_cache import CacheError, key_of
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.workbench.evaluation import (
     CacheAt,

@@ -11,7 +11,7 @@ from ceras_ir.data.image_folder import ImageFolder, is_folder, is_planar
 from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
-from ceras_ir.transforms.quantization.analysis.quantities import Quantities
+from ceras_ir.transforms.quantization.analysis.output_noise import Quantities
 from ceras_ir.workbench.metrics.classification import Classification, Closeness
 from ceras_ir.workbench.metrics.detection import CocoLabels
 from ceras_ir.workbench.metrics.figures import (

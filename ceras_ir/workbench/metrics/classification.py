@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     OutputNoise,
+    Quantities,
     decibels,
     mean_share,
 )
-from ceras_ir.transforms.quantization.analysis.quantities import Quantities
 from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading, Shares, mean_of
 
 Labels = NDArray[np.integer]

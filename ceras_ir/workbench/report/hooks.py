@@ -19,8 +19,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, spelling
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
-from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs, ratio_of
 from ceras_ir.workbench.compare.variants import beside_another
 from ceras_ir.workbench.report.content import NOT_AVAILABLE, content_of
 from ceras_ir.workbench.report.graph_picture import module_picture

@@ -10,7 +10,7 @@ from html import escape
 from itertools import cycle
 
 from ceras_ir.dialects.mem import CPU
-from ceras_ir.transforms.memory.analysis.spans import gap
+from ceras_ir.transforms.memory.offsets import gap
 from ceras_ir.workbench.pages.rendering import round_numbers
 from ceras_ir.workbench.report.content import Buffer, Plan, Region
 

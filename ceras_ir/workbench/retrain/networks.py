@@ -64,8 +64,8 @@ def teacher_of(module: ModuleOp) -> ModuleOp:
 
 def check_integers(module: ModuleOp) -> None:
     """Prove again what quantization proved, of the weights that there are now."""
-    from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
-    from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
+    from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
+    from ceras_ir.transforms.quantization.checks import CheckScalesPass
 
     for each in (CheckScalesPass(), ProveAccumulatorsPass()):
         each.apply(load_context(), module)

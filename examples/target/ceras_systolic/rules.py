@@ -12,7 +12,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.targets import Accelerator, Cost
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_systolic.board import Board, load_board
 from ceras_systolic.tile_for_array import ARRAY, Layer
 

@@ -21,7 +21,7 @@ from ceras_ir.backends.c.board import board_names, load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.fit import printed_model, remedies
 from ceras_ir.backends.c.model import Model, tensor_c_type
-from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
+from ceras_ir.backends.c.names import EncodingChoice
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts

@@ -12,7 +12,7 @@ from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.transforms.memory.analysis.liveness import analyse, steps
+from ceras_ir.transforms.memory.liveness import analyse, steps
 
 Q = UniformType(0.5)
 

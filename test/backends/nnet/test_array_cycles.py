@@ -23,7 +23,7 @@ from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.native import has_verilator
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 WITHIN = 0.02

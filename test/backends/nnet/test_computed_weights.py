@@ -28,7 +28,7 @@ from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import has_verilator
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 pytestmark = pytest.mark.slow

@@ -38,7 +38,7 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.dialects.mem import CPU, block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run, run_in_arena
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
+from ceras_ir.transforms.memory.check_blocks import check_plan
 
 INT8 = UniformType(0.5)
 WIDE = UniformType(0.125, storage=i16)

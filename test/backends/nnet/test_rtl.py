@@ -23,7 +23,7 @@ from ceras_ir.driver.compile.tool import main
 from ceras_ir.driver.run import main as run_tool
 from ceras_ir.network.function import main_function
 from ceras_ir.support.native import has_verilator
-from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.liveness import steps
 
 pytestmark = [
     pytest.mark.slow,

@@ -36,7 +36,7 @@ from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.transforms.pipeline import flatten
-from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
+from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"
 SHIFTS = (0, 1, 2, 7, 8, 9, 15)

@@ -31,11 +31,11 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.report import layers
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.analysis.copies import bytes_copied_by
-from ceras_ir.transforms.memory.analysis.liveness import analyse
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
-from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.copies import bytes_copied_by
+from ceras_ir.transforms.memory.liveness import analyse
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
+from ceras_ir.transforms.quantization.scales import AlignScalesPass
 
 FORMAT = "$input attr-dict `:` functional-type(operands, results)"
 

@@ -17,17 +17,20 @@ from ceras_ir.network.storage import WEIGHT_EXPONENT
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
+from ceras_ir.transforms.graph.branches import DistributeConcatPass
 from ceras_ir.transforms.graph.fold_identities import NeutralRule
 from ceras_ir.transforms.graph.fuse_epilogues import (
     ActivationRule,
     ResidualRule,
     SplitActivationRule,
 )
-from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
-from ceras_ir.transforms.graph.swish_to_hard_swish import LARGEST_ERROR, SwishToHardSwishPass
+from ceras_ir.transforms.graph.fuse_functions import (
+    LARGEST_ERROR,
+    ElementwiseRule,
+    SwishToHardSwishPass,
+)
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
+from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 

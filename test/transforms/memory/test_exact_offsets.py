@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 from slow_cases import first_fast
 
-from ceras_ir.transforms.memory.analysis.exact_offsets import (
+from ceras_ir.transforms.memory.offsets import (
     Outcome,
     Plan,
+    Span,
+    first_fit,
+    greedy_plans,
     improve,
+    misplaced,
+    most_alive,
     place_within,
     plan_offsets,
 )
-from ceras_ir.transforms.memory.analysis.offsets import first_fit, greedy_plans
-from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
 
 INSTANCES = Path(__file__).parents[4] / "shared/minimalloc"
 CAPACITY = 1 << 20
@@ -156,12 +159,12 @@ def test_the_validator_sees_every_kind_of_mistake():
 def test_a_gap_that_is_not_searched_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ceras_ir.transforms.memory.analysis import exact_offsets
+    from ceras_ir.transforms.memory import offsets
 
     # There is a plan at the bound, and no order of first fit finds it.
     spans = [Span(2, 0, 1), Span(2, 0, 3), Span(3, 1, 4), Span(2, 0, 1)]
-    monkeypatch.setattr(exact_offsets, "has_compiler", lambda: False)
-    exact_offsets.say_unsearched.cache_clear()
+    monkeypatch.setattr(offsets, "has_compiler", lambda: False)
+    offsets.say_unsearched.cache_clear()
     for _ in range(2):
         plan = plan_offsets(spans, 1)
         assert plan.peak > plan.bound

@@ -16,8 +16,8 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.analysis.liveness import analyse
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.liveness import analyse
 
 FLOAT = """
 func.func @main(%x: tensor<2x37xf32> {graph.name = "x"})

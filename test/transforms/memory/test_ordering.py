@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 from slow_cases import first_fast
 
-from ceras_ir.transforms.memory.analysis.ordering import Job, Problem, best_order
+from ceras_ir.transforms.memory.reorder_for_memory import Job, Problem, best_order
 
 
 def peak(problem: Problem, order: tuple[int, ...] | list[int]) -> int | None:

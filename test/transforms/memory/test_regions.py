@@ -26,17 +26,19 @@ from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.support.native import has_compiler
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.analysis.liveness import analyse, steps
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
-from ceras_ir.transforms.memory.analysis.region_plan import traffic_of
-from ceras_ir.transforms.memory.analysis.region_search import (
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.liveness import analyse, steps
+from ceras_ir.transforms.memory.offsets import Span, misplaced, most_alive
+from ceras_ir.transforms.memory.regions import (
+    Region,
     Traffic,
+    board_regions,
     choose,
     least_capacity,
+    parse_regions,
     plan_regions,
+    traffic_of,
 )
-from ceras_ir.transforms.memory.analysis.regions import Region, board_regions, parse_regions
-from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
 
 Instance = tuple[list[Span], list[int], list[int]]
 

@@ -21,11 +21,11 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import Array, run, run_in_arena
 from ceras_ir.network.function import main_function
 from ceras_ir.targets.registry import target_names
+from ceras_ir.transforms.memory import copies
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.memory.analysis import slice_choice
-from ceras_ir.transforms.memory.analysis.copies import copied_bytes, fewest_copied_bytes
-from ceras_ir.transforms.memory.analysis.liveness import Liveness, steps
-from ceras_ir.transforms.memory.analysis.plan_check import check_plan
+from ceras_ir.transforms.memory.check_blocks import check_plan
+from ceras_ir.transforms.memory.copies import copied_bytes, fewest_copied_bytes
+from ceras_ir.transforms.memory.liveness import Liveness, steps
 
 INT8 = UniformType(0.5)
 HALVE = RequantAttr(1)
@@ -140,18 +140,18 @@ def early_and_late() -> ModuleOp:
 def test_tries_end_in_large_networks(monkeypatch: pytest.MonkeyPatch):
     """What is not tried is copied."""
     tried: list[FuncOp] = []
-    analyse = slice_choice.analyse
+    analyse = copies.analyse
 
     def counted(main: FuncOp, **options: Any) -> Liveness:
         tried.append(main)
         return analyse(main, **options)
 
-    monkeypatch.setattr(slice_choice, "analyse", counted)
+    monkeypatch.setattr(copies, "analyse", counted)
     for tries, copied in ((1000, 16 * 64), (33, 16 * 64), (3, 32 * 64), (0, 32 * 64)):
         tried.clear()
         module = early_and_late()
         main = main_function(module)
-        monkeypatch.setattr(slice_choice, "EFFORT", tries * len(steps(main)))
+        monkeypatch.setattr(copies, "EFFORT", tries * len(steps(main)))
         placed(module)
         agree(module)
         assert len(tried) <= tries + 3

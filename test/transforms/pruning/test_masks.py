@@ -28,7 +28,7 @@ from ceras_ir.transforms.pipeline import flatten
 from ceras_ir.transforms.placement.place import PlacePass
 from ceras_ir.transforms.pruning.prune import PrunePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.recipe import OPTIONAL
+from ceras_ir.transforms.quantization_options import OPTIONAL
 
 
 def masked(module: ModuleOp) -> list[graph.LinearOperation]:

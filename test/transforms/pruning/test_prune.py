@@ -15,10 +15,10 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.transforms.pruning.analysis import kept_weights
-from ceras_ir.transforms.pruning.analysis.shares import best_within, encoded_bytes
+from ceras_ir.transforms.pruning import kept_weights
+from ceras_ir.transforms.pruning.kept_weights import best_within, encoded_bytes
 from ceras_ir.transforms.pruning.prune import PrunePass, smallest_bytes
-from ceras_ir.transforms.quantization.analysis.rounded_weights import compensated
+from ceras_ir.transforms.quantization.round_weights import compensated
 
 
 def network() -> ModuleOp:

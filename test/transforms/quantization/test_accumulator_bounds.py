@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
+from ceras_ir.transforms.quantization.accumulators import Magnitudes, fits
 
 MOST = 2**31 - 1
 

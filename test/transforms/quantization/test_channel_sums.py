@@ -8,7 +8,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
+from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass
 
 NETWORK = """
 func.func @main(%x: tensor<1x2xf32> {graph.name = "x"}) -> (tensor<1x1xf32> {graph.name = "y"}) {

@@ -18,9 +18,8 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.transforms.quantization.options import ObserverName
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.recipe import (
+from ceras_ir.transforms.quantization_options import (
     CHANNELS,
     INPUTS,
     NONE,
@@ -28,6 +27,7 @@ from ceras_ir.transforms.quantization.recipe import (
     ROUNDING,
     ROWS,
     ZERO_POINTS,
+    ObserverName,
 )
 
 pytestmark = pytest.mark.slow

@@ -20,9 +20,8 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, flat_ends, quantized_form
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
-from ceras_ir.transforms.quantization.options import Silu
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.recipe import CHANNELS, OPTIONAL
+from ceras_ir.transforms.quantization_options import CHANNELS, OPTIONAL, Silu
 
 NETWORK = """
 !map = tensor<1x6x6x12xf32>

@@ -18,7 +18,7 @@ from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function
-from ceras_ir.transforms.quantization.analysis.gradients import gradients
+from ceras_ir.transforms.quantization.analysis.sensitivity import gradients
 
 Array = NDArray[np.generic]
 Reals = NDArray[np.float64]

@@ -21,8 +21,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
     observe,
     sample_numbers,
 )
-from ceras_ir.transforms.quantization.analysis.observers import make_observer
-from ceras_ir.transforms.quantization.analysis.seen import Seen
+from ceras_ir.transforms.quantization.analysis.observers import Seen, make_observer
 
 NAMES = ("mse", "minmax")
 

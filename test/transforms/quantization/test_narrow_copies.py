@@ -18,10 +18,9 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.quantization.calibrate import CalibratePass
-from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
-from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.rewrites.narrow_copies import (
+from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
+from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass
+from ceras_ir.transforms.quantization.set_precision import (
     erase_idle_copies,
     insert_copies,
 )

@@ -13,20 +13,18 @@ from ceras_ir.network.integer import fitting_exponent, squared_error
 from ceras_ir.network.storage import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.analysis.distribution import (
+from ceras_ir.transforms.quantization.analysis.observers import (
     POINTS,
     Distribution,
     Function,
+    LeastSquaresObserver,
+    Seen,
     Sums,
     identity,
-)
-from ceras_ir.transforms.quantization.analysis.observers import (
-    LeastSquaresObserver,
     make_observer,
 )
-from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
-from ceras_ir.transforms.quantization.options import ObserverName
+from ceras_ir.transforms.quantization_options import ObserverName
 
 NAMES: tuple[ObserverName, ...] = ("mse", "minmax")
 

@@ -19,9 +19,9 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
     Moments,
     OutputNoise,
     decibels,
+    quantities_of_outputs,
     ratio_of,
 )
-from ceras_ir.transforms.quantization.analysis.quantities import quantities_of_outputs
 
 RNG = np.random.default_rng(11)
 Reals = NDArray[np.float64]

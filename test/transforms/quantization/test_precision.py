@@ -32,13 +32,11 @@ from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.quantization.analysis.before_after import stored_noise
-from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+from ceras_ir.transforms.quantization.accumulators import accumulator_bounds
+from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, stored_noise
 from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
-from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
-from ceras_ir.transforms.quantization.prove_accumulators import accumulator_bounds
-from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
 
 Weighed = tuple[SSAValue, Mapping[SSAValue, NDArray[np.generic]], NDArray[np.float32]]
 

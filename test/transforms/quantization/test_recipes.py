@@ -23,11 +23,11 @@ from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
-from ceras_ir.transforms.quantization.analysis.rounded_weights import compensated, nearest
+from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
-from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.recipe import (
+from ceras_ir.transforms.quantization.round_weights import compensated, nearest
+from ceras_ir.transforms.quantization_options import (
     CHANNELS,
     NONE,
     OPTIONAL,

@@ -20,14 +20,14 @@ from ceras_ir.network.integer import (
     squared_error,
 )
 from ceras_ir.network.storage import Storage
-from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver
-from ceras_ir.transforms.quantization.analysis.quantized_constants import (
+from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver, Seen
+from ceras_ir.transforms.quantization.analysis.rescaling import (
+    clamp_of,
     lookup_table,
+    rescaling,
     stored_constant,
 )
-from ceras_ir.transforms.quantization.analysis.rescaling import clamp_of, rescaling
-from ceras_ir.transforms.quantization.analysis.seen import Seen
-from ceras_ir.transforms.quantization.rewrites.integer_forms import stored_bias
+from ceras_ir.transforms.quantization.integer_forms import stored_bias
 
 LARGEST = 2**31 - 1
 

@@ -13,17 +13,15 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.storage import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.analysis.input_moments import (
+from ceras_ir.transforms.quantization.round_weights import (
     BLOCK,
     CHANCE,
     MAX_PART,
     InputMoments,
-)
-from ceras_ir.transforms.quantization.analysis.rounded_weights import (
+    RoundWeightsPass,
     compensated,
     nearest,
 )
-from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 
 LENGTH, STEP = 2 * MAX_PART, 2.0**-4
 

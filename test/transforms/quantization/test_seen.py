@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
+from ceras_ir.transforms.quantization.analysis.observers import Bounds, Seen
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 3, 7, 6), (1, 41, 50, 40), (1, 1, 1, 5000)])

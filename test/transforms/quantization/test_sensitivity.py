@@ -18,7 +18,7 @@ from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
-from ceras_ir.transforms.quantization.float_rules.ends import TailRule
+from ceras_ir.transforms.quantization.keep_in_float import TailRule
 
 Array = NDArray[np.generic]
 Sample = Mapping[str, NDArray[np.float32]]

@@ -11,8 +11,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.split_wide_inputs import WideInputRule
-from ceras_ir.transforms.quantization.split_wide_results import WideResultRule
+from ceras_ir.transforms.quantization.split_wide import WideInputRule, WideResultRule
 
 ROWS, COLUMNS, OUTPUTS = 400, 24, 5
 

@@ -10,8 +10,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.rewrites.layers_of_bytes import LEAST
-from ceras_ir.transforms.quantization.split_wide_results import WideResultRule
+from ceras_ir.transforms.quantization.split_wide import LEAST, WideResultRule
 
 ROWS, COLUMNS, LAYERS = 400, 3, 24
 

@@ -8,7 +8,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
+from ceras_ir.transforms.quantization.analysis.output_noise import channel_ratios
 from ceras_ir.workbench.compare.variants import Nodes, beside_another, pairs
 
 HEAD = """

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, element_of
 from ceras_ir.dialects.mem import CPU, device_of
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused
 
 if TYPE_CHECKING:

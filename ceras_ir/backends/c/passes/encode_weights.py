@@ -20,8 +20,8 @@ from ceras_ir.backends.c.ordered_rows import (
 )
 from ceras_ir.dialects.graph import ConstantOp, MatmulOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 if TYPE_CHECKING:

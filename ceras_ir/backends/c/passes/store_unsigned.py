@@ -10,8 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.transforms.network_pass import NetworkPass
-from ceras_ir.transforms.quantization.rewrites.moved_numbers import store_moved
+from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.quantization.qdq_rules import store_moved
 
 U8, HALF = IntegerType(8, Signedness.UNSIGNED), 128
 

@@ -38,7 +38,7 @@ from ceras_ir.support.timeline import (
     legend,
     timeline_picture,
 )
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.liveness import byte_size
 
 
 @dataclass(frozen=True, eq=False)

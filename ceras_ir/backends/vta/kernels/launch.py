@@ -28,7 +28,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS
-from ceras_ir.backends.vta.rules.addition_pooling import Averaging, multiplier_digits
+from ceras_ir.backends.vta.rules.addition_pooling import multiplier_digits
 from ceras_ir.backends.vta.rules.channel_constants import (
     border_values,
     digits,
@@ -43,6 +43,7 @@ from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.dialects.mem import packing
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK
+from ceras_ir.network.integer import Averaging
 
 Array = NDArray[np.generic]
 

@@ -24,10 +24,9 @@ from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.attributes import viewed
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
-from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
-from ceras_ir.transforms.memory.analysis.regions import refuse_regions
-from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
-from ceras_ir.transforms.memory.analysis.starts import starts_of
+from ceras_ir.transforms.memory.liveness import byte_size, starts_of, steps
+from ceras_ir.transforms.memory.regions import refuse_regions
+from ceras_ir.transforms.memory.slices import refuse_gaps
 
 Dram = NDArray[np.uint8]
 

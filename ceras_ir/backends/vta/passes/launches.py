@@ -18,9 +18,8 @@ from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.attributes import CopiesAtBorder, MovesElements, viewed
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
 from ceras_ir.support.diagnostics import UnsupportedError
-from ceras_ir.transforms.memory.analysis.liveness import steps
-from ceras_ir.transforms.memory.analysis.starts import is_host_work
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.memory.liveness import is_host_work, steps
+from ceras_ir.transforms.pass_kinds import NetworkPass
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.transforms.network_pass import NetworkPass
+from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 

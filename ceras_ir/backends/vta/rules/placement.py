@@ -39,7 +39,7 @@ from ceras_ir.dialects.graph.attributes import MovesElements, viewed
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.tile import WindowMaximum
 from ceras_ir.targets.capabilities import Accelerator, Cost
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
 
 WEIGHTS = 1

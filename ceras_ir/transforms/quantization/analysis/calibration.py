@@ -5,9 +5,13 @@ The interpreter runs one sample after the other and an observer per value looks 
 of a sample is kept, so memory does not grow with their number.
 """
 
+from __future__ import annotations
+
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +33,13 @@ from ceras_ir.dialects.graph import (
 from ceras_ir.interpreters.float_functions import for_statistics
 from ceras_ir.interpreters.network import run, with_states
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.function import input_names, inputs_that_may_lack, main_function, states_of
+from ceras_ir.network.function import (
+    input_names,
+    inputs_that_may_lack,
+    main_function,
+    module_of,
+    states_of,
+)
 from ceras_ir.network.quantizable import is_alias, keeps_scale
 from ceras_ir.network.storage import (
     WIDE,
@@ -43,12 +53,17 @@ from ceras_ir.network.storage import (
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.system import give_back
 from ceras_ir.support.terminal import progress
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
-from ceras_ir.transforms.quantization.analysis.observers import Extremes, make_observer
-from ceras_ir.transforms.quantization.analysis.seen import Seen
+from ceras_ir.transforms.quantization.analysis.observers import Extremes, Seen, make_observer
 from ceras_ir.transforms.quantization.analysis.sensitivity import NEIGHBOURS, multiplications
-from ceras_ir.transforms.quantization.options import ObserverName
+from ceras_ir.transforms.quantization_options import ObserverName, SampleOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ceras_ir.transforms.quantization.analysis.sensitivity import Sample
 
 Array = NDArray[np.generic]
 
@@ -371,3 +386,31 @@ def not_finite(value: SSAValue | str) -> InputError:
         "hides as well as an infinity, and NaN may stand for what is missing where the network "
         "itself replaces it, in float (IsNaN and Where, Imputer, trees)"
     )
+
+
+# What the passes of `quantize` that learn from calibration data have in common.
+
+
+@dataclass(frozen=True)
+class CalibratedPass(SampleOptions, FloatNetworkPass):
+    """
+    Change a float network so that its integers become better, as `samples` samples of `calibration`
+    show. Without data nothing is done. `improve` is the change that a pass makes.
+    """
+
+    def change(self, main: FuncOp) -> None:
+        if self.calibration is not None:
+            self.improve(main)
+
+    @abstractmethod
+    def improve(self, main: FuncOp) -> None:
+        """Change `main`, of which there is data."""
+
+    def data(
+        self, main: FuncOp, what: str = "calibrating", most: int | None = None
+    ) -> Iterator[Sample]:
+        """The samples, `most` at most, one by one, with a progress bar that says `what` is done."""
+
+        assert self.calibration is not None
+        module = module_of(main)
+        return calibration_samples(module, self.calibration, self.samples, what, self.draw, most)

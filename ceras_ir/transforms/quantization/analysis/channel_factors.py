@@ -14,13 +14,13 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.quantizable import behind_layers, stored_in_integers
-from ceras_ir.transforms.quantization.analysis.channel_slots import (
+from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
+from ceras_ir.transforms.quantization.analysis.observers import Seen
+from ceras_ir.transforms.quantization.analysis.scale_classes import (
     ChannelSlots,
     absorbs,
     is_channel_scale,
 )
-from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
-from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.rebuilding import spread_columns
 
 Vector = NDArray[np.float64]

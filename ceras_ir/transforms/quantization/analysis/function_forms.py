@@ -29,8 +29,14 @@ from ceras_ir.network.storage import (
     set_zero_point,
     stays_float,
 )
-from ceras_ir.transforms.quantization.analysis.distribution import Function, Reals, Sums, identity
-from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
+from ceras_ir.transforms.quantization.analysis.observers import (
+    Bounds,
+    Function,
+    Reals,
+    Seen,
+    Sums,
+    identity,
+)
 
 FORM = "graph.form"
 

@@ -27,9 +27,8 @@ from ceras_ir.network.quantizable import is_alias, is_quantized
 from ceras_ir.network.storage import EQUALIZED, LAYER, interval
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.terminal import progress
-from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
-from ceras_ir.transforms.quantization.analysis.output_noise import Moments, decibels
+from ceras_ir.transforms.quantization.analysis.output_noise import Moments, channel_ratios, decibels
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
 
 Array: TypeAlias = NDArray[np.generic]

@@ -1,1 +1,0 @@
-"""Patterns of `eliminate-transposes`: how a transpose moves below one kind of operation."""

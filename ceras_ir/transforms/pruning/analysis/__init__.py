@@ -1,1 +1,0 @@
-"""Which weights go, what their absence costs, and how many of each layer may go."""

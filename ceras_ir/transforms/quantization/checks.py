@@ -1,0 +1,394 @@
+"""
+Checks of a quantized network: the arithmetic of scales and zero points, apart from what chose them,
+and outputs for which the stored integers are too coarse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import scale_of
+from ceras_ir.dialects.graph.normalization import FRACTION, RECIPROCAL
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.network.function import module_of, output_names, result_values, states_of
+from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.storage import NARROW, exponent
+from ceras_ir.support.diagnostics import Finding, InputError, node_name, remark
+from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ceras_ir.network.storage import Storage
+    from ceras_ir.transforms.quantization.analysis.output_noise import Quantities
+
+    Array = NDArray[np.generic]
+
+# Check the arithmetic of scales and zero points, apart from what chose them.
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+TOLERANCE = 2.0**-22
+"""Relative; a multiplier of 31 bits stays far below, and powers of two are exact."""
+PRODUCT_BITS = 28
+"""Of addends times multipliers, whose sum has to fit 32 bits: wide addends leave these few bits."""
+
+
+@dataclass(frozen=True)
+class CheckScalesPass(ModulePass):
+    """
+    Refuse a quantized network whose requantizations contradict the scales and zero points of its
+    types.
+
+    1. Every requantization turns the scale of its accumulator into that of its result, and adds the
+       result's zero point.
+    2. Biases and residuals have the accumulator's scale.
+    3. Addends share one scale.
+
+    Changes nothing.
+    """
+
+    name = "check-scales"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        findings = [
+            Finding(node_name(inner), inner.name, message)
+            for inner in op.walk()
+            for message in _contradictions(inner)
+        ]
+        if findings:
+            raise InputError(findings)
+
+
+def _contradictions(op: Operation) -> Iterator[str]:
+    if any(_has_channels(value) for value in _activations(op)):
+        yield "activations have one scale; only constants have one for each channel"
+        return
+    yield from _misplaced(op)
+    match op:
+        case graph.LinearOperation(requant=RequantAttr() as requant):
+            (input,) = _scales(op.input)
+            accumulators = [input * weights for weights in _scales(op.weights)]
+            if op.bias is not None:
+                for bias, accumulator in _pairs(_scales(op.bias), accumulators):
+                    yield from _differ("bias", bias, "the accumulator", accumulator)
+            if op.residual is not None:
+                residuals = [scale_of(op.residual) / 2**shift for shift in op.residual_shifts]
+                for aligned, accumulator in _pairs(residuals, accumulators):
+                    yield from _differ("shifted residual", aligned, "the accumulator", accumulator)
+            if op.table is not None:
+                # No type says the scale of what a table is asked for.
+                return
+        case graph.BinaryOp(requant=RequantAttr() as requant):
+            if op.function is not graph.Binary.MUL and op.multipliers != (1, 1):
+                yield from _misaligned(op, requant)
+                return
+            lhs, rhs = scale_of(op.lhs) / 2 ** op.shifts[0], scale_of(op.rhs) / 2 ** op.shifts[1]
+            if op.function is graph.Binary.MUL:
+                accumulators = [lhs * rhs]
+            else:
+                accumulators = [lhs]
+                yield from _differ("shifted lhs", lhs, "the shifted rhs", rhs)
+        case graph.Pool2dOp(requant=RequantAttr() as requant):
+            accumulators = [scale_of(op.input) / prod(op.kernel.get_values())]
+        case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
+            accumulators = [scale_of(op.input)]
+        case graph.IntegerSoftmaxOp(requant=requant):
+            accumulators = [2.0**-RECIPROCAL]
+        case graph.IntegerNormalizeOp(requant=requant):
+            accumulators = [scale_of(op.scale) * 2.0**-FRACTION]
+            yield from _differ("bias", scale_of(op.bias), "the accumulator", accumulators[0])
+        case _:
+            return
+    coarse = 0.0
+    if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
+        # Multipliers may have come out as powers of two, to as many bits as they had.
+        coarse = 2.0 ** (graph.stored_element(op.lhs).storage.width.data - PRODUCT_BITS)
+    unit = 2.0**-requant.shift.data
+    # The least factor at which all but zero saturates, and the greatest at which all vanishes.
+    enough, little = 2.0**30, 0.0
+    if isinstance(op, graph.Pool2dOp):
+        given, made = (graph.stored_element(v).storage.width.data for v in (op.input, op.result))
+        enough = 2.0 ** (made + 1)
+        little = 0.499 / 2.0**given / prod(op.kernel.get_values())
+    for multiplier, accumulator in _pairs(requant.multipliers, accumulators):
+        factor = multiplier * unit
+        made, result = accumulator / factor, scale_of(op.results[0])
+        # Integers below 2^30 vanish in a shift of 31, and so they would in a longer one; so
+        # does a factor of 2^30 saturate all but zero. Shifters have no more, multipliers one bit.
+        vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
+        vanishes |= factor <= little
+        if (vanishes and made < result) or (factor >= enough and made > result):
+            continue
+        # A multiplier is a whole number; channels of small scales have small ones.
+        slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit
+        slack = max(slack / factor, coarse * result)
+        yield from _differ("requantized accumulator", made, "the result", result, slack)
+
+
+def _activations(op: Operation) -> list[SSAValue]:
+    """What a rescaling operation reads and gives, but for weights and biases."""
+    if not isinstance(op, graph.GraphOperation) or "requant" not in op.properties:
+        return []
+    weights = op.weights if isinstance(op, graph.LinearOperation) else None
+    return [v for v in (*op.data_operands, *op.results) if v is not weights]
+
+
+def _has_channels(value: SSAValue) -> bool:
+    element = graph.quantized_element(value)
+    return element is not None and element.is_per_axis
+
+
+def _misplaced(op: Operation) -> Iterator[str]:
+    """Operations compute with numbers less their zero points, so that zero has to become zero."""
+    requant = op.properties.get("requant")
+    if not isinstance(requant, RequantAttr):
+        return
+    if isinstance(op, graph.LinearOperation) and op.table is not None:
+        return  # No type says the zero point of what a table is asked for.
+    added, expected = requant.zero_point.data, graph.stored_element(op.results[0]).zero_point
+    if added != expected:
+        yield f"the requantization adds zero point {added}, but the result has {expected}"
+
+
+def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:
+    """Each addend has a multiplier of its own that takes it to the scale of the result."""
+    unit, result = requant.multiplier.data / 2.0**requant.shift.data, scale_of(op.result)
+    for name, value, factor in zip(("lhs", "rhs"), (op.lhs, op.rhs), op.factors, strict=True):
+        made = factor * unit * result
+        yield from _differ(
+            f"multiplied {name}", made, "the operand", scale_of(value), result * unit
+        )
+
+
+def _scales(value: SSAValue) -> list[float]:
+    """The scales of a quantized value: one, or one per channel."""
+    element = graph.stored_element(value)
+    return [scale.data for scale in element.scales]
+
+
+def _pairs(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
+    """Entries that belong to the same channel, where one entry stands for all channels."""
+    count = max(len(first), len(second))
+    return ((first[i % len(first)], second[i % len(second)]) for i in range(count))
+
+
+def _differ(name: str, scale: float, of: str, expected: float, slack: float = 0.0) -> Iterator[str]:
+    if abs(scale - expected) > max(TOLERANCE * expected, slack):
+        yield f"the {name} has scale {scale}, but {of} has {expected}"
+
+
+# Warn about outputs for which the stored integers are too coarse.
+
+SAMPLES = 32
+"""The number of samples on which integers are counted."""
+
+MOST_ELEMENTS = 1 << 24
+"""The number of elements of all samples after which no other sample is included."""
+
+FEWEST_INTEGERS = 16
+"""The number of different integers below which an output is reported."""
+
+GOOD_DB = 30.0
+"""The signal-to-noise ratio from which few integers are sufficient, as for 0 and 1."""
+
+
+@dataclass(frozen=True)
+class CheckOutputsPass(CalibratedPass):
+    """
+    Warn about each output, or quantity of an output, that is stored in too few integers.
+
+    These are fewer than 16 different numbers over 32 samples, although the float network has more,
+    if the rounding leaves less than 30 dB.
+
+    An output is a stored value, in 8 or 16 bits, or a float function of stored values. Examples:
+    1013 with a deviation of 0.5, or the exponential of such a value. The quantities are the same as
+    in the signal-to-noise ratio: boxes and scores that are concatenated, or channels of very
+    different magnitudes. Changes no value.
+    """
+
+    name = "check-outputs"
+
+    def improve(self, main: FuncOp) -> None:
+        import numpy as np
+
+        from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
+
+        rounded = _Rounded(main)
+        sources = _sources_of_outputs(main, rounded.storages)
+        if not sources:
+            return
+        seen = 0
+        pairs: dict[str, list[tuple[Array, Array]]] = {name: [] for name in sources}
+        for sample in self.data(main, "checking outputs", SAMPLES):
+            if seen > MOST_ELEMENTS:
+                break
+            found = rounded.outputs(sample)
+            for name, known in pairs.items():
+                known.append(found[name])
+                seen += found[name][0].size
+        quantities = quantities_of_outputs(main)
+        results = dict(zip(output_names(main), result_values(main), strict=True))
+        for name, stored in sources.items():
+            exact, actual = (
+                np.stack([pair[i].reshape(-1) for pair in pairs[name]]).astype(np.float64)
+                for i in (0, 1)
+            )
+            for part, counts in _coarse(results[name], exact, actual, quantities.get(name)):
+                remark(f"{self.name}: warning: {_text(name, part, counts, stored)}")
+
+
+class _Rounded:
+    """A network with and without the rounding of the stored values that floats or callers use."""
+
+    def __init__(self, main: FuncOp):
+        from ceras_ir.interpreters.registry import interpreter_of
+        from ceras_ir.transforms.quantization.analysis.scale_classes import (
+            source_of,
+            value_storage,
+        )
+
+        self.main, self.inside = main, quantized_operations(main)
+        self.interpreter = interpreter_of(module_of(main))
+        values = [v for op in self.inside for v in op.results if self._is_used_outside(v)]
+        self.storages: dict[SSAValue, Storage] = {
+            v: value_storage(v) for v in values if exponent(source_of(v)) is not None
+        }
+
+    def _is_used_outside(self, value: SSAValue) -> bool:
+        return any(use.operation not in self.inside for use in value.uses)
+
+    def outputs(self, sample: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Return each output on a sample, without and with rounding."""
+        import numpy as np
+
+        from ceras_ir.interpreters.float_functions import for_statistics
+        from ceras_ir.interpreters.network import check_inputs
+
+        block = self.main.body.block
+        exact: dict[SSAValue, Array] = dict(
+            zip(block.args, check_inputs(self.main, sample), strict=True)
+        )
+        rounded: dict[SSAValue, Array] = {}
+        last = {value: op for op in block.ops for value in op.operands}
+        with np.errstate(all="ignore"), for_statistics():
+            for op in block.ops:
+                if op.results:
+                    self._compute(op, exact, rounded)
+                    for value in {v for v in op.operands if last[v] is op}:
+                        del exact[value]
+                        rounded.pop(value, None)
+        named = zip(output_names(self.main), result_values(self.main), strict=True)
+        return {name: (exact[v], rounded.get(v, exact[v])) for name, v in named}
+
+    def _compute(
+        self, op: Operation, exact: dict[SSAValue, Array], rounded: dict[SSAValue, Array]
+    ) -> None:
+        """Compute an operation; `rounded` gets the result if it differs from that of `exact`."""
+        from ceras_ir.network.integer import dequantize, quantize
+
+        (result,) = op.results
+        operands = tuple(exact[v] for v in op.operands)
+        exact[result] = self.interpreter.run_op(op, operands)[0]
+        if (storage := self.storages.get(result)) is not None:
+            element = storage.element
+            rounded[result] = dequantize(quantize(exact[result].astype("f4"), element), element)
+        elif op not in self.inside and any(v in rounded for v in op.operands):
+            operands = tuple(rounded.get(v, exact[v]) for v in op.operands)
+            rounded[result] = self.interpreter.run_op(op, operands)[0]
+
+
+def _sources_of_outputs(
+    main: FuncOp, storages: Mapping[SSAValue, Storage]
+) -> dict[str, dict[SSAValue, Storage]]:
+    """Return the stored values that floats compute each output from, or that it is."""
+    states = {state.result for state in states_of(main)}
+    named = zip(output_names(main), result_values(main), strict=True)
+    found = {
+        name: {v: storages[v] for v in _sources(value, storages)}
+        for name, value in named
+        if value not in states
+    }
+    return {name: sources for name, sources in found.items() if sources}
+
+
+def _sources(value: SSAValue, storages: Collection[SSAValue]) -> list[SSAValue]:
+    values = [value]
+    for each in values:
+        if each not in storages and isinstance(each.owner, Operation):
+            values += [v for v in each.owner.operands if v not in values]
+    return [v for v in values if v in storages]
+
+
+def _coarse(
+    value: SSAValue,
+    real: NDArray[np.float64],
+    stored: NDArray[np.float64],
+    quantities: Quantities | None,
+) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """Yield the indices of each coarse quantity, the counts of its numbers and the samples."""
+    import numpy as np
+
+    from ceras_ir.dialects import graph
+    from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise, decibels
+
+    noise = OutputNoise(quantities)
+    for exact, rounded in zip(real, stored, strict=True):
+        noise.add(exact, rounded)
+    variance = noise.signal.variance
+    groups = noise.groups(variance)
+    for group in np.unique(groups):
+        chosen = groups == group
+        with np.errstate(all="ignore"):
+            squares = np.square(stored[:, chosen] - real[:, chosen])
+        ratio = decibels(float(variance[chosen].sum()), float(squares.sum(axis=1).mean()))
+        count, exact = (len(np.unique(array[:, chosen])) for array in (stored, real))
+        if count < min(FEWEST_INTEGERS, exact) and ratio < GOOD_DB:
+            yield _part(chosen.reshape(graph.shape_of(value))), (count, exact, len(real))
+
+
+def _text(
+    name: str, part: str, counts: tuple[int, int, int], stored: Mapping[SSAValue, Storage]
+) -> str:
+    """Return the warning about a part of an output, and the remedies."""
+    from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
+
+    integers, floats, samples = counts
+    makers = {source_of(value).owner: None for value in stored}
+    nodes = ",".join(node_name(op) if isinstance(op, Operation) else name for op in makers)
+    bits = min(storage.bits for storage in stored.values())
+    wider = f"store it in 16 bits (--int16 '{nodes}') or " if bits == NARROW else ""
+    plural = "integer" if integers == 1 else "different integers"
+    return (
+        f"output '{name}'{part} has {integers} {plural} in {samples} samples, and {floats} "
+        f"different numbers in float: {bits} bits are too coarse; {wider}compute it in float "
+        f"(--float '{nodes}'), without --io int8; or return quantities of different magnitudes as "
+        "separate outputs"
+    )
+
+
+def _part(chosen: NDArray[np.bool_]) -> str:
+    """Return the indices of some elements of an output; empty text for all elements."""
+    import numpy as np
+
+    if chosen.all():
+        return ""
+    ranges: list[str] = []
+    for axis, extent in enumerate(chosen.shape):
+        others = tuple(i for i in range(chosen.ndim) if i != axis)
+        indices = np.flatnonzero(np.any(chosen, axis=others))
+        first, last = int(indices[0]), int(indices[-1]) + 1
+        ranges.append(":" if (first, last) == (0, extent) else f"{first}:{last}")
+    return f"[{', '.join(ranges)}]"
