@@ -34,7 +34,7 @@ from ceras_ir.network.function import declare_states
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import changed_operations, look
-from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import load_module
 from ceras_ir.pipeline.pipeline_text import BENEFITS, Benefit, benefits
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
@@ -53,13 +53,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 FURTHER: dict[str, dict[str, Any]] = {
     "c io=int8": {"io": "int8"},
     "c recipe=round-weights": {"recipe": ("round-weights",)},
-    "c float=conv0": {"precision": PrecisionOptions(in_float=("conv0",))},
+    "c float=conv0": {"float": ("conv0",)},
     "c silu=table16": {"silu": "table16"},
     "c rows=float": {"rows": "float"},
-    "vta int16": {"precision": PrecisionOptions(int16=("relu*",))},
+    "vta int16": {"int16": ("relu*",)},
     "onnx": {},
     "c prune": {"prune": "sparsity=0.9"},
-    "vta int16=*": {"precision": PrecisionOptions(int16=("*",))},
+    "vta int16=*": {"int16": ("*",)},
 }
 """The same, for a few networks."""
 SPECIAL = {
@@ -171,7 +171,7 @@ def figures(network: Network, setting: str, steps: Steps) -> Figures | str:
     try:
         with redirect_stderr(io.StringIO()):
             data = None if is_float else network.data
-            options = replace(BuildOptions(find_target(target)(), calibrate=data), **chosen)
+            options = replace(BuildOptions(find_target(target)(), calibration=data), **chosen)
             built = build(network.module(), options, keep)
             computed = levels[FUSED if is_float else QUANTIZED]
             ratio = output_ratio(network.module(), computed, network.samples)

@@ -10,7 +10,7 @@ from ceras_ir.transforms.quantization.analysis.qdq import tie_rooms
 
 DROP = "ceras_ir/transforms/quantization/qdq_rules.py"
 TIES = "ceras_ir/backends/onnx/movement.py"
-UNIT = "ceras_ir/transforms/quantization/analysis/ties.py"
+UNIT = "ceras_ir/transforms/quantization/analysis/qdq.py"
 
 
 @identity(
