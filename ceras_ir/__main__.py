@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.command.tool_parser import PREFIX, commands
+from ceras_ir.command.installed import PREFIX, commands
 
 
 def listing() -> str:

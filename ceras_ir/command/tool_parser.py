@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field
 from functools import partial
-from importlib.metadata import EntryPoint, distribution
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, get_origin
 from weakref import WeakKeyDictionary
 
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.support.extensions import without_deleted
 from ceras_ir.support.options import (
     OptionHelp,
     choices_of,
@@ -297,12 +295,3 @@ def number(least: int, text: str) -> float:
     if not value >= least:
         raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
     return value
-
-
-PREFIX = "ceras-"
-
-
-def commands() -> dict[str, EntryPoint]:
-    """Return the installed commands by their names without prefix."""
-    points = distribution("ceras-ir").entry_points.select(group="console_scripts")
-    return {p.name.removeprefix(PREFIX): p for p in sorted(without_deleted(points))}

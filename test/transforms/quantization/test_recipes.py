@@ -8,7 +8,7 @@ import pytest
 from onnx_random import random_network
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.command.tool_parser import commands
+from ceras_ir.command.installed import commands
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.compile.tool import main as compile_main
