@@ -27,9 +27,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         known = commands()
     except PackageNotFoundError:
-        message = "this package is not installed; run 'pip install .' in its folder"
-        print(f"ceras_ir: error: {message}", file=sys.stderr)
-        return 1
+        return _not_installed("this package")
     if not argv or argv[0] in ("-h", "--help"):
         print(listing())
         return 0
@@ -48,7 +46,19 @@ def main(argv: Sequence[str]) -> int:
         print("ceras_ir: try 'python -m ceras_ir --help'", file=sys.stderr)
         return 2
     sys.argv = [found.name, *rest]
-    return int(found.load()())
+    try:
+        return int(found.load()())
+    except ModuleNotFoundError as error:
+        # In a folder with sources, metadata can be there without an environment.
+        if error.name not in ("numpy", "onnx", "xdsl"):
+            raise
+        return _not_installed(error.name)
+
+
+def _not_installed(name: str) -> int:
+    message = f"{name} is not installed; run 'pip install .' in the folder of the package"
+    print(f"ceras_ir: error: {message}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def test_a_command_runs_with_its_name_and_status() -> None:
 
 
 def test_a_package_that_is_not_installed_says_so() -> None:
-    """Its commands are in `tools/`, which only an installation makes a package."""
+    """Without site packages, xDSL is missing, and perhaps the metadata of this package."""
     command = [sys.executable, "-S", "-m", "ceras_ir", "compile"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
