@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         return int(found.load()())
     except ModuleNotFoundError as error:
         # In a folder with sources, metadata can be there without an environment.
-        if error.name not in ("numpy", "onnx", "xdsl"):
+        if error.name not in ("numpy", "xdsl"):
             raise
         return _not_installed(error.name)
 
