@@ -16,7 +16,6 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.pipeline.pass_options import build, split_outside_quotes
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.transforms.quantization_options import GONE
 
 _NO_TRIALS = "nothing is tried; option 'recipe' of quantize lists the optional passes that run"
 _SILU = "set-functions chooses how functions are computed"
@@ -86,26 +85,32 @@ _RULES = {
 }
 """Pass -> passes that became one of the rules of it, and that rule."""
 
-REMOVED_PASSES = {
-    "choose-forms": _SILU,
-    "choose-recipe": _NO_TRIALS,
-    "correct-bias": GONE["correct-bias"],
-    "fuse-gelu": _VALUES,
-    "fuse-hard-swish": _VALUES,
-    "fuse-swish": _VALUES,
-    "offer-forms": _SILU,
-    "set-recipe": _NO_TRIALS,
-    **{
-        name: f"it is a rule of a pass, write {pass_}{{rules={rule}}}"
-        for pass_, rules in _RULES.items()
-        for name, rule in rules.items()
-    },
-}
+
+def removed_passes() -> dict[str, str]:
+    """Map the names of passes that were removed to what replaces them."""
+    # Each command would import the options of quantization for this table.
+    from ceras_ir.transforms.quantization_options import GONE
+
+    return {
+        "choose-forms": _SILU,
+        "choose-recipe": _NO_TRIALS,
+        "correct-bias": GONE["correct-bias"],
+        "fuse-gelu": _VALUES,
+        "fuse-hard-swish": _VALUES,
+        "fuse-swish": _VALUES,
+        "offer-forms": _SILU,
+        "set-recipe": _NO_TRIALS,
+        **{
+            name: f"it is a rule of a pass, write {pass_}{{rules={rule}}}"
+            for pass_, rules in _RULES.items()
+            for name, rule in rules.items()
+        },
+    }
 
 
 def refuse_removed(name: str) -> None:
     """Refuse the name of a pass that was."""
-    if (instead := REMOVED_PASSES.get(name)) is not None:
+    if (instead := removed_passes().get(name)) is not None:
         raise UsageError(f"pass '{name}' is gone: {instead}")
 
 

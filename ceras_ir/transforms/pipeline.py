@@ -16,10 +16,6 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 
-# Pipelines: passes that are nothing but a sequence of other passes.
-#
-# The command line sees through them, so that dumps and timings show the passes inside.
-
 Step: TypeAlias = Callable[[str, ModuleOp, Callable[[], None]], None]
 """Gets the name of a step, the module, and a function that runs the step."""
 

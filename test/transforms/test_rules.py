@@ -2,7 +2,7 @@
 
 import pytest
 
-from ceras_ir.pipeline.pipeline_text import REMOVED_PASSES, benefits
+from ceras_ir.pipeline.pipeline_text import benefits, removed_passes
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.pipeline import RulePass, flatten
@@ -21,7 +21,7 @@ def test_a_rule_that_does_not_exist_is_refused() -> None:
 
 
 def test_a_removed_name_names_a_pass_and_a_rule() -> None:
-    for name, instead in REMOVED_PASSES.items():
+    for name, instead in removed_passes().items():
         assert name not in CERAS_UNIVERSE.all_passes
         if "{rules=" in instead:
             pass_, _, rule = instead.rpartition(" ")[2].removesuffix("}").partition("{rules=")

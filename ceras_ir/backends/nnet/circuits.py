@@ -226,7 +226,7 @@ def _constant_name(field: Field) -> str:
     return field.name.upper()
 
 
-FOLDER = Path(__file__).parent / "board"
+FOLDER = PACKAGE / "board"
 
 
 def write_board_files(folder: Path, size: CircuitSize) -> None:

@@ -251,22 +251,20 @@ TokenQueue = tuple[int, int]
 
 def tokens_taken(i: Instruction) -> list[TokenQueue]:
     """The queues that `i` takes a token from; flags for modules that do not exist are left out."""
-    m = int(module_of(i))
-    return [
-        (other, m)
-        for other, is_set in ((m - 1, i.pop_prev), (m + 1, i.pop_next))
-        if is_set and 0 <= other <= Module.STORE
-    ]
+    m = module_of(i)
+    return [(other, int(m)) for other in _neighbours(m, i.pop_prev, i.pop_next)]
 
 
 def tokens_given(i: Instruction) -> list[TokenQueue]:
     """The queues that `i` gives a token to, likewise."""
-    m = int(module_of(i))
-    return [
-        (m, other)
-        for other, is_set in ((m - 1, i.push_prev), (m + 1, i.push_next))
-        if is_set and 0 <= other <= Module.STORE
-    ]
+    m = module_of(i)
+    return [(int(m), other) for other in _neighbours(m, i.push_prev, i.push_next)]
+
+
+def _neighbours(module: Module, has_previous: bool, has_next: bool) -> list[int]:
+    """The numbers of the modules before and after `module` that exist and whose flag is set."""
+    either = ((module - 1, has_previous), (module + 1, has_next))
+    return [other for other, is_set in either if is_set and 0 <= other <= Module.STORE]
 
 
 def violations(instruction: Instruction) -> list[str]:
