@@ -1,10 +1,10 @@
-"""docs/passes.md: every pass and pipeline of this project, from its class."""
+"""Print docs/passes.md: a short entry for each pass and pipeline."""
 
 import dataclasses
 from textwrap import fill
 from typing import get_type_hints
 
-from docstrings import markdown
+from docstrings import first_sentence
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.modes import rules_of, summary
@@ -24,11 +24,11 @@ INTRODUCTION = """\
 `ceras-opt --PASS="option=value"` runs a pass. `-p "a,b{option=value}"` runs several. They run in
 the order of the command line.
 
-A **pipeline** is a pass that is only a sequence of other passes. Dumps and timings show those.
+A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings show these passes.
 
 | command | what it prints |
 |---|---|
-| `ceras-opt --help-pass=PASS` | the description of a pass, as below |
+| `ceras-opt --help-pass=PASS` | the full description of a pass, with the reason why it is exact |
 | `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
 
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these. A
@@ -36,12 +36,7 @@ A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` appl
 rule, and in how many builds the IR changes. `python benchmarks/pass_benefits.py --write` measures
 both.
 
-To write a pass of your own, see [new-pass.md](new-pass.md).
-
-- [What `ceras-compile` runs](#what-ceras-compile-runs)
-- [Pipelines](#pipelines)
-- [Single passes](#single-passes)
-"""
+[new-pass.md](new-pass.md) explains how to write a pass."""
 
 MAX_REPEATED = 60
 """The text of a shared option is printed a single time if it has so many characters."""
@@ -49,9 +44,9 @@ MAX_REPEATED = 60
 COMPILED = """\
 ## What `ceras-compile` runs
 
-In this order, with `--quantize int8`; without it `quantize` is left out. The options of passes
-follow from the target. `--at LEVEL PIPELINE` runs passes of yours behind a level. `--save-temps`
-writes the network at each level.
+This is the order with `--quantize int8`. The target determines the options of the passes.
+`--at LEVEL PIPELINE` runs more passes after a level. `--save-temps` writes the network at each
+level.
 
 | target | passes | level |
 |---|---|---|
@@ -61,8 +56,7 @@ writes the network at each level.
 def passes_page() -> str:
     classes = {name: load() for name, load in sorted(CERAS_UNIVERSE.all_passes.items())}
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
-    rows = [_item(f"- [`{name}`](#{name}): {summary(cls)}.") for name, cls in classes.items()]
-    parts = [INTRODUCTION, "\n".join(rows), COMPILED + "\n".join(_compiled()), "## Pipelines"]
+    parts = [INTRODUCTION, COMPILED + "\n".join(_compiled()), "## Pipelines"]
     known: dict[str, str] = {}
     parts += [_describe(cls, known) for cls in pipelines.values()]
     parts.append("## Single passes")
@@ -71,7 +65,7 @@ def passes_page() -> str:
 
 
 def _compiled() -> list[str]:
-    """One row for each level of each target."""
+    """Return a row for each level of each target."""
     return [
         _row(cls.name, stage)
         for cls in compiling_targets()
@@ -85,35 +79,41 @@ def _row(target: str, stage: Stage) -> str:
 
 
 def _describe(cls: type[ModulePass], known: dict[str, str]) -> str:
-    """A pass and its options; `known` has the pass that explains each option in these words."""
-    parts = [f"### {cls.name}", markdown(cls.__doc__)]
+    """Return a short entry. `known` has the pass that explains each option in these words."""
+    parts = [f"### {cls.name}", fill(f"{summary(cls)}.{_benefit(cls.name)}", 100)]
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
-        parts.append(fill(f"Runs by default: {inner}.", 100, break_on_hyphens=False))
-    parts += _benefit(cls.name)
-    for rule in rules_of(cls):
-        parts += [f"**Rule `{rule.name}`.** " + markdown(type(rule).__doc__)]
-        parts += _benefit(f"{cls.name}{{{rule.name}}}")
-    fields = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
-    if fields:
-        types, docs = get_type_hints(cls), field_docs(cls)
-        rows = ["Options:", ""]
-        for f in fields:
-            value = "" if f.default is dataclasses.MISSING else spell(f.default)
-            default = f", default `{value}`" if value else ""
-            name, kind = f.name.replace("_", "-"), type_name(types[f.name])
-            text = docs.get(f.name, "")
-            first = known.setdefault(text, cls.name)
-            if first != cls.name and len(text) > MAX_REPEATED:
-                text = f"see [`{first}`](#{first})."
-            rows.append(_item(f"- `{name}` ({kind}{default}): {text}".rstrip(": ")))
-        parts.append("\n".join(rows))
-    return "\n\n".join(parts)
+        parts.append(fill(f"Passes: {inner}.", 100, break_on_hyphens=False))
+    items = [
+        _item(
+            f"- Rule `{rule.name}`: {summary(type(rule))}.{_benefit(f'{cls.name}{{{rule.name}}}')}"
+        )
+        for rule in rules_of(cls)
+    ]
+    items += _options(cls, known)
+    return "\n\n".join([*parts, *(["\n".join(items)] if items else [])])
 
 
-def _benefit(step: str) -> list[str]:
-    known = benefits().get(step)
-    return [] if known is None else [fill(f"*Benefit*: {known.text()}", 100)]
+def _options(cls: type[ModulePass], known: dict[str, str]) -> list[str]:
+    types, docs = get_type_hints(cls), field_docs(cls)
+    items: list[str] = []
+    for field in dataclasses.fields(cls):
+        if not field.init or field.name == "name":
+            continue
+        value = "" if field.default is dataclasses.MISSING else spell(field.default)
+        default = f", default `{value}`" if value else ""
+        name, kind = field.name.replace("_", "-"), type_name(types[field.name])
+        text = first_sentence(docs.get(field.name, ""))
+        first = known.setdefault(text, cls.name)
+        if first != cls.name and len(text) > MAX_REPEATED:
+            text = f"see [`{first}`](#{first})."
+        items.append(_item(f"- Option `{name}` ({kind}{default}): {text}".rstrip(": ")))
+    return items
+
+
+def _benefit(name: str, rule: str = "") -> str:
+    known = benefits().get(f"{name}{{{rule}}}" if rule else name)
+    return "" if known is None else f" *Benefit*: {known.text()}"
 
 
 def _item(text: str) -> str:
