@@ -24,8 +24,7 @@ from ceras_ir.driver.compile.trying import remedied
 from ceras_ir.driver.hooks import pages_if_installed
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe

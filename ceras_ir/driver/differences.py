@@ -16,8 +16,7 @@ from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.synthetic_samples import synthetic_steps
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, UnsupportedError

@@ -193,8 +193,7 @@ def _interpret(
 ) -> None:
     from ceras_ir.dialects.mem import arena_of
     from ceras_ir.network.artefacts import network_outputs
-    from ceras_ir.network.function import main_function
-    from ceras_ir.network.quantizable import is_quantized
+    from ceras_ir.network.function import is_quantized, main_function
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.stages import all_stages, run_stages
 

@@ -33,7 +33,7 @@ from ceras_ir.interpreters.windows import (
     window_maximum,
     window_sum,
 )
-from ceras_ir.network import integer, resampling
+from ceras_ir.network import integer
 from ceras_ir.network.integer import shift_swish
 
 Array = NDArray[np.generic]
@@ -361,26 +361,6 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.ConcatOp)
     def concat(self, interpreter: Interpreter, op: graph.ConcatOp, args: PythonValues):
         return (np.concatenate(args, axis=op.axis.value.data),)
-
-    @impl(graph.ResizeOp)
-    def resize(self, interpreter: Interpreter, op: graph.ResizeOp, args: PythonValues):
-        (x,) = args
-        mode = op.coordinates.data
-        shape = graph.shape_of(op.result)
-        for axis in (1, 2):
-            scale = op.factors[axis - 1]
-            if op.function is graph.Resize.NEAREST:
-                rounding = op.rounding.data
-                indices = resampling.nearest_indices(
-                    x.shape[axis], shape[axis], scale, mode, rounding
-                )
-                x = np.take(x, indices, axis=axis)
-                continue
-            low, high, t = resampling.linear_weights(x.shape[axis], shape[axis], scale, mode)
-            weight = t.reshape([-1 if i == axis else 1 for i in range(4)])
-            first, second = np.take(x, low, axis=axis), np.take(x, high, axis=axis)
-            x = first * (np.float32(1) - weight) + second * weight
-        return (x,)
 
     @impl(graph.QuantizeOp)
     def quantize(self, interpreter: Interpreter, op: graph.QuantizeOp, args: PythonValues):

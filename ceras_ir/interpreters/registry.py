@@ -27,12 +27,12 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "func": ["ceras_ir.interpreters.calls:FuncFunctions"],
     "graph": [
         "ceras_ir.interpreters.calls:CallFunctions",
-        "ceras_ir.interpreters.selection:DetectionFunctions",
+        "ceras_ir.interpreters.layers:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
-        "ceras_ir.interpreters.selection:NormalizationFunctions",
-        "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
+        "ceras_ir.interpreters.layers:NormalizationFunctions",
+        "ceras_ir.interpreters.layers:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",
-        "ceras_ir.interpreters.selection:TreeFunctions",
+        "ceras_ir.interpreters.layers:TreeFunctions",
     ],
     "mem": ["ceras_ir.interpreters.network:MemFunctions"],
     "scf": ["xdsl.interpreters.scf:ScfFunctions"],
@@ -51,7 +51,7 @@ def interpreter_of(
     module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
 ) -> "Interpreter":
     """An interpreter that knows the dialects of a module."""
-    from ceras_ir.interpreters.located import LocatedInterpreter
+    from ceras_ir.interpreters.calls import LocatedInterpreter
 
     interpreter = LocatedInterpreter(module, listeners)
     dialects = {op.name.partition(".")[0] for op in module.walk()}

@@ -3,7 +3,7 @@ Select, reduce, compare, cast, normalize rows, choose boxes, evaluate trees: the
 """
 
 from collections.abc import Iterator
-from math import prod
+from math import ceil, floor, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,82 @@ from xdsl.interpreter import (
 )
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.normalization import (
-    FRACTION,
-    RECIPROCAL,
-    IntegerNormalizeOp,
-    IntegerSoftmaxOp,
-    NormalizeOp,
-)
-from ceras_ir.dialects.graph.operation import shape_of, stored_element
+from ceras_ir.dialects.graph.layout import Coordinates, Nearest
+from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.interpreters.graph import cast, combine, compare
 from ceras_ir.interpreters.windows import index_of_extreme, reduce_rows
-from ceras_ir.network import integer
-from ceras_ir.network.resampling import border_indices
 
 Array = NDArray[np.generic]
+
+
+def coordinate(index: int, scale: float, size: int, output: int, mode: Coordinates) -> float:
+    """The position of an output index in the input, every step rounded to float32."""
+    if output == 1 and mode in (Coordinates.PYTORCH_HALF_PIXEL, Coordinates.ALIGN_CORNERS):
+        return 0.0
+    i, s, n, m = (np.float32(v) for v in (index, scale, size, output))
+    half, one = np.float32(0.5), np.float32(1)
+    match mode:
+        case Coordinates.HALF_PIXEL | Coordinates.PYTORCH_HALF_PIXEL:
+            return float((i + half) / s - half)
+        case Coordinates.ALIGN_CORNERS:
+            return float(i * (n - one) / (m - one))
+        case Coordinates.ASYMMETRIC:
+            return float(i / s)
+        case Coordinates.HALF_PIXEL_SYMMETRIC:
+            offset = n / np.float32(2) * (one - m / (s * n))
+            return float(offset + (i + half) / s - half)
+
+
+TIE = 1e-6
+"""So near to half an integer a coordinate is taken for one: it may be off by its rounding."""
+
+
+def nearest_indices(
+    size: int, output: int, scale: float, mode: Coordinates, rounding: Nearest
+) -> list[int]:
+    """For each output index the input index that is copied."""
+    result: list[int] = []
+    for i in range(output):
+        x = coordinate(i, scale, size, output, mode)
+        match rounding:
+            case Nearest.ROUND_PREFER_FLOOR:
+                index = ceil(x - 0.5 - TIE)
+            case Nearest.ROUND_PREFER_CEIL:
+                index = floor(x + 0.5 + TIE)
+            case Nearest.FLOOR:
+                index = floor(x)
+            case Nearest.CEIL:
+                index = ceil(x)
+        result.append(min(max(index, 0), size - 1))
+    return result
+
+
+def linear_weights(
+    size: int, output: int, scale: float, mode: Coordinates
+) -> tuple[list[int], list[int], NDArray[np.float32]]:
+    """For each output index its two neighbours and the float32 weight of the second."""
+    low: list[int] = []
+    high: list[int] = []
+    weight = np.zeros(output, np.float32)
+    for i in range(output):
+        x = min(max(coordinate(i, scale, size, output, mode), 0.0), size - 1.0)
+        low.append(floor(x))
+        high.append(min(floor(x) + 1, size - 1))
+        weight[i] = np.float32(x - floor(x))
+    return low, high, weight
+
+
+def border_indices(kind: Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
+    """For each index of a padded dimension the input's index that it repeats."""
+    index = np.arange(-low, extent + high, dtype=np.int64)
+    match kind:
+        case Pad.EDGE:
+            return np.clip(index, 0, extent - 1)
+        case Pad.WRAP:
+            return index % extent
+        case _:
+            return (extent - 1) - np.abs((extent - 1) - np.abs(index))
+
 
 COMBINED = {
     graph.Reduce.SUM: graph.Binary.ADD,
@@ -166,152 +228,20 @@ class SelectionFunctions(InterpreterFunctions):
     def cast(self, interpreter: Interpreter, op: graph.CastOp, args: PythonValues):
         return (cast(args[0], graph.numpy_dtype(graph.element_of(op.result))),)
 
-
-Integers = NDArray[np.int64]
-
-
-def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    # cumsum adds in index order; np.sum would add in pairs.
-    total = np.cumsum(x, axis=-1, dtype=np.float32)[..., -1:]
-    return total / np.float32(x.shape[-1])
-
-
-def normalize(
-    x: NDArray[np.float32], epsilon: float, *, centred: bool
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """`graph.normalize` before its scale, and what was divided by."""
-    c = x - _mean(x) if centred else x
-    deviation = np.sqrt(np.add(_mean(c * c), np.float32(epsilon), dtype=np.float32))
-    return np.divide(c, deviation), deviation
-
-
-def _shifted(x: Integers, shift: int | Integers) -> Integers:
-    """To the left, or to the right and rounded half up."""
-    shift = np.asarray(shift, np.int64)
-    right = np.maximum(-shift, 0)
-    half = np.where(right > 0, np.left_shift(1, np.maximum(right - 1, 0)), 0)
-    return np.right_shift(np.left_shift(x, np.maximum(shift, 0)) + half, right)
-
-
-def _shifted_evenly(x: Integers, by: Integers) -> Integers:
-    """By twice as many bits to the right, or to the left if below 0."""
-    right = np.right_shift(x, np.maximum(2 * by, 0))
-    return np.left_shift(right, np.maximum(-2 * by, 0))
-
-
-def _log2(x: Integers) -> Integers:
-    """Of the highest bit that is set, the number."""
-    result = np.zeros_like(x)
-    for step in (32, 16, 8, 4, 2, 1):
-        high = np.right_shift(x, step) > 0
-        result = np.where(high, result + step, result)
-        x = np.where(high, np.right_shift(x, step), x)
-    return result
-
-
-@register_impls
-class NormalizationFunctions(InterpreterFunctions):
-    """One method per operation."""
-
-    @impl(NormalizeOp)
-    def normalize(self, interpreter: Interpreter, op: NormalizeOp, args: PythonValues):
-        x, scale, *bias = args
-        y, _ = normalize(x, op.epsilon.value.data, centred=op.is_centred)
-        y = y * scale
-        return (y + bias[0] if bias else y,)
-
-    @impl(IntegerNormalizeOp)
-    def integer_normalize(
-        self, interpreter: Interpreter, op: IntegerNormalizeOp, args: PythonValues
-    ):
-        stored, scale, bias = args
-        element = stored_element(op.input)
-        q: Integers = stored.astype(np.int64) - integer.zero_points(element, stored.ndim)
-        if op.is_centred:
-            q = q * q.shape[-1] - q.sum(axis=-1, keepdims=True)
-        c = _shifted(q, op.shift)
-        w = (c * c).sum(axis=-1, keepdims=True) + op.epsilon.value.data
-        t = (_log2(w) - 30) >> 1
-        even: Integers = _shifted_evenly(w, t)
-        # Below 2^32, so that the root in double precision is off by less than what is cut.
-        root = np.floor(np.sqrt(even.astype(np.float64))).astype(np.int64)
-        m = (op.root << 17) // root
-        z = _shifted(c * m, FRACTION - 17 - op.root_shift - t)
-        total = z * scale.astype(np.int64) + bias.astype(np.int64)
-        return (integer.requantize(total, op.requant, stored_element(op.result)),)
-
-    @impl(IntegerSoftmaxOp)
-    def integer_softmax(self, interpreter: Interpreter, op: IntegerSoftmaxOp, args: PythonValues):
-        stored, table = args
-        axis, q = op.axis.value.data, stored.astype(np.int64)
-        d = np.minimum(q.max(axis=axis, keepdims=True) - q, shape_of(op.table)[0] - 1)
-        e: Integers = table.astype(np.int64)[d]
-        reciprocal = ((1 << RECIPROCAL) - 1) // e.sum(axis=axis, keepdims=True)
-        return (integer.requantize(e * reciprocal, op.requant, stored_element(op.result)),)
-
-
-def chosen_boxes(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], most: int, overlap: np.float32
-) -> list[int]:
-    """The boxes [N, 4] of one image and class that are chosen, in their order; -inf is no score."""
-    left = scores.copy()
-    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], np.float32(0))
-    areas = sides[:, 0] * sides[:, 1]
-    found: list[int] = []
-    while len(found) < most and left.max() > -np.inf:
-        best = int(left.argmax())
-        found.append(best)
-        first = np.maximum(boxes[:, :2], boxes[best, :2])
-        last = np.minimum(boxes[:, 2:], boxes[best, 2:])
-        shared = np.maximum(last - first, np.float32(0)).prod(axis=1, dtype=np.float32)
-        union = areas[best] + areas - shared
-        counts = (shared > 0) & (areas > 0) & (areas[best] > 0) & (union > 0)
-        left[counts & (shared / union > overlap)] = -np.inf
-        left[best] = -np.inf
-    return found
-
-
-@register_impls
-class DetectionFunctions(InterpreterFunctions):
-    """`graph.suppress`."""
-
-    @impl(graph.SuppressOp)
-    def suppress(self, interpreter: Interpreter, op: graph.SuppressOp, args: PythonValues):
-        boxes, scores = args
-        least, overlap = np.float32(op.least.value.data), np.float32(op.overlap.value.data)
-        most = op.most.value.data
-        rows = [
-            (image, kind, box)
-            for image, kinds in enumerate(np.where(scores > least, scores, -np.inf))
-            for kind, of_kind in enumerate(kinds)
-            for box in chosen_boxes(boxes[image], of_kind.astype(np.float32), most, overlap)
-        ]
-        result = np.full(graph.shape_of(op.result), -1, np.int64)
-        kept = rows[: len(result)]
-        if kept:
-            result[: len(kept)] = kept
-        return (result,)
-
-
-@register_impls
-class TreeFunctions(InterpreterFunctions):
-    @impl(graph.TreeEnsembleOp)
-    def tree_ensemble(self, interpreter: Interpreter, op: graph.TreeEnsembleOp, args: PythonValues):
-        x, features, thresholds, children, roots, columns, leaves = args
-        count = len(x)
-        feature: NDArray[np.int64] = features.astype(np.int64)
-        threshold: NDArray[np.float32] = thresholds
-        at: NDArray[np.int64] = np.tile(roots.astype(np.int64), (count, 1))
-        while (inner := at >= 0).any():
-            # All rows of all trees take one step; those at a leaf stay.
-            row, tree = np.nonzero(inner)
-            node = at[row, tree]
-            f, bound = feature[node], threshold[node]
-            value: NDArray[np.float32] = x[row, np.where(f < 0, -1 - f, f)]
-            is_right = np.where(f < 0, value > bound, ~(value <= bound))
-            at[row, tree] = np.where(is_right, children[node, 1], children[node, 0])
-        result = np.zeros(graph.shape_of(op.result), np.float32)
-        width = leaves.shape[1]
-        for tree, first in enumerate(columns.tolist()):
-            result[:, first : first + width] += leaves[-1 - at[:, tree]]
-        return (result,)
+    @impl(graph.ResizeOp)
+    def resize(self, interpreter: Interpreter, op: graph.ResizeOp, args: PythonValues):
+        (x,) = args
+        mode = op.coordinates.data
+        shape = graph.shape_of(op.result)
+        for axis in (1, 2):
+            scale = op.factors[axis - 1]
+            if op.function is graph.Resize.NEAREST:
+                rounding = op.rounding.data
+                indices = nearest_indices(x.shape[axis], shape[axis], scale, mode, rounding)
+                x = np.take(x, indices, axis=axis)
+                continue
+            low, high, t = linear_weights(x.shape[axis], shape[axis], scale, mode)
+            weight = t.reshape([-1 if i == axis else 1 for i in range(4)])
+            first, second = np.take(x, low, axis=axis), np.take(x, high, axis=axis)
+            x = first * (np.float32(1) - weight) + second * weight
+        return (x,)

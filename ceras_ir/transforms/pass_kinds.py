@@ -13,8 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriteWalker, RewritePattern
 
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import is_quantized, main_function
 
 # Passes over one function, `main`.
 

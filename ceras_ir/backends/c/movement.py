@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
-from ceras_ir.network.resampling import linear_weights, nearest_indices
+from ceras_ir.interpreters.selection import linear_weights, nearest_indices
 
 
 @prints(ReshapeOp)

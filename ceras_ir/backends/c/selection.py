@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.interpreters.float_text import float_literal
-from ceras_ir.network.resampling import border_indices
+from ceras_ir.interpreters.selection import border_indices
 
 
 @prints(SliceOp)

@@ -18,7 +18,7 @@ from ceras_ir.backends.nnet.encoding import (
 )
 from ceras_ir.backends.nnet.file import BYTES, Case, FileLayer, FileTensor, Kind, NnetFile, Place
 from ceras_ir.dialects import graph
-from ceras_ir.network.resampling import border_indices, linear_weights, nearest_indices
+from ceras_ir.interpreters.selection import border_indices, linear_weights, nearest_indices
 
 
 def _check_reshape(case: Case) -> None:

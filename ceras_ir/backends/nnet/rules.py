@@ -16,7 +16,7 @@ from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.network.resampling import nearest_indices
+from ceras_ir.interpreters.selection import nearest_indices
 
 FPGA = "fpga"
 """What `#mem.device` calls the accelerator."""

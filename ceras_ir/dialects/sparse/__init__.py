@@ -5,11 +5,184 @@ It has attributes alone: `graph.constant` holds them, and every operation that r
 reads those.
 """
 
-from xdsl.ir import Dialect
+from __future__ import annotations
 
-from ceras_ir.dialects.sparse.encoded import Encoded
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, IntAttr
+from xdsl.ir import Attribute, Dialect, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.sparse.encoded import (
+    Encoded,
+    Stored,
+    StoredType,
+    nonzero_bits,
+    pack,
+    packed_bytes,
+    parse_bytes,
+    stored_type,
+)
 from ceras_ir.dialects.sparse.lists import BlockAttr, CooAttr, CsrAttr
-from ceras_ir.dialects.sparse.masks import MASK, BitmapAttr, MaskAttr
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@irdl_attr_definition
+class BitmapAttr(Encoded):
+    """
+    A bit for every weight, filter by filter, that says whether its value is stored.
+
+    `#sparse.bitmap<counts "0x", places "0x05", values "0x0102" : tensor<1x4xi8>>`; it has no
+    counts.
+    """
+
+    name = "sparse.bitmap"
+
+    type: StoredType
+    counts: BytesAttr
+    places: BytesAttr
+    values: BytesAttr
+
+    @classmethod
+    def of(cls, array: NDArray[np.generic], element: Attribute) -> BitmapAttr:
+        """`array` with a bit for each element."""
+        import numpy as np
+
+        nonzero = nonzero_bits(array)
+        values = np.ascontiguousarray(array).reshape(nonzero.shape)[nonzero]
+        places = BytesAttr(pack(nonzero, 1))
+        kind = stored_type(array, element)
+        return cls(kind, BytesAttr(b""), places, BytesAttr(values.tobytes()))
+
+    @property
+    def spelling(self) -> str:
+        return "bitmap"
+
+    @property
+    def elements(self) -> Stored:
+        import numpy as np
+
+        raw = np.frombuffer(self.places.data, np.uint8)
+        bits = np.unpackbits(raw, count=prod(self.shape), bitorder="little")
+        return Stored(*np.nonzero(bits.reshape(self.matrix)))
+
+    def verify_places(self) -> None:
+        size = prod(self.shape)
+        if self.counts.data:
+            raise VerifyException("a bitmap has no counts")
+        if len(self.places.data) != packed_bytes(size, 1):
+            raise VerifyException(
+                f"{size} bits take {packed_bytes(size, 1)} bytes, got {len(self.places.data)}"
+            )
+        if size % 8 and self.places.data[-1] >> size % 8:
+            raise VerifyException("bits behind the last of places must be zero")
+        ones = int.from_bytes(self.places.data, "little").bit_count()
+        items = len(self.values.data) // self.dtype.itemsize
+        if ones != items:
+            raise VerifyException(f"{ones} bits are set, but {items} values are stored")
+
+    @classmethod
+    def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
+        return []
+
+    def print_widths(self, printer: Printer) -> None:
+        pass
+
+
+MASK = "sparse.mask"
+"""The discardable attribute of `graph.conv2d` and `graph.matmul`."""
+
+
+@irdl_attr_definition
+class MaskAttr(ParametrizedAttribute):
+    """
+    The weights that may be other than zero: `#sparse.mask<6 of [4, 3], "0x..">`, one bit for each
+    weight as the tensor lies in memory, the lowest of a byte first.
+    """
+
+    name = "sparse.mask"
+
+    kept: IntAttr
+    extents: ArrayAttr[IntAttr]
+    bits: BytesAttr
+
+    @classmethod
+    def of(cls, kept: NDArray[np.bool_]) -> MaskAttr:
+        """The mask that keeps the weights where `kept` is true."""
+        import numpy as np
+
+        bits = np.packbits(kept.reshape(-1), bitorder="little").tobytes()
+        extents = ArrayAttr([IntAttr(n) for n in kept.shape])
+        return cls(IntAttr(int(np.count_nonzero(kept))), extents, BytesAttr(bits))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(n.data for n in self.extents)
+
+    @property
+    def array(self) -> NDArray[np.bool_]:
+        """Whether each weight is kept, read-only."""
+        import numpy as np
+
+        raw = np.frombuffer(self.bits.data, np.uint8)
+        result = np.unpackbits(raw, count=prod(self.shape), bitorder="little").astype(np.bool_)
+        result.flags.writeable = False
+        return result.reshape(self.shape)
+
+    def verify(self) -> None:
+        size = prod(self.shape)
+        if len(self.bits.data) != -(-size // 8):
+            raise VerifyException(
+                f"{size} bits take {-(-size // 8)} bytes, got {len(self.bits.data)}"
+            )
+        if size % 8 and self.bits.data[-1] >> size % 8:
+            raise VerifyException("bits behind the last weight must be zero")
+        count = int.from_bytes(self.bits.data, "little").bit_count()
+        if count != self.kept.data:
+            raise VerifyException(f"{count} bits are set, but {self.kept.data} weights are kept")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            kept = parser.parse_integer(allow_negative=False)
+            parser.parse_keyword("of")
+            extents = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_negative=False)
+            )
+            parser.parse_punctuation(",")
+            bits = parse_bytes(parser)
+        return [IntAttr(kept), ArrayAttr([IntAttr(n) for n in extents]), bits]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            extents = ", ".join(map(str, self.shape))
+            printer.print_string(
+                f'{self.kept.data} of [{extents}], "0x{self.bits.data.hex().upper()}"'
+            )
+
+    def refusal(self, nonzero: NDArray[np.bool_]) -> str | None:
+        """What is wrong with this mask of weights that are `nonzero`; None if nothing is."""
+        import numpy as np
+
+        if nonzero.shape != self.shape:
+            return f"{MASK} of shape {self.shape} cannot be of weights of {nonzero.shape}"
+        lost = nonzero & ~self.array
+        if not lost.any():
+            return None
+        where = tuple(map(int, np.argwhere(lost)[0]))
+        return (
+            f"{MASK} leaves out {int(lost.sum())} weights that are not zero, the first at {where}: "
+            "prune again, or remove the mask"
+        )
+
 
 Sparse = Dialect("sparse", [], [CooAttr, CsrAttr, BitmapAttr, BlockAttr, MaskAttr])
 

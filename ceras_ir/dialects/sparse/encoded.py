@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import (
     BytesAttr,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ceras_ir.dialects.sparse.places import Stored
+    Columns: TypeAlias = NDArray[np.int64]
 
 
 StoredType: TypeAlias = TensorType[Attribute]
@@ -53,6 +53,91 @@ def dtype_of(type: StoredType) -> np.dtype[np.generic]:
     assert isa(element, IntegerType)
     unsigned = element.signedness.data == Signedness.UNSIGNED
     return np.dtype(f"{'u' if unsigned else ''}int{element.width.data}")
+
+
+_WHOLE = (8, 16, 32, 64)
+
+
+def packed_bytes(count: int, width: int) -> int:
+    """Bytes that so many numbers take."""
+    return -(-count * width // 8)
+
+
+def pack(numbers: NDArray[np.generic], width: int) -> bytes:
+    """The bytes of `numbers`, each below `2**width`."""
+    import numpy as np
+
+    flat = numbers.reshape(-1)
+    if width in _WHOLE:
+        return flat.astype(f"<u{width // 8}").tobytes()
+    wide = flat.astype(np.uint64)[:, None]
+    bits = (wide >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+    return np.packbits(bits.astype(np.uint8).reshape(-1), bitorder="little").tobytes()
+
+
+def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
+    """The first `count` numbers of some bytes, of which there are enough."""
+    import numpy as np
+
+    if width == 0:
+        return np.zeros(count, np.uint64)
+    if width in _WHOLE:
+        return np.frombuffer(data, f"<u{width // 8}", count).astype(np.uint64)
+    raw = np.frombuffer(data, np.uint8, packed_bytes(count, width))
+    bits = np.unpackbits(raw, count=count * width, bitorder="little").reshape(count, width)
+    return bits.astype(np.uint64) @ (np.uint64(1) << np.arange(width, dtype=np.uint64))
+
+
+def width_of(largest: int) -> int:
+    """Bits of numbers up to `largest`; none for zero alone."""
+    return int(largest).bit_length()
+
+
+class Stored(NamedTuple):
+    """Which elements of [rows, columns] are stored: ordered by row, then column."""
+
+    rows: Columns
+    columns: Columns
+
+
+def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
+    """What is not zero, and, with a farthest distance, the zeros that bridge longer ones."""
+    import numpy as np
+
+    rows, columns = np.nonzero(nonzero)
+    if farthest is None or not rows.size:
+        return Stored(rows, columns)
+    fill = np.maximum(distances(rows, columns) - 1, 0) // farthest
+    total = np.cumsum(fill + 1)
+    index = np.repeat(np.arange(rows.size), fill + 1)
+    # How many places before its weight each entry stands, and that in columns.
+    order = np.arange(index.size)
+    back: Columns = (total[index] - 1 - order) * farthest
+    start = columns[index] - distances(rows, columns)[index]
+    ahead = np.minimum(start + (fill[index] + 1) * farthest - back, columns[index])
+    return Stored(rows[index], ahead)
+
+
+def distances(rows: Columns, columns: Columns) -> Columns:
+    """Of each stored element from the one before it in its row, or from column 0."""
+    import numpy as np
+
+    before = np.concatenate([[0], columns[:-1]])[: columns.size]
+    before[np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size]] = 0
+    return columns - before
+
+
+def summed(rows: Columns, steps: Columns) -> Columns:
+    """Columns from distances."""
+    import numpy as np
+
+    total = np.cumsum(steps)
+    starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size])
+    base = np.zeros(rows.size, np.int64)
+    if starts.size:
+        lengths = np.diff(np.concatenate([starts, [rows.size]]))
+        base = np.repeat(total[starts] - steps[starts], lengths)
+    return total - base
 
 
 class Encoded(ParametrizedAttribute, ABC):
@@ -205,16 +290,12 @@ class Listed(Encoded, ABC):
     def _counts(self, filters: int, width: int) -> NDArray[np.int64]:
         import numpy as np
 
-        from ceras_ir.dialects.sparse.places import unpack
-
         if width == 0:
             items = len(self.values.data) // (self.dtype.itemsize * self.unit)
             return np.full(filters, items // filters, np.int64)
         return unpack(self.counts.data, width, filters).astype(np.int64)
 
     def _verify_lists(self, counts_width: int, place_width: int) -> None:
-        from ceras_ir.dialects.sparse.places import packed_bytes
-
         if not 0 <= counts_width <= 32 or not 0 <= place_width <= 32:
             raise VerifyException("widths must be in [0, 32]")
         items = len(self.values.data) // (self.dtype.itemsize * self.unit)
@@ -265,8 +346,6 @@ class Listed(Encoded, ABC):
     def _listed(self, counts_width: int, place_width: int, *, is_distance: bool) -> Stored:
         import numpy as np
 
-        from ceras_ir.dialects.sparse.places import Stored, summed, unpack
-
         rows, _ = self.grid
         items = len(self.values.data) // (self.dtype.itemsize * self.unit)
         index = np.repeat(np.arange(rows), self._counts(rows, counts_width))[:items]
@@ -279,8 +358,6 @@ def sections(
 ) -> tuple[BytesAttr, BytesAttr, int]:
     """The sections of counts and places, and the width of counts; of whole bytes if asked for."""
     import numpy as np
-
-    from ceras_ir.dialects.sparse.places import pack, width_of
 
     counts = np.bincount(places.rows, minlength=filters)
     largest = int(counts.max(initial=0))

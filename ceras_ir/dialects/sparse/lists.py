@@ -22,18 +22,20 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.sparse.encoded import (
     DISTANCE,
     Listed,
+    Stored,
     StoredType,
+    distances,
     nonzero_bits,
     parse_width,
     sections,
+    stored,
     stored_type,
+    unpack,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from ceras_ir.dialects.sparse.places import Stored
 
 
 @irdl_attr_definition
@@ -67,8 +69,6 @@ class CooAttr(Listed):
     ) -> CooAttr:
         """`array` by fields, or by distances of so many bits."""
         import numpy as np
-
-        from ceras_ir.dialects.sparse.places import distances, stored
 
         kind = stored_type(array, element)
         nonzero = nonzero_bits(array)
@@ -128,8 +128,6 @@ class CooAttr(Listed):
         self._verify_lists(self.counts_width.data, self.place_width)
         if not self.delta.data and len(self.values.data):
             _, columns, _ = window_extents(self.shape)
-            from ceras_ir.dialects.sparse.places import unpack
-
             items = len(self.values.data) // self.dtype.itemsize
             raw = unpack(self.places.data, self.place_width, items).astype(int)
             if int((raw & (1 << self.column.data) - 1).max()) >= columns:
@@ -189,8 +187,6 @@ class CsrAttr(Listed):
     def of(cls, array: NDArray[np.generic], element: Attribute, *, delta: bool = True) -> CsrAttr:
         """`array` by distances of 8 bits, or by columns of 16."""
         import numpy as np
-
-        from ceras_ir.dialects.sparse.places import distances, stored
 
         nonzero = nonzero_bits(array)
         places = stored(nonzero, 255 if delta else None)
@@ -268,8 +264,6 @@ class BlockAttr(Listed):
         """`array` in blocks, by distances of so many bits."""
         import numpy as np
 
-        from ceras_ir.dialects.sparse.places import distances, stored
-
         high, wide = block
         flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
         grid = flat.shape[0] // high, flat.shape[1] // wide
@@ -308,8 +302,6 @@ class BlockAttr(Listed):
     @property
     def elements(self) -> Stored:
         import numpy as np
-
-        from ceras_ir.dialects.sparse.places import Stored
 
         found, (high, wide) = self.listed, (self.rows.data, self.columns.data)
         inside = np.arange(high * wide)

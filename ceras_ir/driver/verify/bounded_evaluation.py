@@ -23,8 +23,8 @@ from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.driver.verify.real_values import UNIT, Array, Doubles, Real, gamma
 from ceras_ir.driver.verify.rounding_rules import Applied, Called, error_of, is_float, moved, rule
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.interpreters.selection import coordinate
 from ceras_ir.interpreters.windows import Window, convolve
-from ceras_ir.network.resampling import coordinate
 from ceras_ir.support.diagnostics import node_name
 
 MAX_RELATIVE = 16 * UNIT

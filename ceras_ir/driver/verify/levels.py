@@ -32,8 +32,7 @@ from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.sharing import SharedSamples
 from ceras_ir.interpreters.network import Sequence as Steps
 from ceras_ir.interpreters.network import in_turn, with_states
-from ceras_ir.network.function import main_function, states_of
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import is_quantized, main_function, states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching

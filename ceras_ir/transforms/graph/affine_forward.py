@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.network.quantizable import behind_layers
+from ceras_ir.network.function import behind_layers
 from ceras_ir.network.storage import copy_statistics, drop_statistics, stays_float
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.affine_backward import per_channel

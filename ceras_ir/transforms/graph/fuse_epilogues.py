@@ -15,8 +15,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.support.options import options

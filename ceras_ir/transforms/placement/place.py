@@ -31,8 +31,14 @@ from ceras_ir.dialects.mem import (
     UnpackOp,
     device_of,
 )
-from ceras_ir.network.function import main_function, result_values, states_of
-from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
+from ceras_ir.network.function import (
+    computes,
+    is_quantized,
+    keeps_scale,
+    main_function,
+    result_values,
+    states_of,
+)
 from ceras_ir.support.diagnostics import (
     Finding,
     InputError,

@@ -16,9 +16,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import module_of, states_of
+from ceras_ir.network.function import behind_layers, module_of, quantized_operations, states_of
 from ceras_ir.network.integer import row_exponents_within
-from ceras_ir.network.quantizable import behind_layers, quantized_operations
 from ceras_ir.network.storage import (
     EQUALIZED,
     NARROW,

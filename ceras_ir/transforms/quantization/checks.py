@@ -20,8 +20,13 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import scale_of
 from ceras_ir.dialects.graph.normalization import FRACTION, RECIPROCAL
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.network.function import module_of, output_names, result_values, states_of
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.function import (
+    module_of,
+    output_names,
+    quantized_operations,
+    result_values,
+    states_of,
+)
 from ceras_ir.network.storage import NARROW, exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name, remark
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass

@@ -14,11 +14,13 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import input_names, module_of, states_of
-from ceras_ir.network.quantizable import (
+from ceras_ir.network.function import (
     computes,
+    input_names,
     joins,
+    module_of,
     quantized_operations,
+    states_of,
     uses_behind_moves,
 )
 from ceras_ir.network.storage import NARROW, exponent, widen, width

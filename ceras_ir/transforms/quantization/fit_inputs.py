@@ -22,9 +22,8 @@ from xdsl.pattern_rewriter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import input_names, module_of, states_of
+from ceras_ir.network.function import input_names, keeps_scale, module_of, states_of
 from ceras_ir.network.integer import GREATEST, LEAST
-from ceras_ir.network.quantizable import keeps_scale
 from ceras_ir.network.storage import NARROW, stays_float, width
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.pass_kinds import PatternPass

@@ -17,8 +17,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import Elementwise
-from ceras_ir.network.function import states_of
-from ceras_ir.network.quantizable import is_alias, keeps_scale
+from ceras_ir.network.function import is_alias, keeps_scale, states_of
 from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.affine_forward import DepthwiseRule

@@ -16,12 +16,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell
-from ceras_ir.network.function import State, states_of
-from ceras_ir.network.quantizable import (
+from ceras_ir.network.function import (
+    State,
     is_alias,
     joins,
     keeps_scale,
     quantized_operations,
+    states_of,
     uses_behind_moves,
 )
 from ceras_ir.network.storage import keep_in_float

@@ -20,9 +20,8 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
-from ceras_ir.network.function import main_function, module_of, states_of
+from ceras_ir.network.function import main_function, module_of, observed_values, states_of
 from ceras_ir.network.integer import fitting_exponent
-from ceras_ir.network.quantizable import observed_values
 from ceras_ir.network.storage import exponent, interval, network_values, set_exponent
 from ceras_ir.support.diagnostics import InputError, UsageError, remark
 from ceras_ir.support.options import out_of_range

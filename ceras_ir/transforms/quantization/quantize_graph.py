@@ -23,9 +23,15 @@ from ceras_ir.dialects.graph import (
     QuantizeOp,
     tensor_type,
 )
-from ceras_ir.network.function import output_names, result_values, states_of
+from ceras_ir.network.function import (
+    SNAPPED,
+    data_operands,
+    output_names,
+    quantized_operations,
+    result_values,
+    states_of,
+)
 from ceras_ir.network.integer import WEIGHT_LOW, fitting_exponent, least_squares_exponents
-from ceras_ir.network.quantizable import SNAPPED, data_operands, quantized_operations
 from ceras_ir.network.storage import (
     FINER,
     FLOAT_REASON,

@@ -14,6 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
+from ceras_ir.network.function import quantized_layers
 from ceras_ir.network.integer import (
     WEIGHT_LOW,
     fitting_exponent,
@@ -21,7 +22,6 @@ from ceras_ir.network.integer import (
     row_exponents_within,
     squared_error,
 )
-from ceras_ir.network.quantizable import quantized_layers
 from ceras_ir.network.storage import (
     FINER,
     LONGEST,

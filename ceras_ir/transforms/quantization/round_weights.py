@@ -22,9 +22,8 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.windows import Window
-from ceras_ir.network.function import module_of
+from ceras_ir.network.function import module_of, quantized_operations
 from ceras_ir.network.integer import HIGH, WEIGHT_LOW
-from ceras_ir.network.quantizable import quantized_operations
 from ceras_ir.network.storage import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.accumulators import holds
 from ceras_ir.transforms.quantization.analysis.calibration import Array, CalibratedPass, watch

@@ -8,14 +8,14 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import states_of
-from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent, row_exponents_within
-from ceras_ir.network.quantizable import (
+from ceras_ir.network.function import (
     data_operands,
     keeps_scale,
     quantized_layers,
     quantized_operations,
+    states_of,
 )
+from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent, row_exponents_within
 from ceras_ir.network.storage import (
     LONGEST,
     NARROW,

@@ -17,10 +17,10 @@ from xdsl.ir import Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import input_names
-from ceras_ir.network.quantizable import (
+from ceras_ir.network.function import (
     computes,
     data_operands,
+    input_names,
     is_quantized,
     joins,
     keeps_scale,

@@ -13,13 +13,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.function import SNAPPED, keeps_scale, observed_values
 from ceras_ir.network.integer import (
     WEIGHT_LOW,
     fitting_exponent,
     least_squares_exponent,
     squared_error,
 )
-from ceras_ir.network.quantizable import SNAPPED, keeps_scale, observed_values
 from ceras_ir.network.storage import exponent, network_values, set_exponent
 from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.support.terminal import shortened

@@ -26,8 +26,13 @@ from ceras_ir.data.samples import Samples, as_samples
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.network.function import input_names, main_function, output_names, result_values
-from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.function import (
+    input_names,
+    is_quantized,
+    main_function,
+    output_names,
+    result_values,
+)
 from ceras_ir.network.storage import LAYER
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner

@@ -25,8 +25,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
 from ceras_ir.dialects.graph.logic import Compare
 from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.interpreters import selection
 from ceras_ir.interpreters.windows import Window, counts
-from ceras_ir.network import resampling
 
 # Not strict: torch is an extra, and its types are partial.
 # pyright: basic, reportMissingImports=false
@@ -238,10 +238,10 @@ def resize(op: graph.ResizeOp, args: Sequence[Tensor]) -> Tensor:
         scale = op.factors[axis - 1]
         if op.function is graph.Resize.NEAREST:
             rounding = op.rounding.data
-            found = resampling.nearest_indices(x.shape[axis], shape[axis], scale, mode, rounding)
+            found = selection.nearest_indices(x.shape[axis], shape[axis], scale, mode, rounding)
             x = x.index_select(axis, torch.tensor(found, device=x.device))
             continue
-        low, high, t = resampling.linear_weights(x.shape[axis], shape[axis], scale, mode)
+        low, high, t = selection.linear_weights(x.shape[axis], shape[axis], scale, mode)
         weight = (
             torch.from_numpy(t).to(x.device).reshape([-1 if i == axis else 1 for i in range(4)])
         )
@@ -279,7 +279,7 @@ def pad(op: graph.PadOp, args: Sequence[Tensor]) -> Tensor:
             continue
         extent = x.shape[axis]
         if op.function is not graph.Pad.CONSTANT:
-            found = resampling.border_indices(op.function, extent, before, after)
+            found = selection.border_indices(op.function, extent, before, after)
             x = x.index_select(axis, torch.from_numpy(found).to(x.device))
             continue
         shape = list(x.shape)

@@ -23,8 +23,7 @@ from ceras_ir.dialects.graph.attributes import (
     View,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import observed_values, quantized_operations
+from ceras_ir.network.function import main_function, observed_values, quantized_operations
 from ceras_ir.network.storage import set_exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text

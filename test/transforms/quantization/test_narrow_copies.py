@@ -11,8 +11,7 @@ from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.verify.levels import Verification
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import is_copy
+from ceras_ir.network.function import is_copy, main_function
 from ceras_ir.network.storage import NARROW, WIDE, exponent, widen, width, zero_point
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions

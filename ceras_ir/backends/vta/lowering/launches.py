@@ -41,7 +41,7 @@ from ceras_ir.backends.vta.machine.scratchpads import (
 )
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.dialects import mem, tile
-from ceras_ir.interpreters.located import index_values
+from ceras_ir.interpreters.calls import index_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name
 
 OPCODES = {

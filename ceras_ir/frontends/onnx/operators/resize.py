@@ -32,7 +32,7 @@ from ceras_ir.frontends.onnx.emission.registry import constant_operands, operato
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.network.resampling import coordinate, nearest_indices
+from ceras_ir.interpreters.selection import coordinate, nearest_indices
 
 CROP = "tf_crop_and_resize"
 """The coordinates that have no name in `graph`: a region of the input, stretched."""

@@ -36,11 +36,12 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import (
     input_names,
     inputs_that_may_lack,
+    is_alias,
+    keeps_scale,
     main_function,
     module_of,
     states_of,
 )
-from ceras_ir.network.quantizable import is_alias, keeps_scale
 from ceras_ir.network.storage import (
     WIDE,
     set_affine,

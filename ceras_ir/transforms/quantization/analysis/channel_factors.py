@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.quantizable import behind_layers, stored_in_integers
+from ceras_ir.network.function import behind_layers, stored_in_integers
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
 from ceras_ir.transforms.quantization.analysis.observers import Seen
 from ceras_ir.transforms.quantization.analysis.scale_classes import (

@@ -18,8 +18,8 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.network.function import computes
 from ceras_ir.network.integer import fitting_exponent
-from ceras_ir.network.quantizable import computes
 from ceras_ir.network.storage import (
     FINER,
     WIDE,

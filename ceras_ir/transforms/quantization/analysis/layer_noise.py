@@ -21,9 +21,14 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import Sequence, with_states
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import input_names, main_function, result_values
+from ceras_ir.network.function import (
+    input_names,
+    is_alias,
+    is_quantized,
+    main_function,
+    result_values,
+)
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.quantizable import is_alias, is_quantized
 from ceras_ir.network.storage import EQUALIZED, LAYER, interval
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.terminal import progress

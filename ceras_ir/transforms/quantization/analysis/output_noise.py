@@ -27,8 +27,14 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.network.function import main_function, module_of, output_names, result_values
-from ceras_ir.network.quantizable import data_operands, keeps_scale
+from ceras_ir.network.function import (
+    data_operands,
+    keeps_scale,
+    main_function,
+    module_of,
+    output_names,
+    result_values,
+)
 
 # Which elements of an output are one quantity, whose errors can be added.
 #

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.windows import Window, counts
-from ceras_ir.network.quantizable import keeps_scale
+from ceras_ir.network.function import keeps_scale
 from ceras_ir.network.storage import exponent, network_values
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 

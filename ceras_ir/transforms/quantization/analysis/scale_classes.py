@@ -18,9 +18,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
-from ceras_ir.network.function import State
+from ceras_ir.network.function import State, data_operands, is_alias, joins, keeps_scale
 from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent
-from ceras_ir.network.quantizable import data_operands, is_alias, joins, keeps_scale
 from ceras_ir.network.storage import (
     Storage,
     common_storage,

@@ -21,12 +21,17 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
 from ceras_ir.interpreters.float_functions import for_statistics
+from ceras_ir.interpreters.layers import normalize
 from ceras_ir.interpreters.network import check_inputs
 from ceras_ir.interpreters.registry import interpreter_of
-from ceras_ir.interpreters.selection import normalize
 from ceras_ir.interpreters.windows import Window, counts
-from ceras_ir.network.function import main_function, result_values
-from ceras_ir.network.quantizable import data_operands, keeps_scale, quantized_operations
+from ceras_ir.network.function import (
+    data_operands,
+    keeps_scale,
+    main_function,
+    quantized_operations,
+    result_values,
+)
 from ceras_ir.network.storage import exponent
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     Moments,

@@ -14,13 +14,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.integer import row_exponents_within
-from ceras_ir.network.quantizable import (
+from ceras_ir.network.function import (
     computes,
     is_copy,
     quantized_operations,
     uses_behind_moves,
 )
+from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.storage import WIDE, width
 from ceras_ir.targets.protocol import ROW_SPREAD
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
