@@ -1,9 +1,7 @@
 """
-What a backend hands back: files that write themselves, and what a manifest says of tensors.
+The files of a backend, and the entries of tensors in `manifest.json`.
 
-An `Artefact` is streamed, so that large weights are never in memory more than once; whoever
-writes it picks a temporary name and renames. `TensorInfo` is one entry of the `inputs` and
-`outputs` lists of `manifest.json`.
+The content of an `Artefact` is streamed, so that large weights are in memory only once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,17 +31,17 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class Artefact:
-    """One output file. `write` may be called more than once and writes the same bytes."""
+    """An output file. Each call of `write` writes the same bytes."""
 
     path: str
     """Relative to the output directory, with forward slashes."""
     description: str
-    """What the file is, for `manifest.json`."""
+    """The description in `manifest.json`."""
     write: Callable[[BinaryIO], None]
 
     @classmethod
     def of_text(cls, path: str, description: str, text: str) -> "Artefact":
-        """A small file whose text is already there."""
+        """Create a file from a string."""
         data = text.encode()
 
         def write(stream: BinaryIO) -> None:
@@ -54,19 +52,19 @@ class Artefact:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output of a compiled network: raw, row-major, little-endian."""
+    """A graph input or output of a compiled network: raw, row-major, little-endian."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    """Name of the numpy type, for example `float32`."""
+    """The name of the numpy type, for example `float32`."""
     scale: float | None = None
-    """Of a quantized tensor: real = scale * (stored - zero_point)."""
+    """For a quantized tensor: real = scale * (stored - zero_point)."""
     zero_point: int = 0
     model_dtype: str | None = None
-    """What the model declares instead, where that is a float of another width."""
+    """The type in the model, if it is a float of another width."""
     labels: tuple[str, ...] = ()
-    """The texts that numbers stand for, in order, where they do not stand for themselves."""
+    """The texts that integers 0, 1, ... represent, or none."""
 
     @classmethod
     def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":
@@ -79,7 +77,6 @@ class TensorInfo:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return prod(self.shape)
 
     @property
@@ -99,7 +96,7 @@ class TensorInfo:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, object]) -> "TensorInfo":
-        """The inverse of `to_json`; an `InputError` for anything else."""
+        """Return the inverse of `to_json`; raise `InputError` for other entries."""
         name, dtype = entry.get("name"), entry.get("dtype")
         scale, point = entry.get("scale"), entry.get("zero_point", 0)
         shape, model_dtype = entry.get("shape"), entry.get("model_dtype")
@@ -116,38 +113,38 @@ class TensorInfo:
         ):
             model_dtype = None if model_dtype is None else str(model_dtype)
             return cls(name, tuple(shape), str(dtype), scale, point, model_dtype, tuple(labels))
-        raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
+        raise InputError(f"invalid tensor in a manifest: {dict(entry)}")
 
 
 DTYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
 )
-"""The types that tensors are stored in."""
+"""The types of stored tensors."""
 
 MODEL_DTYPES = ("float16", "float64")
 """The other types that a model may give a float32 tensor."""
 
 
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
-    """The inputs of a network, in order; without states, which the caller does not see."""
+    """Return the graph inputs in order, without states."""
     kept = {state.name for state in states_of(main)}
-    ends = _ends(input_names(main), main.body.block.args, input_model_types(main))
-    return [tensor for tensor in ends if tensor.name not in kept]
+    tensors = _tensors(input_names(main), main.body.block.args, input_model_types(main))
+    return [tensor for tensor in tensors if tensor.name not in kept]
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
-    """The outputs of a network, in order; without states."""
+    """Return the graph outputs in order, without states."""
     kept = {state.result_name for state in states_of(main)}
-    ends = _ends(output_names(main), result_values(main), output_model_types(main))
+    tensors = _tensors(output_names(main), result_values(main), output_model_types(main))
     return [
-        replace(end, labels=labels)
-        for end, labels in zip(ends, output_labels(main), strict=True)
-        if end.name not in kept
+        replace(tensor, labels=labels)
+        for tensor, labels in zip(tensors, output_labels(main), strict=True)
+        if tensor.name not in kept
     ]
 
 
 def network_states(main: FuncOp) -> list[dict[str, object]]:
-    """What a manifest says of the states: their tensors, and the outputs that they were."""
+    """Return the entries of states in a manifest: the tensor and the name of the output."""
     return [
         TensorInfo.of(state.name, tensor_type(state.argument)).to_json()
         | {"output": state.result_name}
@@ -155,8 +152,8 @@ def network_states(main: FuncOp) -> list[dict[str, object]]:
     ]
 
 
-def _ends(
+def _tensors(
     names: Sequence[str], values: Sequence[SSAValue], model_types: Sequence[str | None]
 ) -> list[TensorInfo]:
-    ends = zip(names, map(tensor_type, values), model_types, strict=True)
-    return [TensorInfo.of(*end) for end in ends]
+    entries = zip(names, map(tensor_type, values), model_types, strict=True)
+    return [TensorInfo.of(*entry) for entry in entries]

@@ -1,11 +1,14 @@
 """
-The network of a module: its function `main`, the names of its ends, states and missing values.
+The network of a module: the function `main`, names of inputs and outputs, states, missing values.
 
-States are arguments of a network that are results of its previous call. The function stays pure: a
-state is an argument and a result like any others, and `graph.state = "hn"` on the argument names
-the result. Callers pass the result to the next step; the first step reads zeros. Both have one type
-at every level, so that a state in integers has one scale. Missing values are NaN in an input that
-the network replaces, as imputers and `nan_to_num` do.
+A state is an argument that is a result of the previous call. `graph.state = "hn"` on the argument
+names the result, and the function remains pure. Callers pass the result to the next step; the first
+step reads zeros. Both have the same type at each level, so that a quantized state has a single
+scale. Missing values are NaN in an input that the network replaces, as imputers and `nan_to_num`
+do.
+
+An operation is quantized if it has a quantized form, unless `graph.precision = "f32"` keeps it in
+float. A data movement operation is quantized if its operand or a consumer is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,46 +40,43 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.operation import GraphOperation, is_plain
-from ceras_ir.network.storage import attributes_of, network_values, set_attribute, stays_float
+from ceras_ir.network.storage import attributes_of, is_kept_in_float, network_values, set_attribute
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 
 NAME = "graph.name"
 MODEL_TYPE = "graph.model_type"
-"""The numpy type that the user's file gives an end of the network, where it is not the value's."""
-
-
+"""The numpy type of an input or output in the user's model, if the value has another."""
 LABELS = "graph.labels"
-"""The names of an output whose numbers stand for text of the user's model: 0 for the first."""
+"""The texts of the user's model that the integers of an output represent, from 0."""
 
 
 def main_function(module: ModuleOp) -> FuncOp:
-    """The network of a module."""
+    """Return the network of a module; raise `InputError` if it is not a single block."""
     main = SymbolTable.lookup_symbol(module, "main")
     if not isinstance(main, FuncOp) or not main.body.blocks:
         raise InputError("the module has no function @main with a body")
     if main.body.first_block is not main.body.last_block:
-        raise InputError("the function @main has several blocks, and a network is one")
+        raise InputError("the function @main has several blocks, but a network has one")
     if not isinstance(main.body.block.last_op, ReturnOp):
         raise InputError("the function @main does not end with func.return")
     return main
 
 
 def module_of(op: Operation) -> ModuleOp:
-    """The module that a network, or an operation of one, is in."""
+    """Return the module that contains `op`."""
     module = op.get_toplevel_object()
     assert isinstance(module, ModuleOp)
     return module
 
 
 def result_values(main: FuncOp) -> tuple[SSAValue, ...]:
-    """What the network returns."""
+    """Return the graph outputs."""
     last = main.body.block.last_op
     assert isinstance(last, ReturnOp)
     return tuple(last.arguments)
 
 
 def _texts(attributes: ArrayAttr[DictionaryAttr] | None, count: int, key: str) -> list[str | None]:
-    """An attribute of every argument or result, None where it is absent."""
     found = [None if attributes is None else attributes.data[i].data.get(key) for i in range(count)]
     return [text.data if isinstance(text, StringAttr) else None for text in found]
 
@@ -87,27 +87,27 @@ def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: st
 
 
 def input_names(main: FuncOp) -> list[str]:
-    """The model's own names of its inputs, in order; `input0` and so on without names."""
+    """Return the names of inputs in the model; `input0` and so on if there are none."""
     return _names(main.arg_attrs, len(main.body.block.args), "input")
 
 
 def output_names(main: FuncOp) -> list[str]:
-    """The model's own names of its outputs, in order; `output0` and so on without names."""
+    """Return the names of outputs in the model; `output0` and so on if there are none."""
     return _names(main.res_attrs, len(main.function_type.outputs), "output")
 
 
 def input_model_types(main: FuncOp) -> list[str | None]:
-    """The float types of the model's inputs, in order, where they are not those of the values."""
+    """Return the type of each input in the model, None if the value has the same."""
     return _texts(main.arg_attrs, len(main.body.block.args), MODEL_TYPE)
 
 
 def output_model_types(main: FuncOp) -> list[str | None]:
-    """The float types of the model's outputs, in order, where they are not those of the values."""
+    """Return the type of each output in the model, None if the value has the same."""
     return _texts(main.res_attrs, len(main.function_type.outputs), MODEL_TYPE)
 
 
 def output_labels(main: FuncOp) -> list[tuple[str, ...]]:
-    """The names that the numbers of each output stand for; none where they stand for themselves."""
+    """Return the texts that the integers of each output represent; empty without labels."""
     if main.res_attrs is None:
         return [()] * len(main.function_type.outputs)
     lists = [entries.data.get(LABELS) for entries in main.res_attrs]
@@ -121,28 +121,26 @@ STATE = "graph.state"
 
 
 class State(NamedTuple):
-    """One value that stays from call to call."""
+    """A value that is kept from call to call."""
 
     name: str
-    """Of the argument."""
+    """The name of the argument."""
     argument: BlockArgument
     result_name: str
     position: int
-    """Of the result among all results."""
+    """The index of the result."""
     result: SSAValue
 
 
 def states_of(main: FuncOp) -> list[State]:
-    """The states of a network, in the order of its arguments."""
-    return list(_states(main))
-
-
-def _states(main: FuncOp) -> Iterator[State]:
+    """Return the states of a network in the order of arguments."""
     names, results = output_names(main), result_values(main)
+    found: list[State] = []
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         if (result := _result_of(argument)) is not None and result in names:
             position = names.index(result)
-            yield State(name, argument, result, position, results[position])
+            found.append(State(name, argument, result, position, results[position]))
+    return found
 
 
 def _result_of(argument: BlockArgument) -> str | None:
@@ -151,7 +149,7 @@ def _result_of(argument: BlockArgument) -> str | None:
 
 
 def state_refusals(main: FuncOp) -> Iterator[str]:
-    """What is wrong with the states of a function."""
+    """Yield the errors in the states of a function."""
     names, taken = output_names(main), set[str]()
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         if (result := _result_of(argument)) is None:
@@ -160,19 +158,19 @@ def state_refusals(main: FuncOp) -> Iterator[str]:
             yield f"state '{name}': there is no result '{result}'{did_you_mean(result, names)}"
         elif result in taken:
             yield (
-                f"state '{name}': the result '{result}' is a state's already; give the model "
-                "another output for it, an Identity of this one"
+                f"state '{name}': the result '{result}' already belongs to a state; add an "
+                "output with an Identity of it to the model"
             )
         elif (kind := main.function_type.outputs.data[names.index(result)]) != argument.type:
             yield (
-                f"state '{name}' is {argument.type}, and the result '{result}' is {kind}: a state "
-                "has one shape and type"
+                f"state '{name}' is {argument.type}, but the result '{result}' is {kind}: both "
+                "must have the same shape and type"
             )
         taken.add(result)
 
 
 def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
-    """Make inputs states: `pairs` has the output of the previous call that each of them is."""
+    """Declare inputs as states; `pairs` maps an input to the output of the previous call."""
     if not pairs:
         return
     main = main_function(module)
@@ -187,21 +185,21 @@ def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
 
 
 def initial_state(state: State) -> NDArray[np.generic]:
-    """What the first call reads: zeros, as they are stored."""
+    """Return the state of the first call: stored zeros."""
     element = quantized_element(state.argument)
     zero = 0 if element is None else element.zero_point
     return np.full(shape_of(state.argument), zero, numpy_dtype(element_of(state.argument)))
 
 
-class Replaced(NamedTuple):
-    """A value, and what is taken in place of its NaN."""
+class ReplacedNan(NamedTuple):
+    """A value, and the value that replaces its NaN."""
 
     value: SSAValue
     by: SSAValue
 
 
-def replaced_nan(op: graph.SelectOp) -> Replaced | None:
-    """What `where(isnan(x), y, x)` replaces, however its condition is turned."""
+def replaced_nan(op: graph.SelectOp) -> ReplacedNan | None:
+    """Return the operands of `where(isnan(x), y, x)`, also with a negated condition, or None."""
     condition, kept, other = op.condition.owner, op.lhs, op.rhs
     if isinstance(condition, graph.BinaryOp) and condition.function is Binary.XOR:
         truth = graph.constant_array(condition.rhs)
@@ -210,14 +208,15 @@ def replaced_nan(op: graph.SelectOp) -> Replaced | None:
         condition, kept, other = condition.lhs.owner, op.rhs, op.lhs
     if not isinstance(condition, graph.CompareOp) or condition.function is not Compare.EQUAL:
         return None
-    return Replaced(kept, other) if condition.lhs is condition.rhs is kept else None
+    return ReplacedNan(kept, other) if condition.lhs is condition.rhs is kept else None
 
 
-def inputs_that_may_lack(main: FuncOp) -> frozenset[str]:
+def inputs_with_missing_values(main: FuncOp) -> frozenset[str]:
     """
-    The names of the inputs whose NaN reach no result: on every way from them something else is
-    chosen where they are NaN, or a forest reads them, which has a branch for them. Between the
-    input and the choice there may be moves and functions of single elements.
+    Return the names of inputs that may have missing values: no NaN of them reaches a result.
+
+    On each path, a selection replaces NaN, or a tree ensemble, which has a branch for NaN, consumes
+    it. Data movement and elementwise operations may precede.
     """
     sources: dict[SSAValue, frozenset[str]] = {
         value: frozenset({name})
@@ -226,18 +225,17 @@ def inputs_that_may_lack(main: FuncOp) -> frozenset[str]:
     }
     found = frozenset[str]().union(*sources.values())
     for op in main.body.block.ops:
-        lacking = _sources(op, sources)
-        if not lacking or isinstance(op, graph.CompareOp | graph.TreeEnsembleOp):
+        missing = _sources(op, sources)
+        if not missing or isinstance(op, graph.CompareOp | graph.TreeEnsembleOp):
             continue
         if isinstance(op, graph.UnaryOp | graph.BinaryOp | graph.SelectOp) or keeps_scale(op):
-            sources[op.results[0]] = lacking
+            sources[op.results[0]] = missing
         else:
-            found -= lacking
+            found -= missing
     return found
 
 
 def _sources(op: Operation, sources: Mapping[SSAValue, frozenset[str]]) -> frozenset[str]:
-    """The inputs whose NaN may be in what an operation reads."""
     read = set(op.operands)
     if isinstance(op, graph.SelectOp) and (replaced := replaced_nan(op)) is not None:
         read = {replaced.by}
@@ -245,91 +243,92 @@ def _sources(op: Operation, sources: Mapping[SSAValue, frozenset[str]]) -> froze
 
 
 SNAPPED = "graph.snapped"
-"""Attribute of a function whose inside `snap-scales` made float again, to be quantized."""
+"""Marks a function that `snap-scales` converted back to float, to be quantized again."""
 
 
 def is_alias(op: Operation | Block) -> bool:
-    """Whether the result has elements of the one operand, in other places, and zeros."""
+    """Return whether the result consists of rearranged elements of a single operand and zeros."""
     return isinstance(op, GraphOperation) and op.is_alias
 
 
 def keeps_scale(op: Operation | Block) -> bool:
-    """Whether operands and result must have one scale, because elements are only moved."""
+    """Return whether operands and result must have the same scale, as for data movement."""
     return isinstance(op, GraphOperation) and op.keeps_scale
 
 
-def joins(op: Operation) -> bool:
-    """Whether elements of several operands are moved, each of which can be rescaled before."""
+def is_join(op: Operation) -> bool:
+    """Return whether elements of several operands are moved; each can be rescaled before."""
     return keeps_scale(op) and len(data_operands(op)) > 1
 
 
-def computes(op: Operation) -> bool:
-    """Whether `op` has a quantized form that rescales its result."""
+def has_quantized_form(op: Operation) -> bool:
+    """Return whether `op` has a quantized form that rescales the result."""
     return isinstance(op, GraphOperation) and op.rescales
 
 
-def uses_behind_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
+def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
     """
-    The uses of a value, and of what only moves it instead of its own: of what joins it with others
-    too, if `joined`.
+    Yield the uses of a value, with a data movement operation replaced by the uses of its result.
+    Operations with several operands, such as concat, are included only if `joined`.
     """
-    left, seen = [value], {value}
-    while left:
-        for use in left.pop().uses:
+    pending, visited = [value], {value}
+    while pending:
+        for use in pending.pop().uses:
             op = use.operation
-            if not keeps_scale(op) or (joins(op) and not joined):
+            if not keeps_scale(op) or (is_join(op) and not joined):
                 yield use
-            elif op.results[0] not in seen:
-                seen.add(op.results[0])
-                left.append(op.results[0])
+            elif op.results[0] not in visited:
+                visited.add(op.results[0])
+                pending.append(op.results[0])
 
 
 def is_copy(op: Operation) -> bool:
-    """Whether an operation is there to store its operand in another way, a clip without bounds."""
+    """
+    Return whether an operation only changes the storage of its operand: a clip without bounds.
+    """
     return isinstance(op, graph.UnaryOp) and op.function.clip_range == (-inf, inf)
 
 
 def data_operands(op: Operation) -> Sequence[SSAValue]:
-    """The operands that are quantized like activations: all but constant weights and biases."""
+    """Return the operands that are quantized as activations, not as weights or biases."""
     return op.data_operands if isinstance(op, GraphOperation) else op.operands
 
 
 def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     """
-    The operations of a float network that become quantized, in order: those that compute,
-    and those that move elements which come from a quantized operation or go to one.
+    Return the operations of a float network that become quantized, in order: those that compute,
+    and data movement operations next to a quantized operation.
     """
-    ops = [op for op in main.body.block.ops if not stays_float(op)]
-    chosen = {op: None for op in ops if computes(op)}
-    movers = [op for op in ops if keeps_scale(op)]
+    ops = [op for op in main.body.block.ops if not is_kept_in_float(op)]
+    chosen = {op: None for op in ops if has_quantized_form(op)}
+    moves = [op for op in ops if keeps_scale(op)]
     count = -1
     while count != len(chosen):
         count = len(chosen)
-        # Once with and once against the order carries the choice along a whole chain.
-        for op in (*movers, *reversed(movers)):
-            readers = (use.operation for use in op.results[0].uses)
-            moved = data_operands(op)
-            if any(v.owner in chosen for v in moved) or any(r in chosen for r in readers):
+        # A pass in each direction propagates the choice along a chain.
+        for op in (*moves, *reversed(moves)):
+            consumers = (use.operation for use in op.results[0].uses)
+            producers = (value.owner for value in data_operands(op))
+            if any(neighbor in chosen for neighbor in (*producers, *consumers)):
                 chosen[op] = None
     return {op: None for op in ops if op in chosen}
 
 
 def stored_in_integers(main: FuncOp) -> Callable[[SSAValue], bool]:
-    """Whether a value of a float network becomes integers: some operation makes or reads it so."""
+    """Return a predicate: whether a quantized operation defines or consumes a value."""
     chosen = quantized_operations(main)
     return lambda v: v.owner in chosen or any(use.operation in chosen for use in v.uses)
 
 
 def quantized_layers(main: FuncOp) -> list[graph.LinearOperation]:
-    """Those of them that are convolutions and matrix products."""
+    """Return the convolutions and matrix products that become quantized."""
     return [op for op in quantized_operations(main) if isinstance(op, graph.LinearOperation)]
 
 
 def observed_values(main: FuncOp) -> list[SSAValue]:
     """
-    The values of the network that need a range: arguments and results of operations, but for
-    constants, which are known, and for values that are another one in another order, as that one
-    is stored.
+    Return the values that need a range: arguments and results of operations. Constants are known,
+    and the result of an alias is stored like its operand.
     """
     return [
         value
@@ -342,11 +341,11 @@ def observed_values(main: FuncOp) -> list[SSAValue]:
 
 
 def _is_stored_as_operand(op: Operation | Block) -> bool:
-    return isinstance(op, GraphOperation) and op.is_alias and not stays_float(op)
+    return isinstance(op, GraphOperation) and op.is_alias and not is_kept_in_float(op)
 
 
-def behind_layers(main: FuncOp) -> set[SSAValue]:
-    """What layers make, and what is made of that."""
+def values_after_layers(main: FuncOp) -> set[SSAValue]:
+    """Return the results of layers, and the values computed from them."""
     found: set[SSAValue] = set()
     for op in main.body.block.ops:
         if isinstance(op, graph.LinearOperation) or not found.isdisjoint(op.operands):
@@ -355,10 +354,7 @@ def behind_layers(main: FuncOp) -> set[SSAValue]:
 
 
 def is_quantized(main: FuncOp) -> bool:
-    """
-    Whether some value of the network is quantized already, arguments and results of one whose
-    scales were snapped apart.
-    """
+    """Return whether a value of the network is quantized, unless its scales were snapped."""
     return SNAPPED not in main.attributes and any(
         isinstance(value.type, TensorType) and graph.quantized_element(value) is not None
         for value in network_values(main.body.block)

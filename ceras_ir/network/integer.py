@@ -1,10 +1,8 @@
 """
-Integer arithmetic of quantized operations: rounding, shift, clamp, and powers of two as scales.
+Integer arithmetic of quantized operations: rounding, shift, clamp, and power-of-two scales.
 
-A number x is stored at exponent e as `clamp(round(x / 2**e), low, high)`; the exponent with the
-least squared error is chosen. Division by a constant is a small multiplier, an addend and a floor
-shift. There are only a few thousand sums of a window of int8, so whether a multiplier is small
-enough for a machine and still exact is found by trying all of them.
+At exponent e, a real x is stored as `clamp(round(x / 2**e), low, high)`. The exponent with the
+smallest squared error is chosen.
 """
 
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def round_shift(value: Integers, shift: int, mode: Rounding) -> Integers:
-    """`value / 2**shift`, rounded as `mode` says."""
+    """Return `value / 2**shift`, rounded by `mode`."""
     if shift == 0:
         return value
     half = np.int64(1) << np.int64(shift - 1)
@@ -44,10 +42,10 @@ def round_shift(value: Integers, shift: int, mode: Rounding) -> Integers:
 def requantize(
     accumulator: NDArray[np.generic], requant: RequantAttr, element: UniformType
 ) -> NDArray[np.generic]:
-    """An integer accumulator as the stored numbers of `element`, as `#graph.requant` says."""
+    """Convert an integer accumulator to stored integers of `element`; see `#graph.requant`."""
     from ceras_ir.dialects.graph.constant import numpy_dtype
 
-    # One multiplier, or one for each output channel, which is the last dimension.
+    # Multipliers per output channel broadcast along the last dimension.
     multipliers = np.array(requant.multipliers, np.int64)
     factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps its shape.
     product = accumulator.astype(np.int64) * factor
@@ -56,7 +54,6 @@ def requantize(
 
 
 def _along_axis(values: NDArray[Number], element: UniformType, rank: int) -> NDArray[Number]:
-    """One value, or one per channel of the axis of `element`, so that it broadcasts."""
     if not isinstance(element.axis, IntAttr):
         return values.reshape(())
     axis = element.axis.data
@@ -64,19 +61,21 @@ def _along_axis(values: NDArray[Number], element: UniformType, rank: int) -> NDA
 
 
 def zero_points(element: UniformType, rank: int) -> Integers:
-    """The zero points of `element`, for tensors of `rank`."""
+    """Return the zero points of `element` in a shape that broadcasts to tensors of `rank`."""
     points = np.array([point.data for point in element.zero_points], np.int64)
     return _along_axis(points, element, rank)
 
 
 def scales(element: UniformType, rank: int) -> NDArray[np.float32]:
-    """The scales of `element`, for tensors of `rank`."""
+    """Return the scales of `element` in a shape that broadcasts to tensors of `rank`."""
     values = np.array([scale.data for scale in element.scales]).astype(np.float32)
     return _along_axis(values, element, rank)
 
 
 def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic]:
-    """`graph.quantize`: division in float32, ties to even; NaN gives the zero point."""
+    """
+    Evaluate `graph.quantize`: divide in float32, round half to even; NaN gives the zero point.
+    """
     from ceras_ir.dialects.graph.constant import numpy_dtype
 
     scaled = np.rint(x / scales(element, x.ndim))
@@ -86,12 +85,12 @@ def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic
 
 
 def dequantize(q: NDArray[np.generic], element: UniformType) -> NDArray[np.float32]:
-    """`graph.dequantize`: exact integers times the scale, in float32."""
+    """Evaluate `graph.dequantize`: exact integers times the scale, in float32."""
     centred = (q.astype(np.int64) - zero_points(element, q.ndim)).astype(np.float32)
     return centred * scales(element, q.ndim)
 
 
-MOST_SUMS = 1 << 17
+MAX_TRIED_SUMS = 1 << 17
 """Larger windows are not tried."""
 
 
@@ -105,68 +104,67 @@ class Averaging:
 
 
 def averaging(
-    window: int, requant: RequantAttr, point: int = 0, *, most: int, most_sum: int
+    window: int, requant: RequantAttr, point: int = 0, *, max_multiplier: int, product_limit: int
 ) -> Averaging | None:
     """
-    What gives the same as `requant` of numbers less their zero point for every sum of `window`
-    int8 numbers, with a multiplier up to `most` and products below `most_sum`; None if nothing.
+    Find a small multiplier that averages exactly like `requant`, or return None.
+
+    The operand of `requant` is the sum of `window` int8 elements minus their zero point. There are
+    only a few thousand sums, so the candidates are checked with all of them. The multiplier is at
+    most `max_multiplier`, and products are below `product_limit`.
     """
-    if requant.is_per_channel or window * 255 > MOST_SUMS:
+    if requant.is_per_channel or window * 255 > MAX_TRIED_SUMS:
         return None
     sums = np.arange(-128 * window, 127 * window + 1, dtype=np.int64)
     wanted = requantize(sums - window * point, requant, UniformType(1.0)).astype(np.int64)
-    # Where the result is clamped, one side is free.
+    # A clamped result bounds the product on one side only.
     bounded_below, bounded_above = wanted > requant.low.data, wanted < requant.high.data
     ratio = requant.multiplier.data / 2.0**requant.shift.data
     for shift in range(31):
         exact = ratio * 2.0**shift
         for multiplier in dict.fromkeys((int(exact), int(exact) + 1)):
-            if not 1 <= multiplier <= most or multiplier * window << 7 >= most_sum:
+            if not 1 <= multiplier <= max_multiplier or multiplier * window << 7 >= product_limit:
                 continue
             products = sums * multiplier
-            least = ((wanted << shift) - products)[bounded_below]
-            greatest = ((wanted + 1 << shift) - 1 - products)[bounded_above]
-            low = int(least.max(initial=-(2**29)))
-            high = int(greatest.min(initial=2**29))
+            from_below = ((wanted << shift) - products)[bounded_below]
+            from_above = ((wanted + 1 << shift) - 1 - products)[bounded_above]
+            low = int(from_below.max(initial=-(2**29)))
+            high = int(from_above.min(initial=2**29))
             if low <= high:
-                return Averaging(multiplier, _roundest(low, high), shift)
+                # The addend nearest to 0 most likely fits an immediate operand.
+                return Averaging(multiplier, max(low, min(0, high)), shift)
     return None
 
 
-def _roundest(low: int, high: int) -> int:
-    """The number in [low, high] nearest to zero: most likely an immediate."""
-    return max(low, min(0, high))
-
-
-LOW, HIGH = -128, 127
-"""What int8 holds."""
+INT8_LOW, INT8_HIGH = -128, 127
+"""The bounds of int8."""
 WEIGHT_LOW = -127
-"""Weights leave -128 out: then (-128) * (-128), the one product of 2^14, cannot occur."""
-LEAST, GREATEST = -100, 100
-"""Exponents are kept so small that scales and their products are normal float32 numbers."""
-UNUSED = -7
-"""The exponent of what was always zero: steps of 2^-7, so that [-1, 1) can be stored."""
-CANDIDATES = 5
-"""How many exponents are tried, downwards from the one that overflows nowhere."""
-ROWS_AT_ONCE = 1 << 20
-"""Weights that are looked at together."""
+"""Weights exclude -128, so that (-128) * (-128), the only product of 2^14, cannot occur."""
+MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = -100, 100
+"""Bounds of exponents: scales and their products are normal float32 numbers."""
+ZERO_RANGE_EXPONENT = -7
+"""The exponent of a value that was always 0: [-1, 1) is representable."""
+EXPONENT_CANDIDATES = 5
+"""The number of exponents that are tried, downwards from the largest."""
+WEIGHTS_PER_BATCH = 1 << 20
+"""Weights that are processed at a time."""
 
 
 def fitting_exponent(magnitude: float) -> int:
-    """The least exponent at which `magnitude` rounds to at most 127."""
+    """Return the smallest exponent at which `magnitude` rounds to at most 127."""
     if magnitude == 0.0:
-        return UNUSED
+        return ZERO_RANGE_EXPONENT
     # frexp: magnitude < 2**exponent, so 2**(exponent - 7) fits, but for rounding up to 128.
     exponent = frexp(magnitude)[1] - 7
-    if magnitude >= ldexp(HIGH + 0.5, exponent):
+    if magnitude >= ldexp(INT8_HIGH + 0.5, exponent):
         exponent += 1
-    return min(max(exponent, LEAST), GREATEST)
+    return min(max(exponent, MIN_SCALE_EXPONENT), MAX_SCALE_EXPONENT)
 
 
 def squared_error(
-    values: NDArray[np.float32], exponent: int, low: int = LOW, high: int = HIGH
+    values: NDArray[np.float32], exponent: int, low: int = INT8_LOW, high: int = INT8_HIGH
 ) -> float:
-    """The sum of squared differences between `values` and what is stored of them."""
+    """Return the sum of squared differences between `values` and their stored form."""
     scaled = np.atleast_1d(values) * np.float32(ldexp(1.0, -exponent))
     difference = np.rint(scaled)
     np.clip(difference, low, high, out=difference)
@@ -177,8 +175,8 @@ def squared_error(
 
 def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | None:
     """
-    The exponent of the least squared error for each row, but none more than `spread` below the
-    greatest, which rows of zeros have; None if all are zeros.
+    Return the exponent with the smallest squared error for each row, or None if all weights are 0.
+    An exponent is raised to at least `spread` below the maximum. Rows of zeros have the maximum.
     """
     flat = rows.reshape(len(rows), -1)
     filled = flat.any(axis=1)
@@ -190,39 +188,41 @@ def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | 
 
 
 def least_squares_exponents(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    """`least_squares_exponent` of each row of weights, of many at once."""
-    part = max(1, ROWS_AT_ONCE // max(rows.shape[1], 1))
+    """Return `least_squares_exponent` of each row of weights."""
+    part = max(1, WEIGHTS_PER_BATCH // max(rows.shape[1], 1))
     found = [_of_rows(rows[at : at + part]) for at in range(0, len(rows), part)]
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
 def _of_rows(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     first = np.array([fitting_exponent(float(top)) for top in np.abs(rows).max(axis=1, initial=0)])
-    tried = np.maximum(first - np.arange(CANDIDATES)[:, None], LEAST)
+    tried = np.maximum(first - np.arange(EXPONENT_CANDIDATES)[:, None], MIN_SCALE_EXPONENT)
     errors: list[NDArray[np.float64]] = []
     for exponents in tried:
         scaled = np.ldexp(rows.astype(np.float64), -exponents[:, None])
-        scaled -= np.clip(np.rint(scaled), WEIGHT_LOW, HIGH)
+        scaled -= np.clip(np.rint(scaled), WEIGHT_LOW, INT8_HIGH)
         errors.append(np.ldexp(np.square(scaled, out=scaled).sum(axis=1), 2 * exponents))
-    # The first of equal ones is the coarsest.
+    # argmin returns the first of equal errors, which is the coarsest exponent.
     return tried[np.argmin(errors, axis=0), np.arange(len(rows))]
 
 
-def least_squares_exponent(values: NDArray[np.float32], low: int = LOW, high: int = HIGH) -> int:
+def least_squares_exponent(
+    values: NDArray[np.float32], low: int = INT8_LOW, high: int = INT8_HIGH
+) -> int:
     """
-    The exponent of the least squared error among the one that overflows nowhere and the next
-    finer ones; on a tie the coarser, which clips less.
+    Return the exponent with the smallest squared error. Candidates are the exponent without
+    saturation and the next finer ones; on a tie the coarser exponent saturates less.
     """
     first = fitting_exponent(float(np.abs(values).max(initial=0.0)))
     errors = {
         e: squared_error(values, e, low, high)
-        for e in range(first, max(first - CANDIDATES, LEAST - 1), -1)
+        for e in range(first, max(first - EXPONENT_CANDIDATES, MIN_SCALE_EXPONENT - 1), -1)
     }
     return min(errors, key=lambda e: (errors[e], -e))
 
 
 def shift_swish(q: NDArray[np.int64], bends: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Of stored numbers; `bends` are five constants, or five for each channel."""
+    """Evaluate `graph.shift_swish` before `requant`; each row of `bends` has five constants."""
     k0, k1, k2, k3, k4 = np.array(bends, np.int64).T
     p, m = np.maximum(q, -q), np.minimum(q, -q)
     tail = np.minimum((p >> 3) - k2, (p >> 4) - k3)

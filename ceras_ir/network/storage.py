@@ -1,12 +1,15 @@
 """
-How values of a network are stored: ranges, exponents, zero points and precision, in the IR.
+Attributes that specify how the values of a network are stored.
 
-`graph.range = array<f32: MIN, MAX>` is what calibration saw, `graph.exponent = E : i64` the chosen
-power of two: the value is stored in steps of `2**E`. `graph.zero_point = Z : i64` is the number
-that stands for zero, by default 0. `graph.affine = array<i64: E, Z>` is both, where a zero point
-would store the value better. `graph.precision` is "i16" for a value in 16 bits, which has 8 bits
-without it. "f32", on operations only: the value stays float, and a quantized reader reads 8 bits,
-or 16 of "f32,i16". The attributes belong to the result of their operation, or to their argument.
+- `graph.range = array<f32: MIN, MAX>`: the range that calibration observed.
+- `graph.exponent = E : i64`: the scale of the value is `2**E`.
+- `graph.zero_point = Z : i64`: the integer that represents 0; by default 0.
+- `graph.affine = array<i64: E, Z>`: the exponent and zero point with the smallest error, if a zero
+  point stores the value better.
+- `graph.precision`: "i16" for a value in 16 bits, which otherwise has 8. "f32" keeps an operation
+  in float; its quantized consumers use 8 bits, or 16 bits with "f32,i16".
+
+The attributes are attached to the operation that defines the value, or to the argument.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,32 +36,31 @@ from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_range"
-"""Names of the attributes; `graph.input_range` declares what a network's input may hold."""
+"""`graph.input_range` declares the range of a graph input."""
 
 WEIGHT_EXPONENT = "graph.weight_exponent"
-"""The exponent of the constant weights of a convolution or matrix product."""
 
 ROW_EXPONENTS = "graph.row_exponents"
-"""By how much the exponent of each output channel's weights differs from that; not positive."""
+"""The differences of the exponents of output channels to that; never positive."""
 
 LAYER = "graph.layer"
-"""A number that an operation keeps when it is quantized, for comparing it with its float form."""
+"""The number of an operation, kept by quantization, to compare both forms of a layer."""
 
 EQUALIZED = "graph.equalized"
-"""On a function whose channels stand for powers of two of what those of its model do."""
+"""Marks a function with channels that are scaled by powers of two, unlike in the model."""
 
 ZERO_POINT = "graph.zero_point"
-"""The number that stands for zero."""
 
 AFFINE = "graph.affine"
-"""The exponent and the zero point of the least error, where a zero point is worth it."""
 
 STATISTICS = (RANGE, EXPONENT, ZERO_POINT, AFFINE)
-"""What describes one value and must follow it when another operation makes it."""
+"""Attributes of a value that must follow it to another producer."""
 
 
 def copy_statistics(source: Operation, target: Operation) -> None:
-    """`target` now makes the value of `source`: what was known of its own no longer holds."""
+    """
+    Replace the statistics of `target` by those of `source`, because it defines the same value.
+    """
     drop_statistics(target)
     for name in STATISTICS:
         if name in source.attributes:
@@ -66,19 +68,19 @@ def copy_statistics(source: Operation, target: Operation) -> None:
 
 
 def drop_statistics(op: Operation) -> None:
-    """Forget what was known of the results of `op`."""
+    """Remove the statistics of the results of `op`."""
     for name in STATISTICS:
         op.attributes.pop(name, None)
 
 
-def forget(value: SSAValue) -> None:
-    """The same of one value, which may be an argument."""
+def drop_value_statistics(value: SSAValue) -> None:
+    """Remove the statistics of a value, which may be an argument."""
     for name in STATISTICS:
         set_attribute(value, name, None)
 
 
 def attributes_of(value: SSAValue) -> Mapping[str, Attribute]:
-    """The attributes that describe `value`."""
+    """Return the attributes of the operation that defines `value`, or of the argument."""
     if not isinstance(value, BlockArgument):
         assert isinstance(value.owner, Operation)
         return value.owner.attributes
@@ -89,7 +91,7 @@ def attributes_of(value: SSAValue) -> Mapping[str, Attribute]:
 
 
 def set_attribute(value: SSAValue, name: str, attribute: Attribute | None) -> None:
-    """Attach an attribute to the operation or argument that makes `value`; None removes it."""
+    """Attach an attribute to the producer of `value` or to the argument; None removes it."""
     if not isinstance(value, BlockArgument):
         assert isinstance(value.owner, Operation)
         if attribute is None:
@@ -109,19 +111,22 @@ def set_attribute(value: SSAValue, name: str, attribute: Attribute | None) -> No
 
 
 def interval(value: SSAValue, name: str = RANGE) -> tuple[float, float] | None:
-    """The interval recorded for `value` under `name`; a malformed one is an error."""
+    """
+    Return the interval recorded for `value` under `name`, or None. An attribute of another form
+    raises `InputError`.
+    """
     attribute = attributes_of(value).get(name)
     if attribute is None:
         return None
     if isinstance(attribute, DenseArrayBase):
-        ends = [float(v) for v in attribute.get_values()]
-        if len(ends) == 2 and float("-inf") < ends[0] <= ends[1] < float("inf"):
-            return ends[0], ends[1]
+        bounds = [float(v) for v in attribute.get_values()]
+        if len(bounds) == 2 and float("-inf") < bounds[0] <= bounds[1] < float("inf"):
+            return bounds[0], bounds[1]
     raise _malformed(value, f"{name} must be array<f32: MIN, MAX>, got {attribute}")
 
 
 def set_range(value: SSAValue, low: float, high: float) -> None:
-    """Record what was seen of `value`."""
+    """Record the observed range of `value`."""
     set_attribute(value, RANGE, DenseArrayBase.from_list(f32, [low, high]))
 
 
@@ -143,7 +148,7 @@ def set_exponent(value: SSAValue, chosen: int) -> None:
 
 
 def zero_point(value: SSAValue) -> int:
-    """The zero point chosen for `value`; 0 where none was."""
+    """The zero point chosen for `value`, by default 0."""
     return _integer(value, ZERO_POINT) or 0
 
 
@@ -153,7 +158,7 @@ def set_zero_point(value: SSAValue, chosen: int) -> None:
 
 
 def affine(value: SSAValue) -> tuple[int, int] | None:
-    """The exponent and the zero point that calibration would give `value`."""
+    """The exponent and zero point with which calibration would store `value`."""
     attribute = attributes_of(value).get(AFFINE)
     if not isinstance(attribute, DenseArrayBase):
         return None
@@ -162,9 +167,9 @@ def affine(value: SSAValue) -> tuple[int, int] | None:
 
 
 def set_affine(value: SSAValue, chosen: tuple[int, int] | None) -> None:
-    """Record the exponent and the zero point that would store `value` best."""
-    made = None if chosen is None else DenseArrayBase.from_list(i64, list(chosen))
-    set_attribute(value, AFFINE, made)
+    """Record the exponent and zero point with the smallest error for `value`."""
+    stored = None if chosen is None else DenseArrayBase.from_list(i64, list(chosen))
+    set_attribute(value, AFFINE, stored)
 
 
 def weight_exponent(op: Operation) -> int | None:
@@ -174,7 +179,7 @@ def weight_exponent(op: Operation) -> int | None:
 
 
 def row_exponents(op: Operation) -> tuple[int, ...] | None:
-    """What to add to `weight_exponent` for each output channel, if they differ."""
+    """The addends to `weight_exponent` for each output channel, or None if they are equal."""
     attribute = op.attributes.get(ROW_EXPONENTS)
     if not isinstance(attribute, DenseArrayBase):
         return None
@@ -182,14 +187,14 @@ def row_exponents(op: Operation) -> tuple[int, ...] | None:
 
 
 def network_values(block: Block) -> Iterator[SSAValue]:
-    """Every value of a network: its arguments, then the results of its operations."""
+    """Yield the values of a network: the arguments, then the results of operations."""
     yield from block.args
     for op in block.ops:
         yield from op.results
 
 
 def missing_range(value: SSAValue) -> InputError:
-    """What is wrong when a value has no exponent although it needs one."""
+    """Return the error for a value without an exponent."""
     return _malformed(value, f"no {EXPONENT}: run --calibrate first")
 
 
@@ -201,62 +206,61 @@ def _malformed(value: SSAValue, message: str) -> InputError:
 
 
 PRECISION, FLOAT, INT16 = "graph.precision", "f32", "i16"
-"""Attribute, and its values."""
 
 FLOAT_REASON = "graph.float_reason"
-"""Attribute of an operation that `graph.precision` keeps in float: why, for the report."""
+"""The reason, for the report, why `graph.precision` keeps an operation in float."""
 
 NARROW, WIDE = 8, 16
 """Bits of stored values."""
 
-HEADROOM = 1
-"""Bits that a value in 16 bits has to spare above the range seen: twice of it is not clipped."""
+HEADROOM_BITS = 1
+"""Spare bits of 16-bit values: twice the observed range is representable."""
 
-LONGEST = 31
-"""The longest shift of a shifter of 32-bit words."""
+MAX_RIGHT_SHIFT_BITS = 31
+"""The largest right shift of 32-bit words."""
 
-FINER = WIDE - NARROW - HEADROOM
-"""By how much the exponent of a value in 16 bits is below the one that it has in 8."""
+EXTRA_FRACTION_BITS = WIDE - NARROW - HEADROOM_BITS
+"""The number of extra fractional bits that a 16-bit value has over its 8-bit form."""
 
 
 def _words(attribute: Attribute | None) -> list[str]:
     return attribute.data.split(",") if isinstance(attribute, StringAttr) else []
 
 
-def stays_float(op: Operation) -> bool:
-    """Whether `graph.precision` keeps an operation in float."""
+def is_kept_in_float(op: Operation) -> bool:
+    """Return whether `graph.precision` keeps an operation in float."""
     return FLOAT in _words(op.attributes.get(PRECISION))
 
 
 def keep_in_float(op: Operation, reason: str) -> None:
-    """Have an operation stay float."""
-    both = f"{FLOAT},{INT16}"
-    op.attributes[PRECISION] = StringAttr(both if width(op.results[0]) == WIDE else FLOAT)
+    """Mark an operation to remain in float."""
+    words = f"{FLOAT},{INT16}" if width(op.results[0]) == WIDE else FLOAT
+    op.attributes[PRECISION] = StringAttr(words)
     op.attributes[FLOAT_REASON] = StringAttr(reason)
 
 
 def copy_precision(source: Operation, target: Operation) -> None:
-    """Have `target` computed and stored as `source` is."""
+    """Give `target` the precision of `source`."""
     for name in (PRECISION, FLOAT_REASON):
         if (known := source.attributes.get(name)) is not None:
             target.attributes[name] = known
 
 
 def keep_with_function_in_float(op: Operation, reason: str) -> None:
-    """Have an operation, and the function that it ends with if there is one, stay float."""
+    """Mark an operation, and the function that is its only consumer, to remain in float."""
     keep_in_float(op, reason)
-    readers = [use.operation for use in op.results[0].uses]
-    if len(readers) == 1 and isinstance(readers[0], graph.UnaryOp):
-        keep_in_float(readers[0], reason)
+    consumers = [use.operation for use in op.results[0].uses]
+    if len(consumers) == 1 and isinstance(consumers[0], graph.UnaryOp):
+        keep_in_float(consumers[0], reason)
 
 
 def width(value: SSAValue) -> int:
-    """In how many bits a value of the float network will be stored."""
+    """The number of bits in which a value of the float network will be stored."""
     return WIDE if INT16 in _words(attributes_of(value).get(PRECISION)) else NARROW
 
 
 def set_width(value: SSAValue, bits: int) -> None:
-    """Have a value stored in 8 or 16 bits."""
+    """Mark a value to be stored in 8 or 16 bits."""
     if width(value) == bits:
         return
     words = [word for word in _words(attributes_of(value).get(PRECISION)) if word != INT16]
@@ -266,46 +270,47 @@ def set_width(value: SSAValue, bits: int) -> None:
 
 def widen(value: SSAValue) -> None:
     """
-    Have a value stored in 16 bits, at an exponent that holds twice the range seen of it; where
-    only an exponent for 8 bits is known, at one that holds twice as much as that.
+    Mark a value to be stored in 16 bits. The exponent represents twice the observed range. If only
+    an exponent for 8 bits is known, the new exponent represents twice its range.
     """
-    was, seen, known = width(value), interval(value), exponent(value)
+    old_width, observed, known = width(value), interval(value), exponent(value)
     set_width(value, WIDE)
     set_zero_point(value, 0)
-    if seen is not None:
-        set_exponent(value, fitting_exponent(max(-seen[0], seen[1])) - FINER)
-    elif known is not None and was == NARROW:
-        set_exponent(value, known - FINER)
+    if observed is not None:
+        set_exponent(value, fitting_exponent(max(-observed[0], observed[1])) - EXTRA_FRACTION_BITS)
+    elif known is not None and old_width == NARROW:
+        set_exponent(value, known - EXTRA_FRACTION_BITS)
 
 
 def narrow_exponent(value: SSAValue, exponent: int) -> int:
     """
-    The exponent at which 8 bits hold a value that is stored at `exponent` in 16: `FINER` above
-    that, or where alignment has already coarsened that, the one that the range seen needs.
+    Return the 8-bit exponent of a value that has `exponent` in 16 bits. It is `EXTRA_FRACTION_BITS`
+    higher, or the exponent that the observed range needs if alignment has already coarsened
+    `exponent`.
     """
-    if (seen := seen_of_moved(value)) is None:
-        return exponent + FINER
-    needed = fitting_exponent(max(-seen[0], seen[1]))
-    return min(max(exponent, needed), exponent + FINER)
+    if (observed := observed_range(value)) is None:
+        return exponent + EXTRA_FRACTION_BITS
+    needed = fitting_exponent(max(-observed[0], observed[1]))
+    return min(max(exponent, needed), exponent + EXTRA_FRACTION_BITS)
 
 
-def seen_of_moved(value: SSAValue) -> tuple[float, float] | None:
-    """The range seen of a value, or of what it is moved from: a move has its only operand's."""
-    while (seen := interval(value)) is None:
+def observed_range(value: SSAValue) -> tuple[float, float] | None:
+    """Return the observed range of a value, or of the value that data movement copied to it."""
+    while (observed := interval(value)) is None:
         owner = value.owner
         if not isinstance(owner, GraphOperation) or not owner.keeps_scale or owner.operands[1:]:
             return None
         value = owner.operands[0]
-    return seen
+    return observed
 
 
-def largest(value: SSAValue) -> int:
-    """How far from its zero point what will be stored for a value can lie."""
+def max_stored_distance(value: SSAValue) -> int:
+    """The largest distance of a stored element of `value` from the zero point."""
     return (1 << width(value) - 1) + abs(zero_point(value))
 
 
-def limits(bits: int) -> tuple[int, int]:
-    """What so many bits hold."""
+def signed_bounds(bits: int) -> tuple[int, int]:
+    """Return the bounds of signed integers of `bits` bits."""
     return -(1 << bits - 1), (1 << bits - 1) - 1
 
 
@@ -313,9 +318,11 @@ def factor_exponents(
     op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]
 ) -> tuple[int, int]:
     """
-    The exponents at which a product reads its input and its weights: their own, where weights
-    are constant. Of two computed factors both are read in 8 bits, or few products would fit, and
-    so coarse that the longest shift takes their sums to the result: what is finer vanishes there.
+    Return the exponents at which a product reads the input and the weights.
+
+    Constant weights and their input have their recorded exponents. Two computed factors are read in
+    8 bits, because most products in 16 bits would not fit. They are coarsened until the largest
+    shift converts the sums to the result; finer bits would vanish in that shift.
     """
     chosen = weight_exponent(op)
     if chosen is not None:
@@ -324,16 +331,16 @@ def factor_exponents(
         narrow_exponent(v, exponent_of(v)) if width(v) == WIDE else exponent_of(v)
         for v in (op.input, op.weights)
     )
-    excess = max(exponent_of(op.result) - source - weights - LONGEST, 0)
+    excess = max(exponent_of(op.result) - source - weights - MAX_RIGHT_SHIFT_BITS, 0)
     return source + excess // 2, weights + excess - excess // 2
 
 
-FAR = 64
-"""A zero point from which int8 holds at least half as much again on one side as without."""
+MIN_FAR_ZERO_POINT = 64
+"""A zero point from which int8 represents at least 1.5 times as much on one side."""
 
 
 class Storage(NamedTuple):
-    """`real = 2**exponent * (stored - zero_point)`, stored in so many signed bits."""
+    """`real = 2**exponent * (stored - zero_point)`, in `bits` signed bits."""
 
     exponent: int
     bits: int = NARROW
@@ -341,7 +348,7 @@ class Storage(NamedTuple):
 
     @property
     def element(self) -> UniformType:
-        """The type of the stored numbers."""
+        """The element type of stored tensors."""
         return UniformType(
             ldexp(1.0, self.exponent), self.zero_point, storage=IntegerType(self.bits)
         )
@@ -349,21 +356,22 @@ class Storage(NamedTuple):
     @property
     def symmetric_exponent(self) -> int:
         """
-        The exponent that holds as much without zero point. Where that is far off, int8 reaches
-        half as far from zero without it, so that steps are twice as long; see `choose-zero-points`.
+        The exponent that represents the range without a zero point. It is one higher for a zero
+        point of at least `MIN_FAR_ZERO_POINT`, because symmetric int8 then reaches half as far; see
+        `choose-zero-points`.
         """
-        return self.exponent + (abs(self.zero_point) >= FAR)
+        return self.exponent + (abs(self.zero_point) >= MIN_FAR_ZERO_POINT)
 
 
 def zero_point_of(low: float, exponent: int) -> int:
-    """The zero point at which the least number of int8 stands for `low`, or just below it."""
-    return limits(NARROW)[0] + ceil(ldexp(-low, -exponent))
+    """Return the zero point at which the lowest int8 represents `low` or slightly less."""
+    return signed_bounds(NARROW)[0] + ceil(ldexp(-low, -exponent))
 
 
 def common_storage(storages: list[Storage], bits: int) -> Storage:
     """
-    What holds all that any of `storages` does: the coarsest steps, and a zero point where all
-    have one.
+    Return a storage that represents the ranges of all `storages`: the coarsest scale, and a zero
+    point if all have one.
     """
     if bits != NARROW or any(s.zero_point == 0 for s in storages):
         return Storage(max(s.symmetric_exponent for s in storages), bits)

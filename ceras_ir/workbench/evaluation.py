@@ -26,7 +26,7 @@ from ceras_ir.data.samples import Array, as_samples, require_finite, write_array
 from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
 from ceras_ir.driver.target_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
-from ceras_ir.network.function import inputs_that_may_lack, main_function
+from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.content_cache import ContentCache, key_of
@@ -83,7 +83,7 @@ _OPEN: OrderedDict[str, OpenNetwork] = OrderedDict()
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:
     """`module`, fused and quantized already and consumed here, as a program."""
     native = native_target()().for_host()
-    lacking = inputs_that_may_lack(main_function(module))
+    lacking = inputs_with_missing_values(main_function(module))
     build = build_target(module, replace(options, target=native, insertions=()))
     files = tuple(_contents(build.files()))
     key = key_of(*(part for name, data in files for part in (name, data)))

@@ -12,7 +12,7 @@ from tree_models import ml_model, ml_node
 from ceras_ir.dialects.graph import MatmulOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.storage import stays_float
+from ceras_ir.network.storage import is_kept_in_float
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -112,7 +112,7 @@ def test_stays_float():
     node = ml_node("SVMRegressor", ["x"], ["y"], n_supports=7, rho=[0.2], **machine("RBF", 7, 1))
     module = import_model(ml_model([node], (20, 3), {"y": FLOAT}))
     products = [op for op in module.walk() if isinstance(op, MatmulOp)]
-    assert [stays_float(op) for op in products] == [True, True]
+    assert [is_kept_in_float(op) for op in products] == [True, True]
 
 
 @pytest.mark.parametrize(

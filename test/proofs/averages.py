@@ -24,7 +24,7 @@ def reciprocal(window: int, ratio: float) -> RequantAttr:
 @identity(
     relied_on={VTA: "return (average.multiplier >> LOW_BITS, average.multiplier & 127)"},
     requires="multiplier in [1, 2^14)",
-    checked_by={ALL: "if not 1 <= multiplier <= most or multiplier * window << 7 >= most_sum:"},
+    checked_by={ALL: "multiplier * window << 7 >= product_limit:"},
     by="all multipliers, sums up to 2^15",
 )
 def two_digits_of_a_multiplier() -> None:
@@ -37,7 +37,7 @@ def two_digits_of_a_multiplier() -> None:
 
 
 @identity(
-    relied_on={ALL: "return Averaging(multiplier, _roundest(low, high), shift)"},
+    relied_on={ALL: "return Averaging(multiplier, max(low, min(0, high)), shift)"},
     requires="sums of int8; a small multiplier exists, else the layer stays on the CPU",
     checked_by={"ceras_ir/backends/vta/rules/addition_pooling.py": "if average is None:"},
     by="all sums of windows of 1 to 49, seven ratios, two zero points, two roundings",

@@ -118,7 +118,7 @@ def average_of(op: Pool2dOp) -> Averaging | None:
     assert op.requant is not None and element is not None
     kh, kw = op.window
     point = element.zero_point
-    return averaging(kh * kw, op.requant, point, most=WIDE_WEIGHT, most_sum=1 << 40)
+    return averaging(kh * kw, op.requant, point, max_multiplier=WIDE_WEIGHT, product_limit=1 << 40)
 
 
 def why_not_pool(op: Pool2dOp) -> str | None:

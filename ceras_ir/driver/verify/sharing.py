@@ -19,7 +19,7 @@ from ceras_ir.data.samples import Array, require_finite
 from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
-from ceras_ir.network.function import inputs_that_may_lack, main_function, states_of
+from ceras_ir.network.function import inputs_with_missing_values, main_function, states_of
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.pipeline.parsing import TextCarrier
 from ceras_ir.pipeline.stage_cache import digest_of
@@ -106,7 +106,7 @@ class SharedSamples(Sequence[Sample]):
         if states_of(main_function(module)):
             raise UsageError("states go on from sample to sample: leave out --workers")
         self.inputs = tuple(network_inputs(main_function(module)))
-        self.lacking = inputs_that_may_lack(main_function(module))
+        self.lacking = inputs_with_missing_values(main_function(module))
         self.paths, self.workers = paths, workers
         self.shards = shards_of(paths, self.inputs, limit)
         files = {shard.path for shard in self.shards}

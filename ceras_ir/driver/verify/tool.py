@@ -142,7 +142,7 @@ def _compare(
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.network.artefacts import network_inputs
-    from ceras_ir.network.function import inputs_that_may_lack, main_function
+    from ceras_ir.network.function import inputs_with_missing_values, main_function
     from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)
@@ -159,7 +159,7 @@ def _compare(
         elif inputs is not None:
             main = main_function(module)
             samples = list(open_samples(inputs, network_inputs(main)).first(arguments.samples))
-            require_finite(samples, arguments.inputs, lacking=inputs_that_may_lack(main))
+            require_finite(samples, arguments.inputs, lacking=inputs_with_missing_values(main))
         status, started = 0, False
         watching = watching_of(arguments, inputs)
         for found, group in verifications(

@@ -14,8 +14,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.network.function import behind_layers
-from ceras_ir.network.storage import copy_statistics, drop_statistics, stays_float
+from ceras_ir.network.function import values_after_layers
+from ceras_ir.network.storage import copy_statistics, drop_statistics, is_kept_in_float
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.affine_backward import per_channel
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, PatternPass
@@ -124,7 +124,7 @@ class ForwardRule(FloatNetworkPass):
     name = "forward"
 
     def change(self, main: FuncOp) -> None:
-        behind = behind_layers(main)
+        behind = values_after_layers(main)
         for op in reversed(list(main.body.block.ops)):
             if isinstance(op, graph.BinaryOp):
                 _fold(op, prepares=behind.isdisjoint(op.operands))
@@ -284,7 +284,7 @@ class DepthwiseRule(FloatNetworkPass):
 
 def _between_layers(main: FuncOp) -> list[Operation]:
     """The operations that layers lead to, and that lead to layers."""
-    behind, before = behind_layers(main), set[SSAValue]()
+    behind, before = values_after_layers(main), set[SSAValue]()
     found: list[Operation] = []
     for op in reversed(list(main.body.block.ops)):
         leads = not before.isdisjoint(op.results)
@@ -309,7 +309,7 @@ def _make_depthwise(total: graph.BinaryOp) -> None:
     if product.activation is not None or not value.has_one_use():
         return
     # Factors orders of magnitude apart: their results have no scale in common.
-    if stays_float(product) or stays_float(total):
+    if is_kept_in_float(product) or is_kept_in_float(total):
         return
     if (factors := _of_channels(product, shape)) is None:
         return

@@ -32,7 +32,7 @@ from ceras_ir.dialects.mem import (
     device_of,
 )
 from ceras_ir.network.function import (
-    computes,
+    has_quantized_form,
     is_quantized,
     keeps_scale,
     main_function,
@@ -356,7 +356,7 @@ class CheckOperationsPass(NetworkPass):
         states = state_findings(main, found)
         findings: dict[str, Finding] = {}
         for inner in () if is_quantized(main) else steps(main):
-            if computes(inner) or keeps_scale(inner):
+            if has_quantized_form(inner) or keeps_scale(inner):
                 continue
             if (reason := found.why_not(inner)) is not None:
                 name = node_name(inner)

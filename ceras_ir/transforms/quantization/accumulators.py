@@ -21,7 +21,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import zero_points
-from ceras_ir.network.storage import NARROW, factor_exponents, largest, row_exponents
+from ceras_ir.network.storage import NARROW, factor_exponents, max_stored_distance, row_exponents
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_by
 from ceras_ir.transforms.rebuilding import rebuild_linear
@@ -70,7 +70,7 @@ class Magnitudes:
             if weights is None
             else np.abs(weights.reshape(shape[0], -1)).sum(axis=1, dtype=np.float64) / steps,
             np.zeros(shape[0]) if bias is None else np.abs(bias.astype(np.float64)) / steps,
-            1 << NARROW - 1 if weights is None else largest(op.input),
+            1 << NARROW - 1 if weights is None else max_stored_distance(op.input),
         )
 
     def bound(self, input_exponent: int, weight_exponent: int) -> float:
@@ -96,7 +96,7 @@ def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> 
     finest = source + weights + min(row_exponents(op) or (0,))
     residual = 0
     if op.residual is not None:
-        residual = largest(op.residual) << exponent_of(op.residual) - finest
+        residual = max_stored_distance(op.residual) << exponent_of(op.residual) - finest
     bound = Magnitudes.of(op).bound(source, weights)
     return fits(bound, max(exponent_of(op.result) - finest, 0), residual)
 

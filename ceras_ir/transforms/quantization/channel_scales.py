@@ -16,16 +16,21 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import behind_layers, module_of, quantized_operations, states_of
+from ceras_ir.network.function import (
+    module_of,
+    quantized_operations,
+    states_of,
+    values_after_layers,
+)
 from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.storage import (
     EQUALIZED,
     NARROW,
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
-    forget,
+    drop_value_statistics,
+    is_kept_in_float,
     keep_in_float,
-    stays_float,
     width,
 )
 from ceras_ir.targets.protocol import ROW_SPREAD
@@ -51,7 +56,7 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
     Multiply by ones what floats make of sums of products, such as a spectrum, and only layers of
     integers read; with `inputs` also what callers hand over as floats, or floats make of that.
     """
-    behind = behind_layers(main)
+    behind = values_after_layers(main)
     kept = {state.argument for state in states_of(main)}
     made = [op.results[0] for op in main.body.block.ops if _makes_floats(op)]
     for value in (*main.body.block.args, *made):
@@ -63,12 +68,14 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
 
 def _makes_floats(op: Operation) -> bool:
     """Whether floats leave `op`, and no multiplication by channels is there yet."""
-    return isinstance(op, graph.GraphOperation) and stays_float(op) and not is_channel_scale(op)
+    return (
+        isinstance(op, graph.GraphOperation) and is_kept_in_float(op) and not is_channel_scale(op)
+    )
 
 
 def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
     layers = layers_behind(main, value)
-    return bool(layers) and not any(map(stays_float, layers))
+    return bool(layers) and not any(map(is_kept_in_float, layers))
 
 
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
@@ -117,7 +124,7 @@ def _multiplication_before(op: graph.BinaryOp) -> graph.BinaryOp | None:
     before = op.lhs.owner
     if not isinstance(before, graph.BinaryOp) or before.function is not graph.Binary.MUL:
         return None
-    if not stays_float(before) or before.activation is not None or not op.lhs.has_one_use():
+    if not is_kept_in_float(before) or before.activation is not None or not op.lhs.has_one_use():
         return None
     constant = graph.constant_array(before.rhs)
     is_plain = constant is not None and constant.shape in ((), (1,), graph.shape_of(op.rhs))
@@ -220,7 +227,7 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
                     op.properties[name] = graph.integers([int(e) for e in side])
     for value, ids in slots.ids.items():
         if exponents[ids].any():
-            forget(value)
+            drop_value_statistics(value)
 
 
 # Give the rows of a last layer's weights one scale.
@@ -266,5 +273,5 @@ def _level(op: graph.LinearOperation, spread: int) -> bool:
     replace_constant(op, op.weights, weights * factors.reshape(-1, *[1] * (weights.ndim - 1)))
     if op.bias is not None:
         replace_constant(op, op.bias, graph.known_array(op.bias).astype(np.float32) * factors)
-    forget(op.output)
+    drop_value_statistics(op.output)
     return True

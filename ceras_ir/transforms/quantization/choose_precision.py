@@ -15,13 +15,13 @@ from xdsl.ir import Block, Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import (
-    computes,
+    has_quantized_form,
     input_names,
-    joins,
+    is_join,
     module_of,
     quantized_operations,
     states_of,
-    uses_behind_moves,
+    uses_after_moves,
 )
 from ceras_ir.network.storage import NARROW, exponent, widen, width
 from ceras_ir.support.diagnostics import UsageError, node_name, remark
@@ -248,16 +248,16 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
                 if any(use.operation in inside for use in op.output.uses):
                     yield from self._candidate(op.output, node_name(op), inside)
                 continue
-            uses = uses_behind_moves(op.output, joined=False)
+            uses = uses_after_moves(op.output, joined=False)
             ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
-            if (computes(op) or joins(op)) and not ends:
+            if (has_quantized_form(op) or is_join(op)) and not ends:
                 yield from self._candidate(op.output, node_name(op))
 
     def _candidate(
         self, value: SSAValue, name: str, inside: Collection[Operation] | None = None
     ) -> Iterator[_Candidate]:
         """A value, if there are readers of 16 bits: of those `inside` where floats make it."""
-        readers = [use.operation for use in uses_behind_moves(value, joined=True)]
+        readers = [use.operation for use in uses_after_moves(value, joined=True)]
         if inside is not None:
             readers = [op for op in readers if op in inside]
         if readers and all(map(_reads_bytes, readers)):
@@ -371,13 +371,13 @@ def _reads_bytes(op: Operation) -> bool:
 
 def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
     """Whether the caller and floats read a value, and none of the operations in integers do."""
-    return all(use.operation not in inside for use in uses_behind_moves(value, joined=False))
+    return all(use.operation not in inside for use in uses_after_moves(value, joined=False))
 
 
 def _is_joined(value: SSAValue) -> bool:
     """Whether a value is joined of others or with others: 16 bits of one of them save nothing."""
-    ops = [value.owner, *(use.operation for use in uses_behind_moves(value, joined=False))]
-    return any(isinstance(op, Operation) and joins(op) for op in ops)
+    ops = [value.owner, *(use.operation for use in uses_after_moves(value, joined=False))]
+    return any(isinstance(op, Operation) and is_join(op) for op in ops)
 
 
 def _is_of_layer(value: SSAValue) -> bool:

@@ -23,8 +23,8 @@ from xdsl.pattern_rewriter import (
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, keeps_scale, module_of, states_of
-from ceras_ir.network.integer import GREATEST, LEAST
-from ceras_ir.network.storage import NARROW, stays_float, width
+from ceras_ir.network.integer import MAX_SCALE_EXPONENT, MIN_SCALE_EXPONENT
+from ceras_ir.network.storage import NARROW, is_kept_in_float, width
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
@@ -85,7 +85,7 @@ class FitInputsPass(CalibratedPass):
         made = [
             op.output
             for op in steps
-            if stays_float(op) and not isinstance(op, SUMS) and op.output not in pixels
+            if is_kept_in_float(op) and not isinstance(op, SUMS) and op.output not in pixels
         ]
         readers = {
             value: layers
@@ -126,7 +126,7 @@ class FitInputsPass(CalibratedPass):
 def _integer_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
     """The layers that read a value; none if anything else does, or one of them in float."""
     layers = layers_behind(main, value)
-    return [] if any(map(stays_float, layers)) else layers
+    return [] if any(map(is_kept_in_float, layers)) else layers
 
 
 def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
@@ -136,7 +136,7 @@ def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]
         if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.ConstantOp):
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
-        is_float = stays_float(op) or keeps_scale(op)
+        is_float = is_kept_in_float(op) or keeps_scale(op)
         is_sum = isinstance(op, SUMS) and not keeps_scale(op)
         if is_float and computed and known.issuperset(computed) and not is_sum:
             known.update(op.results)
@@ -181,7 +181,7 @@ def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | N
     """
     extent = high - low
     # Beyond them neither a step nor one over it is a normal float32 number.
-    if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
+    if not ldexp(STEPS, MIN_SCALE_EXPONENT) < extent < ldexp(1.0, MAX_SCALE_EXPONENT):
         return None
     below = -low / extent * STEPS
     # A side that is not empty needs a step, even if it is a tiny share of the range.

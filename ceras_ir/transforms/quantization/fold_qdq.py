@@ -26,7 +26,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network import integer
-from ceras_ir.network.storage import NARROW, WIDE, stays_float
+from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float
 from ceras_ir.transforms.graph.fuse_windows import PadRule
 from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.pipeline import RulePass
@@ -292,7 +292,7 @@ class QdqOperationRule(ResidualSpreadPass):
                 continue
             source, target = quantize.input.owner, graph.quantized_element(quantize.result)
             assert target is not None
-            if not isinstance(source, graph.GraphOperation) or stays_float(source):
+            if not isinstance(source, graph.GraphOperation) or is_kept_in_float(source):
                 continue
             # The order of sums is chosen for what was left in floats.
             if isinstance(source, graph.LinearOperation) and source.ordered is not None:

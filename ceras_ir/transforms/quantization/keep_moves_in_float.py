@@ -19,11 +19,11 @@ from ceras_ir.dialects.graph import Cell
 from ceras_ir.network.function import (
     State,
     is_alias,
-    joins,
+    is_join,
     keeps_scale,
     quantized_operations,
     states_of,
-    uses_behind_moves,
+    uses_after_moves,
 )
 from ceras_ir.network.storage import keep_in_float
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
@@ -166,7 +166,7 @@ def _hidden(
 
 def _is_mask(value: SSAValue, *, added: bool = False) -> bool:
     """Whether an input, or a sum that it was added to, is for softmaxes alone."""
-    uses = list(uses_behind_moves(value, joined=True))
+    uses = list(uses_after_moves(value, joined=True))
     return bool(uses) and all(_hides(use, added=added) for use in uses)
 
 
@@ -208,7 +208,7 @@ class FloatPixelRule(FloatNetworkPass):
         values = byte_values(list(main.body.block.ops))
         kept: set[Operation] = set()
         for value, function in reversed(values.items()):
-            readers = [use.operation for use in uses_behind_moves(value, joined=False)]
+            readers = [use.operation for use in uses_after_moves(value, joined=False)]
             if any(isinstance(r, graph.LinearOperation | graph.Pool2dOp) for r in readers):
                 kept.update(function.steps)
         for step in kept:
@@ -248,7 +248,7 @@ class MoveRule(FloatNetworkPass):
         divided = _divided(main, inside)
         for move in inside:
             follows = is_alias(move) and move.operands[0] in handed
-            joined = joins(move) and _hands_back(move, states)
+            joined = is_join(move) and _hands_back(move, states)
             if (follows or joined) and _is_returned(move, states):
                 keep_in_float(move, CALLER)
                 handed.update(move.results)
@@ -274,7 +274,7 @@ def _divided(main: FuncOp, inside: Container[Operation]) -> set[SSAValue]:
 
 def _is_joined(value: SSAValue) -> bool:
     """Whether a value is put together with others, which have to have its scale."""
-    return any(joins(use.operation) for use in uses_behind_moves(value, joined=False))
+    return any(is_join(use.operation) for use in uses_after_moves(value, joined=False))
 
 
 def _is_part(op: Operation) -> bool:
@@ -297,7 +297,7 @@ def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool
 def _is_returned(op: Operation, states: Sequence[State]) -> bool:
     """Whether the caller gets what an operation makes, or rows that indices take of it."""
     hidden = {state.position for state in states}
-    uses = uses_behind_moves(op.results[0], joined=False)
+    uses = uses_after_moves(op.results[0], joined=False)
     return any(isinstance(use.operation, ReturnOp) and use.index not in hidden for use in uses)
 
 

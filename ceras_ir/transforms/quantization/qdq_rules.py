@@ -30,7 +30,7 @@ from ceras_ir.dialects.graph import RequantizeOp
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.storage import network_values, stays_float
+from ceras_ir.network.storage import is_kept_in_float, network_values
 from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,
@@ -218,7 +218,7 @@ class SinkDequantize(RewritePattern):
     def match_and_rewrite(self, op: graph.GraphOperation, rewriter: PatternRewriter, /):
         owners = [value.owner for value in op.data_operands]
         stored = [owner.input for owner in owners if isinstance(owner, graph.DequantizeOp)]
-        if not stored or len(stored) != len(owners) or stays_float(op):
+        if not stored or len(stored) != len(owners) or is_kept_in_float(op):
             return
         element = graph.stored_element(stored[0])
         if element.is_per_axis or any(graph.quantized_element(v) != element for v in stored):
@@ -267,7 +267,7 @@ class HoistQuantize(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         move = op.input.owner
-        if not isinstance(move, graph.GraphOperation) or stays_float(move):
+        if not isinstance(move, graph.GraphOperation) or is_kept_in_float(move):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return

@@ -33,16 +33,16 @@ from ceras_ir.network.function import (
 )
 from ceras_ir.network.integer import WEIGHT_LOW, fitting_exponent, least_squares_exponents
 from ceras_ir.network.storage import (
-    FINER,
+    EXTRA_FRACTION_BITS,
     FLOAT_REASON,
     LAYER,
     NARROW,
-    forget,
+    drop_value_statistics,
+    is_kept_in_float,
     keep_in_float,
     network_values,
-    seen_of_moved,
+    observed_range,
     set_width,
-    stays_float,
 )
 from ceras_ir.support.diagnostics import node_name, remark
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
@@ -115,7 +115,7 @@ def _convert(main: FuncOp) -> None:
         if op not in chosen:
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
-            if isinstance(op, graph.PadOp) and _puts_numbers(op) and not stays_float(op):
+            if isinstance(op, graph.PadOp) and _puts_numbers(op) and not is_kept_in_float(op):
                 keep_in_float(op, BORDER)
             continue
         assert isinstance(op, graph.GraphOperation)
@@ -132,7 +132,7 @@ def _convert(main: FuncOp) -> None:
         erase_unused(constant)
     for value in network_values(block):
         set_width(value, NARROW)
-        forget(value)
+        drop_value_statistics(value)
 
 
 def _puts_numbers(op: graph.PadOp) -> bool:
@@ -169,7 +169,7 @@ class RecurrenceRule(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         for layer in list(main.body.block.ops):
-            if isinstance(layer, graph.RecurrenceOp) and not stays_float(layer):
+            if isinstance(layer, graph.RecurrenceOp) and not is_kept_in_float(layer):
                 _quantize_recurrence(layer)
 
 
@@ -209,9 +209,9 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
 def _state_exponent(layer: graph.RecurrenceOp) -> int:
     """Steps make states within 1; the first one comes from elsewhere."""
     first = graph.constant_array(layer.state)
-    seen = seen_of_moved(layer.state) if first is None else (first.min(), first.max())
+    seen = observed_range(layer.state) if first is None else (first.min(), first.max())
     largest = 0.0 if seen is None else float(max(-seen[0], seen[1]))
-    return STATE_EXPONENT if largest <= 1 else fitting_exponent(largest) - FINER
+    return STATE_EXPONENT if largest <= 1 else fitting_exponent(largest) - EXTRA_FRACTION_BITS
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,14 @@ from ceras_ir.network.integer import (
     squared_error,
 )
 from ceras_ir.network.storage import (
-    FINER,
-    LONGEST,
+    EXTRA_FRACTION_BITS,
+    MAX_RIGHT_SHIFT_BITS,
     WIDE,
     copy_statistics,
     drop_statistics,
     factor_exponents,
     interval,
-    largest,
+    max_stored_distance,
     row_exponents,
     set_exponent,
     set_range,
@@ -172,8 +172,8 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     exponent = fitting_exponent(max(-low, high))
     set_width(total.result, bits)
     set_width(plain.result, bits)
-    exponent -= FINER if bits == WIDE else 0
-    set_exponent(plain.result, min(max(exponent, accumulator), accumulator + LONGEST))
+    exponent -= EXTRA_FRACTION_BITS if bits == WIDE else 0
+    set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_RIGHT_SHIFT_BITS))
 
 
 def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:
@@ -183,7 +183,7 @@ def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[flo
     """
     ends: list[tuple[float, float]] = []
     for value in (op.result, residual):
-        end = (largest(value) - 1) * 2.0 ** value_exponent(value)
+        end = (max_stored_distance(value) - 1) * 2.0 ** value_exponent(value)
         ends.append(interval(value) or (-end, end))
     total, added = ends
     return total[0] - added[1], total[1] - added[0]

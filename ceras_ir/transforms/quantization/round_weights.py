@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.windows import Window
 from ceras_ir.network.function import module_of, quantized_operations
-from ceras_ir.network.integer import HIGH, WEIGHT_LOW
+from ceras_ir.network.integer import INT8_HIGH, WEIGHT_LOW
 from ceras_ir.network.storage import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.accumulators import holds
 from ceras_ir.transforms.quantization.analysis.calibration import Array, CalibratedPass, watch
@@ -56,7 +56,7 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
 
 def nearest(weights: Real, step: Real | float) -> Real:
     """Rounded half to even to multiples of `step` and clamped, as `quantize-graph` does it."""
-    return np.clip(np.rint(weights / step), WEIGHT_LOW, HIGH) * step
+    return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
 
 
 def compensated(weights: Real, pairs: Real, steps: Real) -> Real:

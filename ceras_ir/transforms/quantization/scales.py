@@ -17,7 +17,7 @@ from ceras_ir.network.function import (
 )
 from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent, row_exponents_within
 from ceras_ir.network.storage import (
-    LONGEST,
+    MAX_RIGHT_SHIFT_BITS,
     NARROW,
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
@@ -25,11 +25,11 @@ from ceras_ir.network.storage import (
     exponent,
     factor_exponents,
     interval,
-    limits,
     row_exponents,
     set_exponent,
     set_width,
     set_zero_point,
+    signed_bounds,
     weight_exponent,
     width,
     zero_point,
@@ -150,7 +150,7 @@ def _choose(value: SSAValue) -> None:
     # Zero is always stored exactly: padding is zero.
     low, high = min(seen[0], 0.0), max(seen[1], 0.0)
     point = zero_point_of(low, known - 1)
-    least, most = limits(NARROW)
+    least, most = signed_bounds(NARROW)
     reach, kept = ldexp(most, known), ldexp(most - point, known - 1)
     if least <= point <= most and (high <= kept or -low <= LOST * reach):
         set_exponent(value, known - 1)
@@ -161,7 +161,7 @@ def _choose(value: SSAValue) -> None:
 
 def _moved(low: float, high: float) -> int:
     """The zero point, in steps, that clips less on one side by what is free on the other."""
-    least, most = limits(NARROW)
+    least, most = signed_bounds(NARROW)
     below, above = round(low) - least, most - round(high)
     if above < 0 < below:
         return max(above, -below)
@@ -296,7 +296,7 @@ class _Alignment:
         magnitudes, source = self.magnitudes[op], self.classes[op.input]
         target = self.classes[op.result]
         finest = min(row_exponents(op) or (0,))
-        exponent = max(chosen, target - source - finest - LONGEST)
+        exponent = max(chosen, target - source - finest - MAX_RIGHT_SHIFT_BITS)
         while not fits(magnitudes.bound(source, exponent), max(target - source - exponent, 0)):
             exponent += 1
         op.attributes[WEIGHT_EXPONENT] = IntegerAttr(exponent, i64)

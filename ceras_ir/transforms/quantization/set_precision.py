@@ -18,11 +18,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import (
-    computes,
     data_operands,
+    has_quantized_form,
     input_names,
+    is_join,
     is_quantized,
-    joins,
     keeps_scale,
     quantized_operations,
 )
@@ -32,9 +32,9 @@ from ceras_ir.network.storage import (
     WIDE,
     attributes_of,
     exponent,
+    is_kept_in_float,
     keep_with_function_in_float,
     set_attribute,
-    stays_float,
     widen,
     width,
 )
@@ -56,7 +56,7 @@ def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
     are copies only if `of_products`: an accelerator of 8 bits does not make 16.
     """
     inside = quantized_operations(main)
-    made = [op.results[0] for op in inside if computes(op) or joins(op)]
+    made = [op.results[0] for op in inside if has_quantized_form(op) or is_join(op)]
     copies: dict[SSAValue, graph.UnaryOp] = {}
     for value in (*main.body.block.args, *made):
         products = [use for use in value.uses if _is_product(use)]
@@ -97,11 +97,11 @@ def _is_product(use: Use) -> bool:
     floats move is stored behind them.
     """
     op = use.operation
-    if stays_float(op):
+    if is_kept_in_float(op):
         return False
     if isinstance(op, graph.LinearOperation):
         return use.index == 0 and isinstance(op.weights.owner, graph.ConstantOp)
-    if not keeps_scale(op) or joins(op):
+    if not keeps_scale(op) or is_join(op):
         return False
     uses = list(op.results[0].uses)
     return bool(uses) and all(map(_is_product, uses))
@@ -182,7 +182,7 @@ def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: st
 
 def spread(main: FuncOp) -> None:
     """Give operand and result of what only moves elements one width, the wider."""
-    movers = [op for op in quantized_operations(main) if keeps_scale(op) and not joins(op)]
+    movers = [op for op in quantized_operations(main) if keeps_scale(op) and not is_join(op)]
     changed = True
     while changed:
         changed = False

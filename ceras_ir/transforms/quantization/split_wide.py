@@ -18,7 +18,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.network.integer import HIGH, LOW
+from ceras_ir.network.integer import INT8_HIGH, INT8_LOW
 from ceras_ir.network.storage import LAYER, NARROW, WIDE
 from ceras_ir.transforms.pipeline import RulePass
 from ceras_ir.transforms.quantization.integer_forms import accumulator_element
@@ -30,7 +30,7 @@ from ceras_ir.transforms.rebuilding import erase_unused, erase_with_constants, r
 
 BYTE = WIDE - NARROW
 
-LEAST, MOST = LOW - (HIGH << BYTE), HIGH - (LOW << BYTE)
+LEAST, MOST = INT8_LOW - (INT8_HIGH << BYTE), INT8_HIGH - (INT8_LOW << BYTE)
 """The least and the most that a lower byte less 2^8 times a negated upper one says."""
 
 
@@ -54,7 +54,7 @@ def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
     ):
         return False
     powers = all(m & (m - 1) == 0 for m in op.requant.multipliers)
-    return powers and op.requant.mode is Rounding.HALF_UP and weights.min(initial=0) >= -HIGH
+    return powers and op.requant.mode is Rounding.HALF_UP and weights.min(initial=0) >= -INT8_HIGH
 
 
 # Read a value of 16 bits by two layers of 8 bits, which an accelerator of 8 bits computes.
@@ -114,8 +114,8 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
     rows = np.abs(weights).reshape(len(weights), -1)
     spread_of_bytes = (1 << BYTE) / 12**0.5
     likely = DEVIATIONS * spread_of_bytes * np.sqrt(np.square(rows).sum(1))
-    most = np.minimum(likely, -LOW * rows.sum(1))
-    needed = np.maximum(np.ceil(np.log2(np.maximum(most, 1) / HIGH)), BYTE).astype(int)
+    most = np.minimum(likely, -INT8_LOW * rows.sum(1))
+    needed = np.maximum(np.ceil(np.log2(np.maximum(most, 1) / INT8_HIGH)), BYTE).astype(int)
     finer = int((shifts - needed).min())
     moved = shifts - finer - BYTE
     if finer < 0 or np.ptp(shifts) > spread or moved.max() > MAX_RESIDUAL_SHIFT:
@@ -128,7 +128,7 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
         op,
         {
             "requant": requant.replaced(
-                shift=requant.shift.data - finer, zero_point=0, low=LOW, high=HIGH
+                shift=requant.shift.data - finer, zero_point=0, low=INT8_LOW, high=INT8_HIGH
             )
         },
         input=lower,
@@ -278,7 +278,7 @@ def _split_result(op: graph.LinearOperation, spread: int) -> None:
     def bytes_of(more: int) -> dict[str, Attribute | None]:
         """The epilogue of one byte, so much coarser."""
         shift = requant.shift.data + coarser + more
-        byte = requant.replaced(shift=shift, zero_point=0, low=LOW, high=HIGH)
+        byte = requant.replaced(shift=shift, zero_point=0, low=INT8_LOW, high=INT8_HIGH)
         return {"requant": byte, "residual_shift": None}
 
     upper = rebuild_linear(

@@ -20,7 +20,7 @@ from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import require_finite
-from ceras_ir.network.function import inputs_that_may_lack, main_function
+from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization_options import check_recipe
@@ -131,7 +131,7 @@ def compare(
         judgement = judgement_of(
             metric, None if truth is None else fspath(truth), path, count, network
         )
-        lacking = inputs_that_may_lack(main_function(model.module))
+        lacking = inputs_with_missing_values(main_function(model.module))
         require_finite(chosen, "inputs", lacking=lacking)
         task = Task(chosen, judgement.first(len(chosen)))
         given = replace(model.options, calibration=data, recipe=(), int16=(), float=(), budget=None)

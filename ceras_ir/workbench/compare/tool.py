@@ -142,7 +142,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
     from ceras_ir.network.artefacts import network_inputs
-    from ceras_ir.network.function import inputs_that_may_lack, main_function
+    from ceras_ir.network.function import inputs_with_missing_values, main_function
     from ceras_ir.workbench.compare.table import print_proposals, print_table
     from ceras_ir.workbench.compare.variants import Task
     from ceras_ir.workbench.metrics.choose import judgement_of
@@ -166,7 +166,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
-    require_finite(samples, arguments.inputs, lacking=inputs_that_may_lack(main))
+    require_finite(samples, arguments.inputs, lacking=inputs_with_missing_values(main))
     alone = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:

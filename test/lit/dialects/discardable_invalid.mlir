@@ -67,7 +67,7 @@ func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hm"}) -> (te
 
 // -----
 
-// expected-error@+1 {{state 'h' is tensor<4xf32>, and the result 'hn' is tensor<2x2xf32>}}
+// expected-error@+1 {{state 'h' is tensor<4xf32>, but the result 'hn' is tensor<2x2xf32>}}
 func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}) -> (tensor<2x2xf32> {graph.name = "hn"}) {
   %0 = graph.reshape %h : (tensor<4xf32>) -> tensor<2x2xf32>
   func.return %0 : tensor<2x2xf32>
@@ -75,7 +75,7 @@ func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}) -> (te
 
 // -----
 
-// expected-error@+1 {{state 'g': the result 'hn' is a state's already; give the model another output for it, an Identity of this one}}
+// expected-error@+1 {{state 'g': the result 'hn' already belongs to a state; add an output with an Identity of it to the model}}
 func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}, %g: tensor<4xf32> {graph.name = "g", graph.state = "hn"}) -> (tensor<4xf32> {graph.name = "hn"}) {
   func.return %h : tensor<4xf32>
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ceras_ir.network.function import main_function
-from ceras_ir.network.storage import stays_float
+from ceras_ir.network.storage import is_kept_in_float
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import node_name, node_names
@@ -21,6 +21,6 @@ def test_any_node_names_the_layer(node: str):
     module = read_network(str(DIGITS))
     FusePass().apply(load_context(), module)
     SetPrecisionPass(float=(f"wide/{node}",)).apply(load_context(), module)
-    (layer,) = [op for op in main_function(module).body.block.ops if stays_float(op)]
+    (layer,) = [op for op in main_function(module).body.block.ops if is_kept_in_float(op)]
     assert node_name(layer) == "wide/conv/Conv"
     assert sorted(node_names(layer)) == [f"wide/{name}" for name in WIDE]

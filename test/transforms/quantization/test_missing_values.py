@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ceras_ir as ceras
-from ceras_ir.network.function import inputs_that_may_lack, main_function
+from ceras_ir.network.function import inputs_with_missing_values, main_function
 
 HEAD = """
   %c = graph.compare equal %x, %x : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x3xi1>
@@ -56,7 +56,7 @@ func.func @main(%x: tensor<1x3xf32>, %z: tensor<1x3xf32>) -> tensor<1x4xf32> {{
 def test_which_inputs_may_lack_elements(tmp_path: Path, choice: str, lacking: set[str]) -> None:
     (tmp_path / "n.mlir").write_text(text(choice))
     model = ceras.load(tmp_path / "n.mlir")
-    assert inputs_that_may_lack(main_function(model.module)) == lacking
+    assert inputs_with_missing_values(main_function(model.module)) == lacking
 
 
 @pytest.mark.needs("nnet")

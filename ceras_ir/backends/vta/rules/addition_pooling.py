@@ -47,7 +47,9 @@ def multiplier_digits(average: Averaging) -> tuple[int, ...]:
 
 def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | None:
     """The division by `window` that VTA does exactly, if there is one."""
-    return division.averaging(window, requant, point, most=MAX_MULTIPLIER, most_sum=1 << 30)
+    return division.averaging(
+        window, requant, point, max_multiplier=MAX_MULTIPLIER, product_limit=1 << 30
+    )
 
 
 def averaging_of(op: graph.Pool2dOp) -> Averaging | None:

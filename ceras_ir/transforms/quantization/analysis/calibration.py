@@ -35,7 +35,7 @@ from ceras_ir.interpreters.network import run, with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import (
     input_names,
-    inputs_that_may_lack,
+    inputs_with_missing_values,
     is_alias,
     keeps_scale,
     main_function,
@@ -44,10 +44,10 @@ from ceras_ir.network.function import (
 )
 from ceras_ir.network.storage import (
     WIDE,
+    is_kept_in_float,
     set_affine,
     set_exponent,
     set_range,
-    stays_float,
     widen,
     width,
 )
@@ -279,7 +279,7 @@ def chosen_samples(
     are a part of them.
     """
     main = main_function(module)
-    inputs, lacking = network_inputs(main), inputs_that_may_lack(main)
+    inputs, lacking = network_inputs(main), inputs_with_missing_values(main)
     if not states_of(main):
         yield from (finite(each, lacking) for each in samples_at(path, inputs, numbers))
         return
@@ -352,10 +352,10 @@ def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.fl
     """
     if _only_pooled(value):
         array = np.where(np.isneginf(array), np.float32(0), array)
-    if isinstance(value.owner, Operation) and not stays_float(value.owner):
+    if isinstance(value.owner, Operation) and not is_kept_in_float(value.owner):
         return array
     readers = [use.operation for use in value.uses]
-    if all(op.results and (stays_float(op) or is_plain(op.results[0])) for op in readers):
+    if all(op.results and (is_kept_in_float(op) or is_plain(op.results[0])) for op in readers):
         return np.where(np.isfinite(array), array, np.float32(0))
     if isinstance(value.owner, Block):
         return array

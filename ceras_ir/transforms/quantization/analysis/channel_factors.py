@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.function import behind_layers, stored_in_integers
+from ceras_ir.network.function import stored_in_integers, values_after_layers
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_bits, form_of, separates
 from ceras_ir.transforms.quantization.analysis.observers import Seen
 from ceras_ir.transforms.quantization.analysis.scale_classes import (
@@ -179,7 +179,7 @@ class ChannelFactors:
 
     def _features(self) -> NDArray[np.bool_]:
         """The slots that multiplications by constants make of inputs, without a layer between."""
-        found, behind = np.zeros(len(self.slots), np.bool_), behind_layers(self.main)
+        found, behind = np.zeros(len(self.slots), np.bool_), values_after_layers(self.main)
         for op in self.main.body.block.ops:
             if is_channel_scale(op) and op.result not in behind:
                 found[self.slots[op.result]] = True

@@ -18,16 +18,16 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.network.function import computes
+from ceras_ir.network.function import has_quantized_form
 from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.network.storage import (
-    FINER,
+    EXTRA_FRACTION_BITS,
     WIDE,
     interval,
+    is_kept_in_float,
     set_exponent,
     set_width,
     set_zero_point,
-    stays_float,
 )
 from ceras_ir.transforms.quantization.analysis.observers import (
     Bounds,
@@ -82,7 +82,11 @@ def quantized_form(op: Operation) -> Form | None:
 
 def is_table(op: Operation) -> bool:
     """Whether a float operation becomes a table, or shifts, so that it can take any factors."""
-    return isinstance(op, graph.UnaryOp) and op.function.clip_range is None and not stays_float(op)
+    return (
+        isinstance(op, graph.UnaryOp)
+        and op.function.clip_range is None
+        and not is_kept_in_float(op)
+    )
 
 
 def reads_sum(op: graph.UnaryOp) -> bool:
@@ -93,7 +97,7 @@ def reads_sum(op: graph.UnaryOp) -> bool:
     producer = op.input.owner
     return (
         isinstance(producer, graph.LinearOperation)
-        and computes(producer)
+        and has_quantized_form(producer)
         and op.input.has_one_use()
     )
 
@@ -109,7 +113,7 @@ def finer_bits(form: Form | None) -> int:
         case Form.TABLE16:
             return (ENTRIES // 256).bit_length() - 1
         case Form.SHIFTS | Form.FLOAT:
-            return FINER
+            return EXTRA_FRACTION_BITS
         case Form.TABLE | None:
             return 0
 

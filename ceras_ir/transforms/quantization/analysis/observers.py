@@ -21,7 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.network.integer import CANDIDATES, HIGH, LEAST, LOW, UNUSED, fitting_exponent
+from ceras_ir.network.integer import (
+    EXPONENT_CANDIDATES,
+    INT8_HIGH,
+    INT8_LOW,
+    MIN_SCALE_EXPONENT,
+    ZERO_RANGE_EXPONENT,
+    fitting_exponent,
+)
 from ceras_ir.transforms.quantization_options import ObserverName
 
 # How often a value took which numbers, and the steps that store them with the least squared error.
@@ -37,7 +44,7 @@ HEADROOM = 1
 CENTRE = 1 << BITS - 1
 JOINED = np.rint((np.arange(1 << BITS) - CENTRE) / 2).astype(np.int64) + CENTRE
 """Where each bar goes when bars are joined: those between two others to the even one."""
-POINTS = np.arange(LOW, HIGH + 1)
+POINTS = np.arange(INT8_LOW, INT8_HIGH + 1)
 """The zero points that int8 may have."""
 FAR = 1e100
 """What stands for infinity: its square is finite."""
@@ -66,7 +73,7 @@ class Distribution:
         """Count `values`, none above `magnitude`, each of its kind; kinds come again and again."""
         top = frexp(magnitude)[1]
         if self.width is None:
-            self.width = max(top + HEADROOM - (BITS - 1), LEAST)
+            self.width = max(top + HEADROOM - (BITS - 1), MIN_SCALE_EXPONENT)
         self._widen(top + 1 - (BITS - 1))
         scaled = values * np.float32(ldexp(1.0, -self.width))
         nearest = np.rint(scaled)
@@ -193,7 +200,7 @@ class _Kind:
         within = self._slopes * (self.squares - step * self.off * halfway)
         rounding = np.square(self._read(stored * step) - self._results) + within
         inside = _cumulated(self.counts * rounding)
-        low, high = LOW - POINTS, HIGH - POINTS
+        low, high = INT8_LOW - POINTS, INT8_HIGH - POINTS
         first, last = np.searchsorted(stored, low), np.searchsorted(stored, high, side="right")
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
@@ -205,7 +212,7 @@ class _Kind:
         # Not all that was seen was counted; the ends are known.
         numbers = np.concatenate([[ends[0]], self.numbers, [ends[1]]])
         kept = np.ones(len(POINTS), np.bool_)
-        for beyond, limits in ((numbers, LOW - POINTS), (-numbers[::-1], POINTS - HIGH)):
+        for beyond, limits in ((numbers, INT8_LOW - POINTS), (-numbers[::-1], POINTS - INT8_HIGH)):
             sign = 1 if beyond is numbers else -1
             clipped = np.searchsorted(beyond, limits * step)
             results, limit = self._read(sign * beyond), self._read(sign * limits * step)
@@ -426,19 +433,19 @@ class LeastSquaresObserver(Extremes):
         step, behind the function that reads it: what few samples show may be common.
         """
         if self.seen.width is None:
-            return Choice(UNUSED)
+            return Choice(ZERO_RANGE_EXPONENT)
         first = fitting_exponent(self.magnitude)
-        last = min(first, max(first - CANDIDATES + 1, self.seen.width, LEAST))
+        last = min(first, max(first - EXPONENT_CANDIDATES + 1, self.seen.width, MIN_SCALE_EXPONENT))
         errors = self.seen.errors(range(first, last - 1, -1), self.functions, self.alike)
         if not clips:
             ends = min(self.low, 0.0), max(self.high, 0.0)
             for e, of_points in errors.items():
                 kept = self.seen.clips_nothing(e, self.functions, ends)
                 errors[e] = np.where(kept, of_points, np.inf)
-        plain = min(errors, key=lambda e: (errors[e][-LOW], -e))
+        plain = min(errors, key=lambda e: (errors[e][-INT8_LOW], -e))
         chosen = min(errors, key=lambda e: (errors[e].min(), -e))
         least = float(errors[chosen].min())
-        if least > self.GAIN * float(errors[plain][-LOW]):
+        if least > self.GAIN * float(errors[plain][-INT8_LOW]):
             return Choice(plain)
         # What is free above and below the range is shared as the range is.
         # A sum that is all but nothing may come out below zero.

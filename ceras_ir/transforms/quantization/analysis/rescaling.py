@@ -29,7 +29,7 @@ from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.storage import Storage, limits
+from ceras_ir.network.storage import Storage, signed_bounds
 
 MULTIPLIER_BITS, MAX_SHIFT = 31, 47
 """What 64-bit products leave room for, and the longest shift that accelerators have."""
@@ -156,7 +156,7 @@ def stored_constant(
     steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
     by_row = steps.reshape(-1, *(1,) * (values.ndim - 1)) if rows else steps.reshape(())
     scaled = np.rint(values.astype(np.float32) * by_row)
-    low, high = limits(bits)
+    low, high = signed_bounds(bits)
     stored = np.clip(scaled + point, low if point else -high, high).astype(f"int{bits}")
     element = storage.element
     if rows:

@@ -18,15 +18,15 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
-from ceras_ir.network.function import State, data_operands, is_alias, joins, keeps_scale
+from ceras_ir.network.function import State, data_operands, is_alias, is_join, keeps_scale
 from ceras_ir.network.integer import WEIGHT_LOW, least_squares_exponent
 from ceras_ir.network.storage import (
     Storage,
     common_storage,
     exponent,
+    is_kept_in_float,
     missing_range,
     network_values,
-    stays_float,
     width,
     zero_point,
 )
@@ -101,7 +101,7 @@ class ScaleClasses:
         }
         self.root = {v: v for v in self.members}
         for op in ops:
-            if keeps_scale(op) and not joins(op):
+            if keeps_scale(op) and not is_join(op):
                 self._join(op.operands[0], op.results[0])
         for state in states:
             # What is kept from call to call has one scale.
@@ -151,7 +151,7 @@ class ScaleClasses:
         return not moves or self.root[reader.results[0]] is not root
 
     def _merge_concatenations(self) -> None:
-        joined = [op for op in self.ops if joins(op)]
+        joined = [op for op in self.ops if is_join(op)]
         changed = True
         while changed:
             changed = False
@@ -180,7 +180,7 @@ class ScaleClasses:
                 reader = use.operation
                 if not self._is_outside(reader, root):
                     continue
-                if reader not in self.ops or not joins(reader):
+                if reader not in self.ops or not is_join(reader):
                     return False
                 if self.storage(reader.results[0]) != wanted:
                     return False
@@ -216,7 +216,7 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
     """Whether `op` multiplies each channel by a constant of its own, in float."""
     if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
         return False
-    if not _is_real(op.lhs) or op.activation is not None or not stays_float(op):
+    if not _is_real(op.lhs) or op.activation is not None or not is_kept_in_float(op):
         return False
     shape, factors = graph.shape_of(op.result), graph.constant_array(op.rhs)
     return factors is not None and graph.shape_of(op.lhs) == shape and factors.shape == shape[-1:]

@@ -15,10 +15,10 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import (
-    computes,
+    has_quantized_form,
     is_copy,
     quantized_operations,
-    uses_behind_moves,
+    uses_after_moves,
 )
 from ceras_ir.network.integer import row_exponents_within
 from ceras_ir.network.storage import WIDE, width
@@ -88,7 +88,7 @@ class TimeModel:
             size = prod(graph.shape_of(op.results[0]))
             if isinstance(op, graph.LinearOperation):
                 total += self._layer(op) + HOST.element * size
-            elif computes(op):
+            elif has_quantized_form(op):
                 total += self._rates.element * size
         return total
 
@@ -190,6 +190,6 @@ def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
 
 def _readers(value: SSAValue) -> Iterator[graph.LinearOperation]:
     """Products that read a value, moved by poolings and the like or not."""
-    for use in uses_behind_moves(value, joined=True):
+    for use in uses_after_moves(value, joined=True):
         if isinstance(use.operation, graph.LinearOperation) and use.index == 0:
             yield use.operation
