@@ -1,9 +1,8 @@
 """
-Quantized numbers: the type `!quant.uniform` and the attribute that every rescaling carries.
+Quantized elements: the type `!quant.uniform`, and the attribute of each requantization.
 
-The type is spelled as in upstream MLIR's `quant` dialect, and so has no operations here:
-upstream refuses any operation or attribute of that dialect that it does not know. The
-attribute is therefore `#graph.requant`, registered by the `graph` dialect.
+The type is written as in upstream MLIR. Upstream refuses unknown operations and attributes of the
+dialect `quant`, so the attribute is `#graph.requant`, registered by the `graph` dialect.
 """
 
 from collections.abc import Sequence
@@ -36,11 +35,10 @@ from xdsl.utils.hints import isa
 from xdsl.utils.str_enum import StrEnum
 
 _WIDTHS = (8, 16, 32)
-"""Bits of stored integers."""
 
 
 def decimal(value: float) -> str:
-    """The shortest decimal that reads back as `value`, with the point MLIR asks for."""
+    """Return the shortest decimal that parses back to `value`, with the decimal point of MLIR."""
     text = repr(value)
     return text if "inf" in text or "." in text else text.replace("e", ".0e")
 
@@ -48,10 +46,10 @@ def decimal(value: float) -> str:
 @irdl_attr_definition
 class UniformType(ParametrizedAttribute, TypeAttribute):
     """
-    A number stored as an integer: `real = scale * (stored - zero_point)`.
+    An element that is stored as an integer: `real = scale * (stored - zero_point)`.
 
-    `!quant.uniform<i8:f32, 0.5>`, `!quant.uniform<i8:f32, 0.5:-3>`, or per channel of
-    dimension `axis`: `!quant.uniform<i8:f32:0, {0.5, 0.25:1}>`.
+    `!quant.uniform<i8:f32, 0.5>`, `!quant.uniform<i8:f32, 0.5:-3>`, or per channel of dimension
+    `axis`: `!quant.uniform<i8:f32:0, {0.5, 0.25:1}>`.
     """
 
     name = "quant.uniform"
@@ -104,21 +102,21 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def low(self) -> int:
-        """Least stored value."""
+        """The lowest stored integer."""
         return -(1 << self.storage.width.data - 1) if self.is_signed else 0
 
     @property
     def high(self) -> int:
-        """Greatest stored value."""
+        """The highest stored integer."""
         return (1 << self.storage.width.data - int(self.is_signed)) - 1
 
     @property
     def reach(self) -> int:
-        """How far from the zero point a stored value of a whole tensor can lie."""
+        """The largest distance of a stored integer from the zero point of a per-tensor type."""
         return max(self.high - self.zero_point, self.zero_point - self.low)
 
     def rescaled(self, factor: float, axis: int | None = None) -> "UniformType":
-        """The same integers, each for `factor` times as much; of another dimension if given."""
+        """Return the type with scales multiplied by `factor`, and another axis if given."""
         if axis is None and isinstance(self.axis, IntAttr):
             axis = self.axis.data
         return UniformType(
@@ -129,7 +127,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         )
 
     def repeated(self, times: int, axis: int) -> "UniformType":
-        """The same integers where the channels come so often one after the other, in `axis`."""
+        """Return the type with the channels repeated `times` times along `axis`."""
         return UniformType(
             [scale.data for scale in self.scales] * times,
             [point.data for point in self.zero_points] * times,
@@ -141,9 +139,9 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         if self.storage.width.data not in _WIDTHS:
             raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")
         if not self.scales.data or len(self.scales) != len(self.zero_points):
-            raise VerifyException("one zero point per scale and at least one scale expected")
+            raise VerifyException("expected scales, and a zero point for each")
         if not self.is_per_axis and len(self.scales) != 1:
-            raise VerifyException(f"one scale expected without an axis, got {len(self.scales)}")
+            raise VerifyException(f"a type without an axis has one scale, got {len(self.scales)}")
         for scale in self.scales:
             if not 0.0 < scale.data < float("inf"):
                 raise VerifyException(f"scale must be positive and finite, got {scale.data}")
@@ -157,7 +155,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             start = parser.pos
-            # Upstream spells unsigned storage `u8`, which is no type anywhere else.
+            # Upstream writes unsigned storage as `u8`, which is not a type elsewhere.
             width = next((w for w in _WIDTHS if parser.parse_optional_keyword(f"u{w}")), None)
             if width is None:
                 storage = parser.parse_type()
@@ -175,9 +173,8 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
             def entry() -> tuple[float, int]:
                 scale = float(parser.parse_number())
-                return scale, parser.parse_integer() if parser.parse_optional_punctuation(
-                    ":"
-                ) else 0
+                has_zero_point = parser.parse_optional_punctuation(":") is not None
+                return scale, parser.parse_integer() if has_zero_point else 0
 
             entries = (
                 [entry()]
@@ -210,14 +207,14 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
 
 class Rounding(StrEnum):
-    """How `v / 2**s` becomes an integer; they differ on ties, and FLOOR everywhere."""
+    """The rounding of `v / 2**s`. Modes other than FLOOR differ only on ties."""
 
     HALF_UP = "half_up"
-    """Ties towards plus infinity: `(v + (1 << (s - 1))) >> s`. What a shifter does."""
+    """Ties towards plus infinity: `(v + (1 << (s - 1))) >> s`, as a shifter computes."""
     HALF_AWAY = "half_away"
     """Ties away from zero."""
     HALF_EVEN = "half_even"
-    """Ties to the even neighbour, as IEEE 754 and ONNX round."""
+    """Ties to the even neighbor, as in IEEE 754 and ONNX."""
     FLOOR = "floor"
     """Towards minus infinity: `v >> s`."""
 
@@ -230,15 +227,15 @@ class RoundingAttr(EnumAttribute[Rounding], SpacedOpaqueSyntaxAttribute):
 @irdl_attr_definition
 class RequantAttr(ParametrizedAttribute):
     """
-    How an integer accumulator becomes a stored value:
+    The requantization of an integer accumulator to a stored value:
 
     `clamp(round(acc * multiplier / 2**shift) + zero_point, low, high)`
 
-    with the product taken in 64 bits and `round` one of `Rounding`. A power-of-two
-    rescaling has multiplier 1; one that scales up has a multiplier and shift 0.
+    The product has 64 bits, and `round` is a `Rounding`. A power-of-two rescaling has multiplier 1;
+    if it scales up, it has a multiplier and shift 0.
 
-    A convolution or matrix product may have `multiplier = [M0, M1, ...]`, one for each output
-    channel, and the same shift for all.
+    A convolution or matrix product may have `multiplier = [M0, M1, ...]`, a multiplier for each
+    output channel, with a common shift.
     """
 
     name = "graph.requant"
@@ -250,7 +247,7 @@ class RequantAttr(ParametrizedAttribute):
     low: IntAttr
     high: IntAttr
     channels: ArrayAttr[IntAttr]
-    """One multiplier per output channel, or none; then `multiplier` is the greatest of them."""
+    """A multiplier per output channel, or empty; then `multiplier` is the maximum."""
 
     MAX_SHIFT: ClassVar = 62
 
@@ -277,24 +274,26 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_per_channel(self) -> bool:
-        """Whether every output channel has a multiplier of its own."""
+        """Whether each output channel has a separate multiplier."""
         return len(self.channels) > 0
 
     @property
     def multipliers(self) -> tuple[int, ...]:
-        """One multiplier per output channel, or the only one."""
+        """The multipliers of output channels, or the common multiplier."""
         if not self.is_per_channel:
             return (self.multiplier.data,)
         return tuple(m.data for m in self.channels)
 
     @property
     def net_shifts(self) -> tuple[int, ...]:
-        """How far numbers go right, one for each multiplier, where those are powers of two."""
+        """
+        The right shifts that equal each multiplier and the shift; multipliers are powers of two.
+        """
         return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)
 
     @property
     def channel_shifts(self) -> tuple[int, ...]:
-        """The net shift of each output channel; none where one says it for all."""
+        """The net shift of each output channel, or empty if all are equal."""
         shifts = self.net_shifts
         return shifts if len(set(shifts)) > 1 else ()
 
@@ -304,11 +303,11 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_shift(self) -> bool:
-        """Whether a shifter, adder and clamp can do it: no multiplier, no zero point."""
+        """Whether a shifter, an adder and a clamp suffice: no multiplier, no zero point."""
         return self.multipliers == (1,) and self.zero_point.data == 0
 
     def clamped(self, low: int, high: int) -> "RequantAttr":
-        """The same rescaling into the part of the range inside `[low, high]`."""
+        """Return the same rescaling, clamped to the intersection with `[low, high]`."""
         return self.replaced(low=max(self.low.data, low), high=min(self.high.data, high))
 
     def replaced(
@@ -320,7 +319,7 @@ class RequantAttr(ParametrizedAttribute):
         low: int | None = None,
         high: int | None = None,
     ) -> "RequantAttr":
-        """The same rescaling but for what is given."""
+        """Return a copy with the given fields replaced."""
         if multiplier is None:
             multiplier = self.multipliers if self.is_per_channel else self.multiplier.data
         return RequantAttr(
@@ -339,7 +338,7 @@ class RequantAttr(ParametrizedAttribute):
             if not 1 <= multiplier < 1 << 31:
                 raise VerifyException(f"multiplier must be in [1, 2^31), got {multiplier}")
         if self.multiplier.data != max(self.multipliers):
-            raise VerifyException(f"multiplier must be the greatest, got {self.multiplier.data}")
+            raise VerifyException(f"multiplier must be the maximum, got {self.multiplier.data}")
         if self.low.data > self.high.data:
             raise VerifyException(f"empty clamp range [{self.low.data}, {self.high.data}]")
 
@@ -349,13 +348,13 @@ class RequantAttr(ParametrizedAttribute):
         channels: list[int] = []
         rounding: Rounding | None = None
         required = ("shift", "rounding", "low", "high")
-        seen: set[str] = set()
+        parsed: set[str] = set()
         with parser.in_angle_brackets():
             while True:
                 key = parser.parse_identifier()
-                if key in seen or key not in (*required, *integers):
+                if key in parsed or key not in (*required, *integers):
                     parser.raise_error(f"unknown or repeated field '{key}' of #graph.requant")
-                seen.add(key)
+                parsed.add(key)
                 parser.parse_punctuation("=")
                 if key == "rounding":
                     rounding = parser.parse_str_enum(Rounding)
@@ -370,7 +369,7 @@ class RequantAttr(ParametrizedAttribute):
                     integers[key] = parser.parse_integer()
                 if not parser.parse_optional_punctuation(","):
                     break
-            if missing := [key for key in required if key not in seen]:
+            if missing := [key for key in required if key not in parsed]:
                 parser.raise_error(f"#graph.requant needs {', '.join(missing)}")
         assert rounding is not None
         return (

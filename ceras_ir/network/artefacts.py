@@ -1,7 +1,7 @@
 """
 The files of a backend, and the entries of tensors in `manifest.json`.
 
-The content of an `Artefact` is streamed, so that large weights are in memory only once.
+The content of an `Artefact` is streamed, so that large weights have a single copy in memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ class TensorInfo:
     model_dtype: str | None = None
     """The type in the model, if it is a float of another width."""
     labels: tuple[str, ...] = ()
-    """The texts that integers 0, 1, ... represent, or none."""
+    """The texts that integers 0, 1, ... represent, or empty."""
 
     @classmethod
     def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":

@@ -3,12 +3,12 @@ The network of a module: the function `main`, names of inputs and outputs, state
 
 A state is an argument that is a result of the previous call. `graph.state = "hn"` on the argument
 names the result, and the function remains pure. Callers pass the result to the next step; the first
-step reads zeros. Both have the same type at each level, so that a quantized state has a single
+step receives zeros. Both have the same type at each level, so that a quantized state has a single
 scale. Missing values are NaN in an input that the network replaces, as imputers and `nan_to_num`
 do.
 
 An operation is quantized if it has a quantized form, unless `graph.precision = "f32"` keeps it in
-float. A data movement operation is quantized if its operand or a consumer is.
+float. A data movement operation is quantized if an operand or a consumer is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,22 +87,22 @@ def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: st
 
 
 def input_names(main: FuncOp) -> list[str]:
-    """Return the names of inputs in the model; `input0` and so on if there are none."""
+    """Return the names of inputs in the model; `input0` and so on if unnamed."""
     return _names(main.arg_attrs, len(main.body.block.args), "input")
 
 
 def output_names(main: FuncOp) -> list[str]:
-    """Return the names of outputs in the model; `output0` and so on if there are none."""
+    """Return the names of outputs in the model; `output0` and so on if unnamed."""
     return _names(main.res_attrs, len(main.function_type.outputs), "output")
 
 
 def input_model_types(main: FuncOp) -> list[str | None]:
-    """Return the type of each input in the model, None if the value has the same."""
+    """Return the type of each input in the model, `None` if the value has the same."""
     return _texts(main.arg_attrs, len(main.body.block.args), MODEL_TYPE)
 
 
 def output_model_types(main: FuncOp) -> list[str | None]:
-    """Return the type of each output in the model, None if the value has the same."""
+    """Return the type of each output in the model, `None` if the value has the same."""
     return _texts(main.res_attrs, len(main.function_type.outputs), MODEL_TYPE)
 
 
@@ -192,14 +192,14 @@ def initial_state(state: State) -> NDArray[np.generic]:
 
 
 class ReplacedNan(NamedTuple):
-    """A value, and the value that replaces its NaN."""
+    """A value, and the value that replaces NaN in it."""
 
     value: SSAValue
     by: SSAValue
 
 
 def replaced_nan(op: graph.SelectOp) -> ReplacedNan | None:
-    """Return the operands of `where(isnan(x), y, x)`, also with a negated condition, or None."""
+    """Return the operands of `where(isnan(x), y, x)`, also with a negated condition, or `None`."""
     condition, kept, other = op.condition.owner, op.lhs, op.rhs
     if isinstance(condition, graph.BinaryOp) and condition.function is Binary.XOR:
         truth = graph.constant_array(condition.rhs)
@@ -268,7 +268,7 @@ def has_quantized_form(op: Operation) -> bool:
 
 def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
     """
-    Yield the uses of a value, with a data movement operation replaced by the uses of its result.
+    Yield the uses of a value, with a data movement operation replaced by the uses of the result.
     Operations with several operands, such as concat, are included only if `joined`.
     """
     pending, visited = [value], {value}
@@ -284,7 +284,7 @@ def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
 
 def is_copy(op: Operation) -> bool:
     """
-    Return whether an operation only changes the storage of its operand: a clip without bounds.
+    Return whether an operation only changes the storage of the operand: a clip without bounds.
     """
     return isinstance(op, graph.UnaryOp) and op.function.clip_range == (-inf, inf)
 
@@ -296,7 +296,7 @@ def data_operands(op: Operation) -> Sequence[SSAValue]:
 
 def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     """
-    Return the operations of a float network that become quantized, in order: those that compute,
+    Return the operations of a float network that become quantized, in order: arithmetic operations,
     and data movement operations next to a quantized operation.
     """
     ops = [op for op in main.body.block.ops if not is_kept_in_float(op)]
@@ -354,7 +354,7 @@ def values_after_layers(main: FuncOp) -> set[SSAValue]:
 
 
 def is_quantized(main: FuncOp) -> bool:
-    """Return whether a value of the network is quantized, unless its scales were snapped."""
+    """Return whether a value of the network is quantized, unless the scales were snapped."""
     return SNAPPED not in main.attributes and any(
         isinstance(value.type, TensorType) and graph.quantized_element(value) is not None
         for value in network_values(main.body.block)

@@ -47,7 +47,7 @@ def requantize(
 
     # Multipliers per output channel broadcast along the last dimension.
     multipliers = np.array(requant.multipliers, np.int64)
-    factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps its shape.
+    factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps the shape.
     product = accumulator.astype(np.int64) * factor
     rounded = round_shift(product, requant.shift.data, requant.mode) + requant.zero_point.data
     return np.clip(rounded, requant.low.data, requant.high.data).astype(numpy_dtype(element))
@@ -107,7 +107,7 @@ def averaging(
     window: int, requant: RequantAttr, point: int = 0, *, max_multiplier: int, product_limit: int
 ) -> Averaging | None:
     """
-    Find a small multiplier that averages exactly like `requant`, or return None.
+    Find a small multiplier that averages exactly like `requant`, or return `None`.
 
     The operand of `requant` is the sum of `window` int8 elements minus their zero point. There are
     only a few thousand sums, so the candidates are checked with all of them. The multiplier is at
@@ -175,8 +175,8 @@ def squared_error(
 
 def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | None:
     """
-    Return the exponent with the smallest squared error for each row, or None if all weights are 0.
-    An exponent is raised to at least `spread` below the maximum. Rows of zeros have the maximum.
+    Return the exponent with the smallest squared error for each row, or `None` for zeros only. An
+    exponent is at most `spread` below the maximum. Rows of zeros have the maximum.
     """
     flat = rows.reshape(len(rows), -1)
     filled = flat.any(axis=1)
@@ -211,7 +211,7 @@ def least_squares_exponent(
 ) -> int:
     """
     Return the exponent with the smallest squared error. Candidates are the exponent without
-    saturation and the next finer ones; on a tie the coarser exponent saturates less.
+    saturation and the next finer exponents; on a tie the coarser exponent saturates less.
     """
     first = fitting_exponent(float(np.abs(values).max(initial=0.0)))
     errors = {

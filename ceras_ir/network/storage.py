@@ -7,7 +7,7 @@ Attributes that specify how the values of a network are stored.
 - `graph.affine = array<i64: E, Z>`: the exponent and zero point with the smallest error, if a zero
   point stores the value better.
 - `graph.precision`: "i16" for a value in 16 bits, which otherwise has 8. "f32" keeps an operation
-  in float; its quantized consumers use 8 bits, or 16 bits with "f32,i16".
+  in float; quantized consumers use 8 bits, or 16 bits with "f32,i16".
 
 The attributes are attached to the operation that defines the value, or to the argument.
 """
@@ -91,7 +91,7 @@ def attributes_of(value: SSAValue) -> Mapping[str, Attribute]:
 
 
 def set_attribute(value: SSAValue, name: str, attribute: Attribute | None) -> None:
-    """Attach an attribute to the producer of `value` or to the argument; None removes it."""
+    """Attach an attribute to the producer of `value` or to the argument; `None` removes it."""
     if not isinstance(value, BlockArgument):
         assert isinstance(value.owner, Operation)
         if attribute is None:
@@ -112,7 +112,7 @@ def set_attribute(value: SSAValue, name: str, attribute: Attribute | None) -> No
 
 def interval(value: SSAValue, name: str = RANGE) -> tuple[float, float] | None:
     """
-    Return the interval recorded for `value` under `name`, or None. An attribute of another form
+    Return the interval recorded for `value` under `name`, or `None`. An attribute of another form
     raises `InputError`.
     """
     attribute = attributes_of(value).get(name)
@@ -179,7 +179,7 @@ def weight_exponent(op: Operation) -> int | None:
 
 
 def row_exponents(op: Operation) -> tuple[int, ...] | None:
-    """The addends to `weight_exponent` for each output channel, or None if they are equal."""
+    """The addends to `weight_exponent` for each output channel, or `None` if they are equal."""
     attribute = op.attributes.get(ROW_EXPONENTS)
     if not isinstance(attribute, DenseArrayBase):
         return None
@@ -220,7 +220,7 @@ MAX_RIGHT_SHIFT_BITS = 31
 """The largest right shift of 32-bit words."""
 
 EXTRA_FRACTION_BITS = WIDE - NARROW - HEADROOM_BITS
-"""The number of extra fractional bits that a 16-bit value has over its 8-bit form."""
+"""The number of extra fractional bits that a 16-bit value has over the 8-bit form."""
 
 
 def _words(attribute: Attribute | None) -> list[str]:
@@ -247,7 +247,7 @@ def copy_precision(source: Operation, target: Operation) -> None:
 
 
 def keep_with_function_in_float(op: Operation, reason: str) -> None:
-    """Mark an operation, and the function that is its only consumer, to remain in float."""
+    """Mark an operation, and a function that is the only consumer, to remain in float."""
     keep_in_float(op, reason)
     consumers = [use.operation for use in op.results[0].uses]
     if len(consumers) == 1 and isinstance(consumers[0], graph.UnaryOp):
@@ -271,7 +271,7 @@ def set_width(value: SSAValue, bits: int) -> None:
 def widen(value: SSAValue) -> None:
     """
     Mark a value to be stored in 16 bits. The exponent represents twice the observed range. If only
-    an exponent for 8 bits is known, the new exponent represents twice its range.
+    an exponent for 8 bits is known, the new exponent represents twice that range.
     """
     old_width, observed, known = width(value), interval(value), exponent(value)
     set_width(value, WIDE)
@@ -318,7 +318,7 @@ def factor_exponents(
     op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]
 ) -> tuple[int, int]:
     """
-    Return the exponents at which a product reads the input and the weights.
+    Return the exponents of the input and the weights of a product.
 
     Constant weights and their input have their recorded exponents. Two computed factors are read in
     8 bits, because most products in 16 bits would not fit. They are coarsened until the largest
@@ -336,7 +336,7 @@ def factor_exponents(
 
 
 MIN_FAR_ZERO_POINT = 64
-"""A zero point from which int8 represents at least 1.5 times as much on one side."""
+"""A zero point from which int8 represents 1.5 times as much on a side."""
 
 
 class Storage(NamedTuple):
@@ -356,8 +356,8 @@ class Storage(NamedTuple):
     @property
     def symmetric_exponent(self) -> int:
         """
-        The exponent that represents the range without a zero point. It is one higher for a zero
-        point of at least `MIN_FAR_ZERO_POINT`, because symmetric int8 then reaches half as far; see
+        The exponent that represents the range without a zero point. It is one higher from
+        `MIN_FAR_ZERO_POINT` on, because symmetric int8 then reaches half as far; see
         `choose-zero-points`.
         """
         return self.exponent + (abs(self.zero_point) >= MIN_FAR_ZERO_POINT)

@@ -14,12 +14,12 @@ from xdsl.parser import Parser
 
 from ceras_ir.dialects.sparse import (
     BitmapAttr,
-    BlockAttr,
     CooAttr,
     CsrAttr,
     Encoded,
     MaskAttr,
     Sparse,
+    SparseBlockAttr,
 )
 
 Array = NDArray[np.generic]
@@ -47,7 +47,7 @@ def encodings(array: Array, element: Attribute) -> list[Encoded]:
         *(CooAttr.of(array, element, delta) for delta in (1, 4, 9)),
         *(CsrAttr.of(array, element, delta=delta) for delta in (False, True)),
         BitmapAttr.of(array, element),
-        *(BlockAttr.of(array, element, block, 3) for block in blocks),
+        *(SparseBlockAttr.of(array, element, block, 3) for block in blocks),
     ]
 
 

@@ -19,7 +19,7 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.planes import PAIR_COLUMNS, PairedPlanes, Planes
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
-from ceras_ir.dialects.sparse import BlockAttr, CooAttr
+from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
 
 WIDTHS = range(2, 12)
 """Bits of distances that are tried."""
@@ -36,7 +36,7 @@ class SparseSource:
     """The constants of a layer's listed weights, declared in its function as `source`."""
 
     layer: Layer
-    encoded: CooAttr | BlockAttr
+    encoded: CooAttr | SparseBlockAttr
     unit: int
     """Weights in each place."""
     kind: str
@@ -105,13 +105,15 @@ class SparseSource:
         )
 
 
-def readable(weights: NDArray[np.generic], op: LinearOperation) -> tuple[CooAttr | BlockAttr, int]:
+def readable(
+    weights: NDArray[np.generic], op: LinearOperation
+) -> tuple[CooAttr | SparseBlockAttr, int]:
     """
     The weights as kernels read them, and how many stand in each place: as the constant lists them
     where that is distances, or blocks of neighbours, else by distances of the best width.
     """
     encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
-    if isinstance(encoded, CooAttr | BlockAttr) and encoded.counts_width.data <= WIDEST:
+    if isinstance(encoded, CooAttr | SparseBlockAttr) and encoded.counts_width.data <= WIDEST:
         # Zero points make other numbers of the weights.
         is_same = np.array_equal(encoded.array.reshape(weights.shape), weights)
         is_distance = 0 < encoded.delta.data <= WIDEST

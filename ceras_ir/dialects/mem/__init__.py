@@ -1,10 +1,10 @@
 """
-The `mem` dialect: who computes a value, where it lives, and how it changes hands.
+The `mem` dialect: the device of an operation, the memory of a value, and transfers.
 
-`#mem.device` and `#mem.block` are attached to operations of other dialects as the
-discardable attributes `mem.device` and `mem.block`; `#mem.arena` to the function, and an array of
-`#mem.region` (`mem.regions`) where that memory is several. The few operations here are what
-happens at the border between two devices.
+`#mem.device` and `#mem.block` are attached to operations of other dialects as the discardable
+attributes `mem.device` and `mem.block`. `#mem.arena` is attached to the function. If the arena has
+several memories, the attribute `mem.regions` is an array of `#mem.region`. The operations run at
+the border between two devices.
 """
 
 from collections.abc import Sequence
@@ -51,20 +51,20 @@ DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reas
 REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
 COST, COPIED, CONTINUES = "mem.cost", "mem.copied", "mem.continues"
 """
-Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
-what each device would take, `mem.copied` why a concatenation copies operands. `mem.alignment` is
-at multiples of how many bytes the values of a function must begin at least. A launch with the unit
-`mem.continues` is started together with the launch before it, as one program of the accelerator.
+Names of the discardable attributes. `mem.reason` is the reason for the choice of a device,
+`mem.cost` the time on each device, `mem.copied` the reason why a concatenation copies operands.
+`mem.alignment` is the minimum alignment in bytes of the values of a function. A launch with the
+unit attribute `mem.continues` starts together with the previous launch, as a single program of the
+accelerator.
 """
 
-
 CPU = "cpu"
-"""The device that every target has; others are named by the targets that bring them."""
+"""The device of each target; a target can add others."""
 
 
 @irdl_attr_definition
 class DeviceAttr(ParametrizedAttribute):
-    """The device that runs an operation, as its target calls it: `#mem.device<cpu>`."""
+    """The device that executes an operation, with the name in the target: `#mem.device<cpu>`."""
 
     name = "mem.device"
 
@@ -75,7 +75,7 @@ class DeviceAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if not self.device.data.isidentifier():
-            raise VerifyException(f"a device is named by a word, got '{self.device.data}'")
+            raise VerifyException(f"a device name must be an identifier, got '{self.device.data}'")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -88,8 +88,8 @@ class DeviceAttr(ParametrizedAttribute):
 
 class _IntegerFields(ParametrizedAttribute):
     """
-    Spelled `<name = integer, ...>`, each field once and in this order; then those of `OPTIONS`
-    that are not 0, and `name = word` for those of `WORDS` that are not empty.
+    Base class of attributes `<name = integer, ...>` with fields in this order. `OPTIONS` are
+    printed if they are not 0, and `WORDS`, as `name = word`, if they are not empty.
     """
 
     FIELDS: ClassVar[tuple[str, ...]]
@@ -132,11 +132,11 @@ class _IntegerFields(ParametrizedAttribute):
 @irdl_attr_definition
 class BlockAttr(_IntegerFields):
     """
-    Where a value lives: bytes [offset, offset + size) of the arena, or of `region` if there are
-    several. `id` numbers the shared block; values whose lifetimes do not overlap share one.
+    The memory of a value: bytes [offset, offset + size) of the arena, or of `region` if there are
+    several. `id` is the number of the block. Values with disjoint live ranges can share a block.
 
-    With `pitch`, neighbouring rows of the value's last dimension begin that many bytes apart: it
-    is some columns of a wider value, and the bytes in between belong to others.
+    `pitch` is the distance in bytes between rows of the last dimension. The value then consists of
+    columns of a wider value, and the bytes in between belong to other values.
     """
 
     name = "mem.block"
@@ -157,17 +157,19 @@ class BlockAttr(_IntegerFields):
 
     def verify(self) -> None:
         if self.pitch.data < 0:
-            raise VerifyException(f"a pitch is at least 0, got {self.pitch.data}")
+            raise VerifyException(f"a pitch must not be negative, got {self.pitch.data}")
         if self.id.data < 0 or self.offset.data < 0 or self.size.data < 1:
             raise VerifyException(
-                "a block needs an id and offset of at least 0 and a size of at least 1, got "
+                "a block needs an id and offset >= 0 and a size >= 1, got "
                 f"{self.id.data}, {self.offset.data}, {self.size.data}"
             )
 
 
 @irdl_attr_definition
 class ArenaAttr(_IntegerFields):
-    """The memory that all blocks of a function are cut from, in bytes; the sum of its regions."""
+    """
+    The size in bytes of the memory that contains all blocks of a function; the sum of regions.
+    """
 
     name = "mem.arena"
     FIELDS: ClassVar = ("size", "alignment")
@@ -182,7 +184,7 @@ class ArenaAttr(_IntegerFields):
         alignment = self.alignment.data
         if self.size.data < 0 or alignment < 1 or alignment & (alignment - 1):
             raise VerifyException(
-                "an arena needs a size of at least 0 and a power of two as alignment, got "
+                "an arena needs a size >= 0 and a power of two as alignment, got "
                 f"{self.size.data}, {alignment}"
             )
 
@@ -190,8 +192,7 @@ class ArenaAttr(_IntegerFields):
 @irdl_attr_definition
 class RegionAttr(_IntegerFields):
     """
-    One of several memories that the blocks of a function are cut from: `size` bytes of it are
-    used, `capacity` are there.
+    A memory for blocks of a function, if there are several. `size` bytes of `capacity` are used.
     """
 
     name = "mem.region"
@@ -208,19 +209,19 @@ class RegionAttr(_IntegerFields):
     def verify(self) -> None:
         if self.size.data < 0 or self.capacity.data < 1 or not self.region.data:
             raise VerifyException(
-                "a region needs a name, a size of at least 0 and a capacity of at least 1, got "
+                "a region needs a name, a size >= 0 and a capacity >= 1, got "
                 f"'{self.region.data}', {self.size.data}, {self.capacity.data}"
             )
 
 
 def device_of(op: Operation) -> str:
-    """Who runs `op`; the CPU where nothing is said."""
+    """Return the device that executes `op`, by default the CPU."""
     attribute = op.attributes.get(DEVICE)
     return attribute.device.data if isinstance(attribute, DeviceAttr) else CPU
 
 
 def block_of(value: SSAValue) -> BlockAttr | None:
-    """Where `value` lives, or None: a constant, or in the caller's memory."""
+    """Return the block of `value`, or `None` for constants and values in the caller's memory."""
     if isinstance(value, BlockArgument):
         function = value.block.parent_op()
         if not isinstance(function, FuncOp) or function.arg_attrs is None:
@@ -235,19 +236,19 @@ def block_of(value: SSAValue) -> BlockAttr | None:
 
 
 def arena_of(function: FuncOp) -> ArenaAttr | None:
-    """The arena of a function whose values have been placed in blocks."""
+    """Return the arena of a function with a memory plan, or `None`."""
     arena = function.attributes.get(ARENA)
     return arena if isinstance(arena, ArenaAttr) else None
 
 
 def regions_of(function: FuncOp) -> tuple[RegionAttr, ...]:
-    """The memories that the arena of a function is made of; none where it is one piece."""
+    """Return the memories of the arena of a function; empty for a single memory."""
     regions = function.attributes.get(REGIONS)
     return regions.data if isa(regions, ArrayAttr[RegionAttr]) else ()
 
 
 def alignment_of(function: FuncOp) -> int:
-    """At multiples of how many bytes the values of `function` must begin."""
+    """Return the minimum alignment, in bytes, of the values of `function`."""
     alignment = function.attributes.get(ALIGNMENT)
     return alignment.value.data if isa(alignment, IntegerAttr) else 1
 
@@ -268,8 +269,8 @@ class _KernelExists(SymbolUserOpInterface):
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """
-    Run a kernel on an accelerator: a function over `memref`s in memory space "dram", first the
-    inputs, then the outputs, which it writes completely.
+    Run a kernel on an accelerator. The kernel is a function of `memref`s in memory space "dram":
+    the inputs, then the outputs, which it writes completely.
     """
 
     name = "mem.launch"

@@ -1,6 +1,7 @@
 """
-Operations of the `mem` dialect that put values into an accelerator's layout, and back: channels in
-vectors of lanes, computed weights in tiles.
+Operations of the `mem` dialect that convert layouts at the border of an accelerator.
+
+Channels are packed into vectors of lanes, and computed weights into tiles.
 """
 
 from collections.abc import Sequence
@@ -33,8 +34,9 @@ from ceras_ir.dialects.graph.operation import (
 
 def packed_shape(shape: Sequence[int], vector: Sequence[int]) -> tuple[int, ...]:
     """
-    [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R), R, B] for
-    a `vector` of [R, B], or of [B], where R is 1 and no dimension.
+    Return the packed shape for a `vector` of [R, B], or of [B], for which R is 1 and not a
+    dimension: [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R),
+    R, B].
     """
     rows, blocks = -(-shape[0] // prod(vector[:-1])), -(-shape[-1] // vector[-1])
     if len(shape) == 4:
@@ -54,17 +56,17 @@ def _expect_packed(shape: Sequence[int], packed: SSAValue) -> None:
 
 def _expect_same_type(op: InputOperation) -> None:
     if element_of(op.input) != element_of(op.output):
-        raise VerifyException("packing keeps the element type")
+        raise VerifyException("input and result must have the same element type")
 
 
 @irdl_op_definition
 class PackOp(InputOperation):
     """
-    Channels into vectors of B, the layout of an accelerator with a matrix intrinsic:
+    Pack channels into vectors of B lanes, the layout of an accelerator with a matrix intrinsic:
     `result[n, c / B, y, x, c % B] = input[n, y, x, c]`, or `result[k / B, m, k % B] = input[m, k]`.
-    Where its vectors have R rows, they are of as many images, or rows of the matrix:
-    `result[n / R, c / B, y, x, n % R, c % B]`, or `result[k / B, m / R, m % R, k % B]`.
-    Lanes past the last channel and rows past the last image are zero.
+    A vector with R rows contains R images, or rows of the matrix: `result[n / R, c / B, y, x, n %
+    R, c % B]`, or `result[k / B, m / R, m % R, k % B]`. Lanes after the last channel and rows after
+    the last image are zero.
     """
 
     name = "mem.pack"
@@ -82,11 +84,11 @@ class PackOp(InputOperation):
 @irdl_op_definition
 class PackWindowsOp(InputOperation):
     """
-    Parts of an image side by side, then `mem.pack`: channel `(i * KW + j) * C + c` of position
-    [y, x] is `input[n, y * sh + i - top, x * sw + j - left, c]` for a `kernel` of [KH, KW],
-    `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is `value`. Behind
-    these come channels that are the numbers of `constants` everywhere. The result says how many
-    positions there are.
+    Rearrange the windows of an image into channels (im2col), then `mem.pack`: channel `(i * KW + j)
+    * C + c` of position [y, x] is `input[n, y * sh + i - top, x * sw + j - left, c]` for a `kernel`
+    of [KH, KW], `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is
+    `value`. The following channels are constant, with the values of `constants`. The shape of the
+    result specifies the number of positions.
     """
 
     name = "mem.pack_windows"
@@ -121,7 +123,7 @@ class PackWindowsOp(InputOperation):
 
     @property
     def plain_shape(self) -> tuple[int, ...]:
-        """Of the parts before they are packed."""
+        """The shape before packing."""
         n, *_, channels = shape_of(self.input)
         parts = channels * prod(self.kernel.get_values())
         return n, *shape_of(self.result)[2:4], parts + len(self.constants)
@@ -140,7 +142,7 @@ class PackWindowsOp(InputOperation):
 
 @irdl_op_definition
 class UnpackOp(InputOperation):
-    """The inverse of `mem.pack`; lanes and rows past the last are dropped."""
+    """Invert `mem.pack`; padding lanes and rows are dropped."""
 
     name = "mem.unpack"
 
@@ -158,9 +160,9 @@ class UnpackOp(InputOperation):
 @irdl_op_definition
 class PackTilesOp(InputOperation):
     """
-    Computed weights [N, K] of a matrix product in tiles of B x B, as constant weights are packed:
-    `result[n / B, k / B, 0, 0, n % B, k % B] = input[n, k]`; or `input[k, n]`, of an input [K, N],
-    where it is `transposed`. Rows and lanes past the last are zero.
+    Pack computed weights [N, K] of a matrix product into tiles of B x B, as constant weights are
+    packed: `result[n / B, k / B, 0, 0, n % B, k % B] = input[n, k]`. For an input [K, N] that is
+    `transposed`, it is `input[k, n]`. Rows and lanes after the last are zero.
     """
 
     name = "mem.pack_tiles"
@@ -192,10 +194,10 @@ class PackTilesOp(InputOperation):
 @irdl_op_definition
 class FoldZeroPointOp(GraphOperation):
     """
-    Take what the zero point of an input contributes to sums of products with computed `tiles` from
-    the `bias`, in int32:
-    `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c, 0, 0, b, k]`
-    for a bias [O/B, B], or [O/B, R, B] with equal rows. Must be proven to fit 32 bits.
+    Subtract the contribution of an input zero point to sums of products with computed `tiles` from
+    `bias`, in int32: `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c,
+    0, 0, b, k]` for a bias [O/B, B], or [O/B, R, B] with equal rows. The sum must be proven to fit
+    32 bits.
     """
 
     name = "mem.fold_zero_point"
@@ -223,7 +225,7 @@ class FoldZeroPointOp(GraphOperation):
             )
         expect_shape("result", self.result, shape)
         if element_of(self.result) != element_of(self.bias):
-            raise VerifyException("the result is stored like the bias")
+            raise VerifyException("the result and the bias must have the same element type")
         for name, value, bits in (("bias", self.bias, 32), ("tiles", self.tiles, 8)):
             element = quantized_element(value)
             if element is None or not element.is_signed or element.storage.width.data != bits:

@@ -1,8 +1,9 @@
 """
-The dialect `sparse`: constants that list what is not zero, and masks of what was pruned.
+The dialect `sparse`: constants without zeros, and masks of pruned weights.
 
-It has attributes alone: `graph.constant` holds them, and every operation that reads weights
-reads those.
+The dialect has only attributes. `graph.constant` contains an encoding, and the consumers of weights
+read it. A mask is an attribute of a layer: it promises that the weights outside of it are zero,
+which the verification of a module checks with `MaskAttr.refusal`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import ArrayAttr, BytesAttr, IntAttr
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, IntAttr, TensorType
 from xdsl.ir import Attribute, Dialect, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -21,14 +22,12 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.sparse.encoded import (
     Encoded,
     Stored,
-    StoredType,
     nonzero_bits,
     pack,
     packed_bytes,
     parse_bytes,
-    stored_type,
 )
-from ceras_ir.dialects.sparse.lists import BlockAttr, CooAttr, CsrAttr
+from ceras_ir.dialects.sparse.lists import CooAttr, CsrAttr, SparseBlockAttr
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,28 +37,23 @@ if TYPE_CHECKING:
 @irdl_attr_definition
 class BitmapAttr(Encoded):
     """
-    A bit for every weight, filter by filter, that says whether its value is stored.
+    A bit for each weight, filter by filter: whether the weight is stored.
 
-    `#sparse.bitmap<counts "0x", places "0x05", values "0x0102" : tensor<1x4xi8>>`; it has no
-    counts.
+    `#sparse.bitmap<counts "0x", places "0x05", values "0x0102" : tensor<1x4xi8>>`; `counts` is
+    empty.
     """
 
     name = "sparse.bitmap"
 
-    type: StoredType
-    counts: BytesAttr
-    places: BytesAttr
-    values: BytesAttr
-
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute) -> BitmapAttr:
-        """`array` with a bit for each element."""
+        """Encode `array` with a bit for each element."""
         import numpy as np
 
         nonzero = nonzero_bits(array)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[nonzero]
         places = BytesAttr(pack(nonzero, 1))
-        kind = stored_type(array, element)
+        kind = TensorType(element, array.shape)
         return cls(kind, BytesAttr(b""), places, BytesAttr(values.tobytes()))
 
     @property
@@ -74,7 +68,7 @@ class BitmapAttr(Encoded):
         bits = np.unpackbits(raw, count=prod(self.shape), bitorder="little")
         return Stored(*np.nonzero(bits.reshape(self.matrix)))
 
-    def verify_places(self) -> None:
+    def verify_positions(self) -> None:
         size = prod(self.shape)
         if self.counts.data:
             raise VerifyException("a bitmap has no counts")
@@ -83,11 +77,10 @@ class BitmapAttr(Encoded):
                 f"{size} bits take {packed_bytes(size, 1)} bytes, got {len(self.places.data)}"
             )
         if size % 8 and self.places.data[-1] >> size % 8:
-            raise VerifyException("bits behind the last of places must be zero")
-        ones = int.from_bytes(self.places.data, "little").bit_count()
-        items = len(self.values.data) // self.dtype.itemsize
-        if ones != items:
-            raise VerifyException(f"{ones} bits are set, but {items} values are stored")
+            raise VerifyException("bits after the last of places must be zero")
+        set_bits = int.from_bytes(self.places.data, "little").bit_count()
+        if set_bits != (items := len(self.values.data) // self.dtype.itemsize):
+            raise VerifyException(f"{set_bits} bits are set, but {items} values are stored")
 
     @classmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -104,8 +97,8 @@ MASK = "sparse.mask"
 @irdl_attr_definition
 class MaskAttr(ParametrizedAttribute):
     """
-    The weights that may be other than zero: `#sparse.mask<6 of [4, 3], "0x..">`, one bit for each
-    weight as the tensor lies in memory, the lowest of a byte first.
+    The weights that may be nonzero: `#sparse.mask<6 of [4, 3], "0x..">`, a bit for each weight in
+    row-major order, the lowest of a byte first.
     """
 
     name = "sparse.mask"
@@ -116,7 +109,7 @@ class MaskAttr(ParametrizedAttribute):
 
     @classmethod
     def of(cls, kept: NDArray[np.bool_]) -> MaskAttr:
-        """The mask that keeps the weights where `kept` is true."""
+        """Return the mask that keeps the weights at which `kept` is true."""
         import numpy as np
 
         bits = np.packbits(kept.reshape(-1), bitorder="little").tobytes()
@@ -144,7 +137,7 @@ class MaskAttr(ParametrizedAttribute):
                 f"{size} bits take {-(-size // 8)} bytes, got {len(self.bits.data)}"
             )
         if size % 8 and self.bits.data[-1] >> size % 8:
-            raise VerifyException("bits behind the last weight must be zero")
+            raise VerifyException("bits after the last weight must be zero")
         count = int.from_bytes(self.bits.data, "little").bit_count()
         if count != self.kept.data:
             raise VerifyException(f"{count} bits are set, but {self.kept.data} weights are kept")
@@ -169,30 +162,30 @@ class MaskAttr(ParametrizedAttribute):
             )
 
     def refusal(self, nonzero: NDArray[np.bool_]) -> str | None:
-        """What is wrong with this mask of weights that are `nonzero`; None if nothing is."""
+        """Return the violation of this mask by weights that are `nonzero`, or `None`."""
         import numpy as np
 
         if nonzero.shape != self.shape:
-            return f"{MASK} of shape {self.shape} cannot be of weights of {nonzero.shape}"
+            return f"{MASK} of shape {self.shape} does not fit weights of shape {nonzero.shape}"
         lost = nonzero & ~self.array
         if not lost.any():
             return None
-        where = tuple(map(int, np.argwhere(lost)[0]))
+        first = tuple(map(int, np.argwhere(lost)[0]))
         return (
-            f"{MASK} leaves out {int(lost.sum())} weights that are not zero, the first at {where}: "
+            f"{MASK} leaves out {int(lost.sum())} weights that are not zero, the first at {first}: "
             "prune again, or remove the mask"
         )
 
 
-Sparse = Dialect("sparse", [], [CooAttr, CsrAttr, BitmapAttr, BlockAttr, MaskAttr])
+Sparse = Dialect("sparse", [], [CooAttr, CsrAttr, BitmapAttr, SparseBlockAttr, MaskAttr])
 
 __all__ = [
     "MASK",
     "BitmapAttr",
-    "BlockAttr",
     "CooAttr",
     "CsrAttr",
     "Encoded",
     "MaskAttr",
     "Sparse",
+    "SparseBlockAttr",
 ]

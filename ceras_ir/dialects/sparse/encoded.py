@@ -1,18 +1,21 @@
 """
-Constants that list what is not zero: three sections of bits, and how to read them.
+Constants without most zeros: sections of bits, and conversion to and from arrays.
 
-A tensor counts as a matrix of filters, its first dimension, by the products of one filter. The
-sections are `counts` (stored weights of each filter), `places` and `values`; each is filled up to
-whole bytes. What is equal to zero bit by bit need not be stored, so that a negative zero is. Every
-encoding decodes to exactly the elements that it was made of.
+A tensor is treated as a matrix: filters (the first dimension) by the products of a filter. The
+sections are `counts` (stored weights of each filter), `places` (positions) and `values`, each
+padded to bytes. Only elements of zero bits may be omitted, so a negative zero is stored. Decoding
+returns exactly the encoded elements.
 
-Encodings that list places: how many weights of each filter are stored, and where each stands.
+Positions in a row are columns or distances. A distance is the number of columns from the previous
+weight of the row; the first counts from column 0. If a distance does not fit the width, zeros are
+stored in between. Integers of any width are concatenated, the lowest bit of a byte first.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from xdsl.dialects.builtin import (
     BytesAttr,
     Float32Type,
+    IntAttr,
     IntegerType,
     Signedness,
     TensorType,
@@ -40,11 +44,11 @@ if TYPE_CHECKING:
 StoredType: TypeAlias = TensorType[Attribute]
 
 DISTANCE = "delta"
-"""What a field of places is called that is a distance from the place before."""
+"""The keyword of distances in `places`."""
 
 
 def dtype_of(type: StoredType) -> np.dtype[np.generic]:
-    """The numpy type of the elements."""
+    """Return the numpy type of the elements."""
     import numpy as np
 
     element = type.element_type
@@ -59,12 +63,12 @@ _WHOLE = (8, 16, 32, 64)
 
 
 def packed_bytes(count: int, width: int) -> int:
-    """Bytes that so many numbers take."""
+    """Return the size of `count` integers of `width` bits in bytes."""
     return -(-count * width // 8)
 
 
 def pack(numbers: NDArray[np.generic], width: int) -> bytes:
-    """The bytes of `numbers`, each below `2**width`."""
+    """Pack integers below `2**width` into bytes."""
     import numpy as np
 
     flat = numbers.reshape(-1)
@@ -76,7 +80,7 @@ def pack(numbers: NDArray[np.generic], width: int) -> bytes:
 
 
 def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
-    """The first `count` numbers of some bytes, of which there are enough."""
+    """Unpack the first `count` integers."""
     import numpy as np
 
     if width == 0:
@@ -88,20 +92,18 @@ def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
     return bits.astype(np.uint64) @ (np.uint64(1) << np.arange(width, dtype=np.uint64))
 
 
-def width_of(largest: int) -> int:
-    """Bits of numbers up to `largest`; none for zero alone."""
-    return int(largest).bit_length()
-
-
 class Stored(NamedTuple):
-    """Which elements of [rows, columns] are stored: ordered by row, then column."""
+    """The stored elements of a matrix, ordered by row, then column."""
 
     rows: Columns
     columns: Columns
 
 
 def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
-    """What is not zero, and, with a farthest distance, the zeros that bridge longer ones."""
+    """
+    Return the nonzero elements. With a maximum distance, zeros are added that divide longer
+    distances.
+    """
     import numpy as np
 
     rows, columns = np.nonzero(nonzero)
@@ -110,7 +112,7 @@ def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
     fill = np.maximum(distances(rows, columns) - 1, 0) // farthest
     total = np.cumsum(fill + 1)
     index = np.repeat(np.arange(rows.size), fill + 1)
-    # How many places before its weight each entry stands, and that in columns.
+    # The distance of each entry to its weight, in entries and then in columns.
     order = np.arange(index.size)
     back: Columns = (total[index] - 1 - order) * farthest
     start = columns[index] - distances(rows, columns)[index]
@@ -119,7 +121,7 @@ def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
 
 
 def distances(rows: Columns, columns: Columns) -> Columns:
-    """Of each stored element from the one before it in its row, or from column 0."""
+    """Return the distance of each stored element from the previous in the row, or from column 0."""
     import numpy as np
 
     before = np.concatenate([[0], columns[:-1]])[: columns.size]
@@ -128,7 +130,7 @@ def distances(rows: Columns, columns: Columns) -> Columns:
 
 
 def summed(rows: Columns, steps: Columns) -> Columns:
-    """Columns from distances."""
+    """Convert distances to columns."""
     import numpy as np
 
     total = np.cumsum(steps)
@@ -140,8 +142,9 @@ def summed(rows: Columns, steps: Columns) -> Columns:
     return total - base
 
 
+@dataclass(frozen=True, init=False)
 class Encoded(ParametrizedAttribute, ABC):
-    """The elements of a constant tensor, without most of those that are zero."""
+    """The elements of a constant tensor, without most zeros."""
 
     type: StoredType
     counts: BytesAttr
@@ -151,7 +154,7 @@ class Encoded(ParametrizedAttribute, ABC):
     @property
     @abstractmethod
     def spelling(self) -> str:
-        """The encoding with its widths, as reports print it."""
+        """The name of the encoding in reports, with widths."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,17 +162,17 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Filters, and products of each."""
+        """The number of filters, and of products per filter."""
         return self.shape[0], prod(self.shape[1:])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, without alignment."""
+        """The size in bytes, without alignment."""
         return sum(len(section.data) for section in (self.counts, self.places, self.values))
 
     @property
     def stored(self) -> NDArray[np.bool_]:
-        """Which elements are stored, zeros among them."""
+        """A mask of the stored elements, which can include zeros."""
         import numpy as np
 
         result = np.zeros(self.matrix, np.bool_)
@@ -185,7 +188,7 @@ class Encoded(ParametrizedAttribute, ABC):
     @property
     @abstractmethod
     def elements(self) -> Stored:
-        """The stored elements, in the order of `values`."""
+        """The positions of stored elements, in the order of `values`."""
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -193,7 +196,7 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def elements_of_values(self) -> NDArray[np.generic]:
-        """The values as numbers."""
+        """The stored elements."""
         import numpy as np
 
         return np.frombuffer(self.values.data, self.dtype)
@@ -206,12 +209,14 @@ class Encoded(ParametrizedAttribute, ABC):
         if not self.shape or any(extent < 1 for extent in self.shape):
             raise VerifyException(f"static, non-empty shape expected, got {self.type}")
         if len(self.values.data) % self.dtype.itemsize:
-            raise VerifyException(f"values of {len(self.values.data)} bytes are no {element}")
-        self.verify_places()
+            raise VerifyException(
+                f"{len(self.values.data)} bytes of values are not a multiple of {element}"
+            )
+        self.verify_positions()
 
     @abstractmethod
-    def verify_places(self) -> None:
-        """Counts and places against the shape and each other."""
+    def verify_positions(self) -> None:
+        """Check counts and positions against the shape and each other."""
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -239,16 +244,16 @@ class Encoded(ParametrizedAttribute, ABC):
     @classmethod
     @abstractmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """What stands in front of the sections."""
+        """Parse the parameters before the sections."""
 
     @abstractmethod
     def print_widths(self, printer: Printer) -> None:
-        """The same, written."""
+        """Print the parameters before the sections."""
 
 
+# Passes decode the same constants repeatedly.
 @lru_cache(maxsize=16)
 def _decoded(constant: Encoded) -> NDArray[np.generic]:
-    """Kept for a while, because passes ask again and again."""
     import numpy as np
 
     result = np.zeros(constant.matrix, constant.dtype)
@@ -267,16 +272,11 @@ def parse_bytes(parser: AttrParser) -> BytesAttr:
 
 
 def nonzero_bits(array: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which elements of [filters, ...] are not zero bit by bit, as a matrix."""
+    """Return the matrix of elements of [filters, ...] with bits other than zero."""
     import numpy as np
 
     flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
     return flat.view(f"u{array.dtype.itemsize}") != 0
-
-
-def stored_type(array: NDArray[np.generic], element: Attribute) -> StoredType:
-    """The type of an encoded constant."""
-    return TensorType(element, array.shape)
 
 
 def parse_width(parser: AttrParser, name: str) -> int:
@@ -284,22 +284,33 @@ def parse_width(parser: AttrParser, name: str) -> int:
     return parser.parse_integer(allow_negative=False)
 
 
+@dataclass(frozen=True, init=False)
 class Listed(Encoded, ABC):
-    """An encoding by filters: how many weights of each are stored, and where each stands."""
+    """An encoding with the number and the positions of the stored weights of each filter."""
 
-    def _counts(self, filters: int, width: int) -> NDArray[np.int64]:
+    counts_width: IntAttr
+    delta: IntAttr
+    """The width of distances between positions, or 0 for absolute positions."""
+
+    @property
+    def filter_counts(self) -> NDArray[np.int64]:
+        """The number of stored items of each row of the grid."""
         import numpy as np
 
+        filters, width = self.grid[0], self.counts_width.data
         if width == 0:
-            items = len(self.values.data) // (self.dtype.itemsize * self.unit)
-            return np.full(filters, items // filters, np.int64)
+            return np.full(filters, self._items // filters, np.int64)
         return unpack(self.counts.data, width, filters).astype(np.int64)
 
-    def _verify_lists(self, counts_width: int, place_width: int) -> None:
+    @property
+    def _items(self) -> int:
+        return len(self.values.data) // (self.dtype.itemsize * self.unit)
+
+    def _verify_lists(self) -> None:
+        counts_width, place_width = self.counts_width.data, self.place_width
         if not 0 <= counts_width <= 32 or not 0 <= place_width <= 32:
             raise VerifyException("widths must be in [0, 32]")
-        items = len(self.values.data) // (self.dtype.itemsize * self.unit)
-        rows, columns = self.grid
+        items, (rows, columns) = self._items, self.grid
         for name, section, size, width in (
             ("counts", self.counts.data, rows, counts_width),
             ("places", self.places.data, items, place_width),
@@ -311,60 +322,63 @@ class Listed(Encoded, ABC):
                 )
             spare = len(section) * 8 - size * width
             if spare and section[-1] >> 8 - spare:
-                raise VerifyException(f"bits behind the last of {name} must be zero")
-        counts = self._counts(rows, counts_width)
-        if int(counts.sum()) != items:
-            raise VerifyException(f"counts add up to {int(counts.sum())}, but {items} are stored")
+                raise VerifyException(f"bits after the last of {name} must be zero")
+        if (total := int(self.filter_counts.sum())) != items:
+            raise VerifyException(f"counts add up to {total}, but {items} values are stored")
         places = self.listed
         if items and (int(places.columns.max()) >= columns or int(places.columns.min()) < 0):
-            raise VerifyException(f"a place is beyond the {columns} of a filter")
+            raise VerifyException(f"a place must be below {columns}, the size of a filter")
         import numpy as np
 
         same = places.rows[1:] == places.rows[:-1]
         if (np.diff(places.columns)[same] <= 0).any():
-            raise VerifyException("places of a filter must ascend")
+            raise VerifyException("places of a filter must be ascending")
 
     @property
     def unit(self) -> int:
-        """Elements that stand in each place."""
+        """The number of elements per position."""
         return 1
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of what places count."""
+        """The rows and columns that positions refer to."""
         return self.matrix
 
     @property
-    @abstractmethod
+    def place_width(self) -> int:
+        """The number of bits of a position."""
+        return self.delta.data
+
+    @property
     def listed(self) -> Stored:
-        """Rows and columns of the grid, as listed."""
+        """The stored positions of the grid."""
+        import numpy as np
+
+        index = np.repeat(np.arange(self.grid[0]), self.filter_counts)[: self._items]
+        places = unpack(self.places.data, self.place_width, self._items).astype(np.int64)
+        places = places[: index.size]
+        return Stored(index, summed(index, places) if self.delta.data else places)
 
     @property
     def elements(self) -> Stored:
         return self.listed
 
-    def _listed(self, counts_width: int, place_width: int, *, is_distance: bool) -> Stored:
-        import numpy as np
-
-        rows, _ = self.grid
-        items = len(self.values.data) // (self.dtype.itemsize * self.unit)
-        index = np.repeat(np.arange(rows), self._counts(rows, counts_width))[:items]
-        places = unpack(self.places.data, place_width, items).astype(np.int64)[: index.size]
-        return Stored(index, summed(index, places) if is_distance else places)
-
 
 def sections(
-    places: Stored, filters: int, numbers: NDArray[np.generic], width: int, *, whole: bool
+    stored: Stored, filters: int, places: NDArray[np.generic], width: int, *, in_bytes: bool
 ) -> tuple[BytesAttr, BytesAttr, int]:
-    """The sections of counts and places, and the width of counts; of whole bytes if asked for."""
+    """
+    Return the sections of counts and of positions, and the width of counts, which is a number of
+    bytes if `in_bytes`.
+    """
     import numpy as np
 
-    counts = np.bincount(places.rows, minlength=filters)
+    counts = np.bincount(stored.rows, minlength=filters)
     largest = int(counts.max(initial=0))
-    bits = width_of(largest)
-    if whole:
+    bits = largest.bit_length()
+    if in_bytes:
         bits = 8 if largest < 1 << 8 else 16 if largest < 1 << 16 else 32
     elif (counts == largest).all():
         bits = 0
     packed = pack(counts, bits) if bits else b""
-    return BytesAttr(packed), BytesAttr(pack(numbers, width)), bits
+    return BytesAttr(packed), BytesAttr(pack(places, width)), bits

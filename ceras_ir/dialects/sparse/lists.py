@@ -1,9 +1,6 @@
 """
-Encodings that list the place of each stored weight.
-
-- Coordinates: each weight with its place, in as many bits as the layer needs.
-- Compressed rows, in whole bytes.
-- Blocks of weights.
+Encodings with the position of each stored weight: coordinates with the fewest bits, compressed rows
+in bytes, and blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import BytesAttr, IntAttr
+from xdsl.dialects.builtin import BytesAttr, IntAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -23,13 +20,11 @@ from ceras_ir.dialects.sparse.encoded import (
     DISTANCE,
     Listed,
     Stored,
-    StoredType,
     distances,
     nonzero_bits,
     parse_width,
     sections,
     stored,
-    stored_type,
     unpack,
 )
 
@@ -41,36 +36,29 @@ if TYPE_CHECKING:
 @irdl_attr_definition
 class CooAttr(Listed):
     """
-    Every weight with its place in the window, in as many bits as the layer needs: a column, a row
-    and a channel (S5), or its distance from the one before.
+    Weights with positions of as many bits as the layer needs: column, row and channel (S5) in the
+    window, or the distance from the previous weight.
 
     `#sparse.coo<counts 5, column 2 row 2 channel 4, counts "0x..", places "0x..", values "0x.." :
-    tensor<8x3x3x16xi8>>`: counts of 5 bits, one for each filter, or `counts 0` and no section
-    where all filters have equally many; places of 8 bits, the column lowest. With `delta 6` in
-    place of the fields a place is a distance of 6 bits, and zeros are stored where it would not
-    do. Fields are of 4-dimensional weights; a matrix has `channel` alone.
+    tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter. With `counts 0` all filters store
+    equally many weights, and the section is empty. Positions have 8 bits, the column lowest. With
+    `delta 6` instead of the fields, a position is a distance of 6 bits, and zeros divide longer
+    distances. Fields require 4-dimensional weights; a matrix has only `channel`.
     """
 
     name = "sparse.coo"
 
-    type: StoredType
-    counts: BytesAttr
-    places: BytesAttr
-    values: BytesAttr
-    counts_width: IntAttr
     column: IntAttr
     row: IntAttr
     channel: IntAttr
-    delta: IntAttr
 
     @classmethod
     def of(
         cls, array: NDArray[np.generic], element: Attribute, delta: int | None = None
     ) -> CooAttr:
-        """`array` by fields, or by distances of so many bits."""
+        """Encode `array` with fields, or with distances of `delta` bits."""
         import numpy as np
 
-        kind = stored_type(array, element)
         nonzero = nonzero_bits(array)
         places = stored(nonzero, None if delta is None else (1 << delta) - 1)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
@@ -83,9 +71,11 @@ class CooAttr(Listed):
             width = column + row + channel
         else:
             numbers, width = distances(places.rows, places.columns), delta
-        counts, packed, bits = sections(places, len(nonzero), numbers, width, whole=False)
-        fields = (IntAttr(n) for n in (bits, column, row, channel, delta or 0))
-        return cls(kind, counts, packed, BytesAttr(values.tobytes()), *fields)
+        counts, packed, bits = sections(places, len(nonzero), numbers, width, in_bytes=False)
+        fields = (IntAttr(n) for n in (bits, delta or 0, column, row, channel))
+        return cls(
+            TensorType(element, array.shape), counts, packed, BytesAttr(values.tobytes()), *fields
+        )
 
     @property
     def spelling(self) -> str:
@@ -93,19 +83,11 @@ class CooAttr(Listed):
 
     @property
     def place_width(self) -> int:
-        """Bits of a place."""
         return self.delta.data or self.column.data + self.row.data + self.channel.data
 
     @property
-    def filter_counts(self) -> NDArray[np.int64]:
-        """How many places each row lists."""
-        return self._counts(self.grid[0], self.counts_width.data)
-
-    @property
     def listed(self) -> Stored:
-        found = self._listed(
-            self.counts_width.data, self.place_width, is_distance=self.delta.data > 0
-        )
+        found = super().listed
         if self.delta.data:
             return found
         _, columns, channels = window_extents(self.shape)
@@ -114,7 +96,7 @@ class CooAttr(Listed):
         tap = (at >> column & (1 << row) - 1) * columns + (at & (1 << column) - 1)
         return found._replace(columns=tap * channels + (at >> column + row))
 
-    def verify_places(self) -> None:
+    def verify_positions(self) -> None:
         if not self.delta.data:
             extents = window_extents(self.shape)
             widths = self.row.data, self.column.data, self.channel.data
@@ -125,24 +107,23 @@ class CooAttr(Listed):
                     raise VerifyException(
                         f"a {name} of {extent} takes {(extent - 1).bit_length()} bits, got {width}"
                     )
-        self._verify_lists(self.counts_width.data, self.place_width)
+        self._verify_lists()
         if not self.delta.data and len(self.values.data):
             _, columns, _ = window_extents(self.shape)
-            items = len(self.values.data) // self.dtype.itemsize
-            raw = unpack(self.places.data, self.place_width, items).astype(int)
+            raw = unpack(self.places.data, self.place_width, self._items).astype(int)
             if int((raw & (1 << self.column.data) - 1).max()) >= columns:
-                raise VerifyException(f"a column is beyond the {columns} of a window")
+                raise VerifyException(f"a column must be below {columns}, the width of a window")
 
     @classmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
         counts = parse_width(parser, "counts")
         parser.parse_punctuation(",")
         if parser.parse_optional_keyword(DISTANCE):
-            widths = [0, 0, 0, parser.parse_integer(allow_negative=False)]
-            if not widths[3]:
-                parser.raise_error("a distance has at least one bit")
+            widths = [parser.parse_integer(allow_negative=False), 0, 0, 0]
+            if not widths[0]:
+                parser.raise_error("a distance must have one bit or more")
         else:
-            widths = [parse_width(parser, name) for name in ("column", "row", "channel")] + [0]
+            widths = [0, *(parse_width(parser, name) for name in ("column", "row", "channel"))]
         parser.parse_punctuation(",")
         return [IntAttr(n) for n in (counts, *widths)]
 
@@ -157,7 +138,7 @@ class CooAttr(Listed):
 
 
 def window_extents(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Rows, columns and channels of a filter."""
+    """Return the rows, columns and channels of a filter."""
     if len(shape) == 4:
         return shape[1], shape[2], shape[3]
     return 1, 1, prod(shape[1:])
@@ -166,26 +147,20 @@ def window_extents(shape: Sequence[int]) -> tuple[int, int, int]:
 @irdl_attr_definition
 class CsrAttr(Listed):
     """
-    Compressed rows in whole bytes, which a microcontroller reads as they are.
+    Compressed rows in bytes, which a microcontroller reads without unpacking.
 
     `#sparse.csr<counts 8, delta 8, counts "0x..", places "0x..", values "0x.." : tensor<2x9xf32>>`:
-    a count of 8, 16 or 32 bits for each filter; places are distances of 8 bits, or columns of 16
-    with `index 16` (S4).
+    a count of 8, 16 or 32 bits for each filter. Positions are distances of 8 bits, or columns of 16
+    bits with `index 16` (S4).
     """
 
     name = "sparse.csr"
 
-    type: StoredType
-    counts: BytesAttr
-    places: BytesAttr
-    values: BytesAttr
-    counts_width: IntAttr
-    delta: IntAttr
     index: IntAttr
 
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute, *, delta: bool = True) -> CsrAttr:
-        """`array` by distances of 8 bits, or by columns of 16."""
+        """Encode `array` with distances of 8 bits, or with columns of 16."""
         import numpy as np
 
         nonzero = nonzero_bits(array)
@@ -193,8 +168,8 @@ class CsrAttr(Listed):
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
         numbers = distances(places.rows, places.columns) if delta else places.columns
         width = 8 if delta else 16
-        counts, packed, bits = sections(places, len(nonzero), numbers, width, whole=True)
-        kind = stored_type(array, element)
+        counts, packed, bits = sections(places, len(nonzero), numbers, width, in_bytes=True)
+        kind = TensorType(element, array.shape)
         widths = IntAttr(bits), IntAttr(8 if delta else 0), IntAttr(0 if delta else 16)
         return cls(kind, counts, packed, BytesAttr(values.tobytes()), *widths)
 
@@ -203,11 +178,10 @@ class CsrAttr(Listed):
         return "csr_delta8" if self.delta.data else "csr_index16"
 
     @property
-    def listed(self) -> Stored:
-        width = self.delta.data or self.index.data
-        return self._listed(self.counts_width.data, width, is_distance=self.delta.data > 0)
+    def place_width(self) -> int:
+        return self.delta.data or self.index.data
 
-    def verify_places(self) -> None:
+    def verify_positions(self) -> None:
         if self.counts_width.data not in (8, 16, 32):
             raise VerifyException(
                 f"counts must have 8, 16 or 32 bits, got {self.counts_width.data}"
@@ -218,7 +192,7 @@ class CsrAttr(Listed):
             raise VerifyException(
                 f"at most 65536 columns have 16-bit indices, got {self.matrix[1]}"
             )
-        self._verify_lists(self.counts_width.data, self.delta.data or self.index.data)
+        self._verify_lists()
 
     @classmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -237,31 +211,25 @@ class CsrAttr(Listed):
 
 
 @irdl_attr_definition
-class BlockAttr(Listed):
+class SparseBlockAttr(Listed):
     """
-    Whole blocks of `rows` filters by `columns` products, of which any is not zero.
+    Blocks of `rows` filters by `columns` products that contain a nonzero element.
 
-    `#sparse.block<rows 4 columns 1, counts 5, delta 6, counts "0x..", places "0x..",
-    values "0x.." : tensor<8x3x3x16xi8>>`: counts of each row of blocks, distances between blocks
-    in blocks, and the elements of each block row by row. Blocks divide the matrix.
+    `#sparse.block<rows 4 columns 1, counts 5, delta 6, counts "0x..", places "0x..", values "0x.."
+    : tensor<8x3x3x16xi8>>`: the count of each row of blocks, distances in blocks, and the elements
+    of each block row by row. Blocks divide the matrix.
     """
 
     name = "sparse.block"
 
-    type: StoredType
-    counts: BytesAttr
-    places: BytesAttr
-    values: BytesAttr
     rows: IntAttr
     columns: IntAttr
-    counts_width: IntAttr
-    delta: IntAttr
 
     @classmethod
     def of(
         cls, array: NDArray[np.generic], element: Attribute, block: tuple[int, int], delta: int
-    ) -> BlockAttr:
-        """`array` in blocks, by distances of so many bits."""
+    ) -> SparseBlockAttr:
+        """Encode `array` in blocks with distances of `delta` bits."""
         import numpy as np
 
         high, wide = block
@@ -272,10 +240,10 @@ class BlockAttr(Listed):
         nonzero = nonzero_bits(blocks.reshape(grid[0], -1)).reshape(*grid, -1)
         places = stored(np.any(nonzero, axis=2), (1 << delta) - 1)
         numbers = distances(places.rows, places.columns)
-        counts, packed, bits = sections(places, grid[0], numbers, delta, whole=False)
+        counts, packed, bits = sections(places, grid[0], numbers, delta, in_bytes=False)
         values = BytesAttr(np.ascontiguousarray(blocks[places.rows, places.columns]).tobytes())
-        widths = (IntAttr(n) for n in (high, wide, bits, delta))
-        return cls(stored_type(array, element), counts, packed, values, *widths)
+        widths = (IntAttr(n) for n in (bits, delta, high, wide))
+        return cls(TensorType(element, array.shape), counts, packed, values, *widths)
 
     @property
     def spelling(self) -> str:
@@ -291,15 +259,6 @@ class BlockAttr(Listed):
         return filters // self.rows.data, products // self.columns.data
 
     @property
-    def filter_counts(self) -> NDArray[np.int64]:
-        """How many places each row lists."""
-        return self._counts(self.grid[0], self.counts_width.data)
-
-    @property
-    def listed(self) -> Stored:
-        return self._listed(self.counts_width.data, self.delta.data, is_distance=True)
-
-    @property
     def elements(self) -> Stored:
         import numpy as np
 
@@ -309,7 +268,7 @@ class BlockAttr(Listed):
         columns = found.columns[:, None] * wide + inside % wide
         return Stored(rows.reshape(-1), columns.reshape(-1))
 
-    def verify_places(self) -> None:
+    def verify_positions(self) -> None:
         high, wide = self.rows.data, self.columns.data
         filters, products = self.matrix
         if high < 1 or wide < 1 or filters % high or products % wide:
@@ -317,10 +276,10 @@ class BlockAttr(Listed):
                 f"blocks of {high}x{wide} do not divide {filters} filters of {products} products"
             )
         if len(self.values.data) % (self.unit * self.dtype.itemsize):
-            raise VerifyException(f"values are no whole blocks of {high}x{wide}")
+            raise VerifyException(f"values are not a multiple of blocks of {high}x{wide}")
         if not self.delta.data:
-            raise VerifyException("a distance has at least one bit")
-        self._verify_lists(self.counts_width.data, self.delta.data)
+            raise VerifyException("a distance must have one bit or more")
+        self._verify_lists()
 
     @classmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -330,7 +289,7 @@ class BlockAttr(Listed):
         parser.parse_punctuation(",")
         delta = parse_width(parser, DISTANCE)
         parser.parse_punctuation(",")
-        return [IntAttr(n) for n in (high, wide, counts, delta)]
+        return [IntAttr(n) for n in (counts, delta, high, wide)]
 
     def print_widths(self, printer: Printer) -> None:
         printer.print_string(

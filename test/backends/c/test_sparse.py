@@ -29,7 +29,7 @@ from ceras_ir.dialects.graph import (
     RecurrenceOp,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.dialects.sparse import BitmapAttr, BlockAttr, CooAttr, CsrAttr, Encoded
+from ceras_ir.dialects.sparse import BitmapAttr, CooAttr, CsrAttr, Encoded, SparseBlockAttr
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 
@@ -131,7 +131,7 @@ def test_every_encoding_with_a_residual_and_a_multiplier_for_each_output(
     rng = np.random.default_rng(5)
     weights = sparse_weights(rng, (12, 3, 3, 8), 0.9, block=4)
     encoded = {
-        "block": BlockAttr.of(weights, i8, (1, 4), 4),
+        "block": SparseBlockAttr.of(weights, i8, (1, 4), 4),
         "bitmap": BitmapAttr.of(weights, i8),
         "csr": CsrAttr.of(weights, i8),
         "fields": CooAttr.of(weights, i8),

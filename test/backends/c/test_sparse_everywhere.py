@@ -17,7 +17,7 @@ from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.dialects.sparse import BlockAttr, CooAttr
+from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -85,7 +85,7 @@ def network() -> ModuleOp:
         results.append(op.result)
         weights = sparse_weights(rng, (12, 3, 3, 8), 0.9, block=4)
         op = Conv2dOp(
-            blocked, stored(BlockAttr.of(weights, i8, (1, 4), 4), FILTERS), None, skip,
+            blocked, stored(SparseBlockAttr.of(weights, i8, (1, 4), 4), FILTERS), None, skip,
             result_element=OUT, padding=(1, 1, 1, 1), residual_shift=4,
             requant=RequantAttr(20, multiplier=list(range(1000, 7000, 500))),
         )  # fmt: skip

@@ -24,7 +24,7 @@ from ceras_ir.backends.c.sparse_code import SPARSE
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.dialects.sparse import BlockAttr, CooAttr
+from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -67,7 +67,11 @@ def layer(seed: int) -> ModuleOp:
 
     def listed(shape: tuple[int, ...]) -> SSAValue:
         values = kept(shape)
-        form = BlockAttr.of(values, i8, (1, 4), 4) if seed % 3 == 0 else CooAttr.of(values, i8, 5)
+        form = (
+            SparseBlockAttr.of(values, i8, (1, 4), 4)
+            if seed % 3 == 0
+            else CooAttr.of(values, i8, 5)
+        )
         return stored(form, weight)
 
     if seed % 4 == 3:

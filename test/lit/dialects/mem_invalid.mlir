@@ -1,21 +1,21 @@
 // RUN: ceras-opt %s --verify-diagnostics --split-input-file --allow-unregistered-dialect
 
-// expected-error@+1 {{a device is named by a word, got 'a.b'}}
+// expected-error@+1 {{a device name must be an identifier, got 'a.b'}}
 "test.op"() {d = #mem.device<a.b>} : () -> ()
 
 // -----
 
-// expected-error@+1 {{a block needs an id and offset of at least 0 and a size of at least 1, got 0, 0, 0}}
+// expected-error@+1 {{a block needs an id and offset >= 0 and a size >= 1, got 0, 0, 0}}
 "test.op"() {d = #mem.block<id = 0, offset = 0, size = 0>} : () -> ()
 
 // -----
 
-// expected-error@+1 {{an arena needs a size of at least 0 and a power of two as alignment, got 4, 3}}
+// expected-error@+1 {{an arena needs a size >= 0 and a power of two as alignment, got 4, 3}}
 "test.op"() {d = #mem.arena<size = 4, alignment = 3>} : () -> ()
 
 // -----
 
-// expected-error@+1 {{a region needs a name, a size of at least 0 and a capacity of at least 1, got '', 4, 8}}
+// expected-error@+1 {{a region needs a name, a size >= 0 and a capacity >= 1, got '', 4, 8}}
 "test.op"() {d = #mem.region<size = 4, capacity = 8>} : () -> ()
 
 // -----
@@ -53,7 +53,7 @@ func.func @pack_vector(%x: tensor<3xf32>) {
 // -----
 
 func.func @pack_quantizes(%x: tensor<1x3x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{packing keeps the element type}}
+  // expected-error@+1 {{input and result must have the same element type}}
   %0 = mem.pack %x : (tensor<1x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x16xf32>
   func.return
 }
@@ -89,7 +89,7 @@ func.func @main(%x: tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x
 
 // -----
 
-// expected-error@+1 {{a pitch is at least 0, got -4}}
+// expected-error@+1 {{a pitch must not be negative, got -4}}
 "test.op"() {b = #mem.block<id = 0, offset = 0, size = 8, pitch = -4>} : () -> ()
 
 // -----
@@ -132,7 +132,7 @@ func.func @windows_3(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @windows_4(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{packing keeps the element type}}
+  // expected-error@+1 {{input and result must have the same element type}}
   %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16xf32>
   func.return
 }
@@ -164,7 +164,7 @@ func.func @tiles_1(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @tiles_2(%x: tensor<20x7x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{packing keeps the element type}}
+  // expected-error@+1 {{input and result must have the same element type}}
   %0 = mem.pack_tiles %x : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x1x1x1x16x16xf32>
   func.return
 }
@@ -196,7 +196,7 @@ func.func @point_1(%b: tensor<2x16x!quant.uniform<i8:f32, 0.5>>, %t: tensor<2x1x
 // -----
 
 func.func @point_2(%b: tensor<2x16x!quant.uniform<i32:f32, 0.25>>, %t: tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{the result is stored like the bias}}
+  // expected-error@+1 {{the result and the bias must have the same element type}}
   %0 = mem.fold_zero_point %b, %t {zero_point = 1 : i64} : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>, tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

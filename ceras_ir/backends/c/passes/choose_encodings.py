@@ -118,10 +118,10 @@ def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
 def smallest(weights: NDArray[np.generic]) -> Encoded:
     """The encoding of the fewest bytes that kernels read."""
     from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
-    from ceras_ir.dialects.sparse import BlockAttr
+    from ceras_ir.dialects.sparse import SparseBlockAttr
 
     found: list[Encoded] = [smallest_distances(weights)]
     if weights.shape[-1] % BLOCK == 0:
         element = found[0].type.element_type
-        found += [BlockAttr.of(weights, element, (1, BLOCK), width) for width in WIDTHS]
+        found += [SparseBlockAttr.of(weights, element, (1, BLOCK), width) for width in WIDTHS]
     return min(found, key=lambda encoded: encoded.nbytes)

@@ -33,7 +33,7 @@ func.func @bitmap() {
 // -----
 
 func.func @spare() {
-  // expected-error@+1 {{bits behind the last of places must be zero}}
+  // expected-error@+1 {{bits after the last of places must be zero}}
   %0 = graph.constant #sparse.bitmap<counts "0x", places "0x10", values "0x01" : tensor<1x4xi8>> : tensor<1x4xi8>
   func.return
 }
@@ -41,7 +41,7 @@ func.func @spare() {
 // -----
 
 func.func @counts() {
-  // expected-error@+1 {{counts add up to 2, but 1 are stored}}
+  // expected-error@+1 {{counts add up to 2, but 1 values are stored}}
   %0 = graph.constant #sparse.csr<counts 8, delta 8, counts "0x0101", places "0x05", values "0x81" : tensor<2x8xi8>> : tensor<2x8xi8>
   func.return
 }
@@ -57,7 +57,7 @@ func.func @places() {
 // -----
 
 func.func @beyond() {
-  // expected-error@+1 {{a place is beyond the 8 of a filter}}
+  // expected-error@+1 {{a place must be below 8, the size of a filter}}
   %0 = graph.constant #sparse.csr<counts 8, delta 8, counts "0x0200", places "0x0503", values "0x8181" : tensor<2x8xi8>> : tensor<2x8xi8>
   func.return
 }
@@ -65,7 +65,7 @@ func.func @beyond() {
 // -----
 
 func.func @ascend() {
-  // expected-error@+1 {{places of a filter must ascend}}
+  // expected-error@+1 {{places of a filter must be ascending}}
   %0 = graph.constant #sparse.csr<counts 8, index 16, counts "0x0200", places "0x05000500", values "0x8181" : tensor<2x8xi8>> : tensor<2x8xi8>
   func.return
 }
@@ -97,7 +97,7 @@ func.func @fields() {
 // -----
 
 func.func @column() {
-  // expected-error@+1 {{a column is beyond the 3 of a window}}
+  // expected-error@+1 {{a column must be below 3, the width of a window}}
   %0 = graph.constant #sparse.coo<counts 0, column 2 row 1 channel 0, counts "0x", places "0x03", values "0x01" : tensor<1x2x3x1xi8>> : tensor<1x2x3x1xi8>
   func.return
 }
@@ -123,7 +123,7 @@ func.func @lost(%x: tensor<1x3xf32>) {
 
 func.func @mask_shape(%x: tensor<1x3xf32>) {
   %w = graph.constant dense<[[0.0, 2.0, 0.0]]> : tensor<1x3xf32> : tensor<1x3xf32>
-  // expected-error@+1 {{sparse.mask of shape (3, 1) cannot be of weights of (1, 3)}}
+  // expected-error@+1 {{sparse.mask of shape (3, 1) does not fit weights of shape (1, 3)}}
   %0 = graph.matmul %x, %w {sparse.mask = #sparse.mask<2 of [3, 1], "0x06">} : (tensor<1x3xf32>, tensor<1x3xf32>) -> tensor<1x1xf32>
   func.return
 }
