@@ -169,7 +169,7 @@ def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
 
 def _joined(batches: Sequence[Samples], what: str) -> Samples:
     if not batches:
-        raise InputError("there are no samples in it", what)
+        raise InputError("the file has no samples", what)
     names = batches[0].arrays
     arrays = {name: np.concatenate([batch.arrays[name] for batch in batches]) for name in names}
     return Samples(arrays, sum(map(len, batches)))

@@ -1,8 +1,8 @@
 """
-Samples from a folder of images: `DIR/?size=32x32&mean=0.5&...`, read one at a time.
+Read samples from a folder of images, `DIR/?size=32x32&mean=0.5&...`, one at a time.
 
-Every pixel becomes `(value / scale - mean) / std`. Pillow reads the files and is loaded only
-for a folder.
+Each pixel becomes `(value / scale - mean) / std`. Pillow reads the files and is imported only for a
+folder.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", "
 
 
 def is_folder(path: str) -> bool:
-    """Whether samples come from images."""
+    """Return whether the samples are images of a folder."""
     return Path(path.partition("?")[0]).is_dir()
 
 
 def is_planar(shape: Sequence[int]) -> bool:
-    """Whether an input of images has its channels, 1 or 3, in front; if either can be, it has."""
+    """
+    Return whether the layout of an image input is NCHW with 1 or 3 channels; it wins if both fit.
+    """
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 
 class ImageReader:
-    """Images of a folder or an archive as inputs of a network."""
+    """A converter of images in a folder or an archive to inputs of a network."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
@@ -44,37 +46,33 @@ class ImageReader:
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].shape[0] != 1:
             shapes = ", ".join(f"{t.name} {list(t.shape)}" for t in inputs)
             raise InputError(
-                f"images are for one input of shape [1, C, H, W] or [1, H, W, C], not {shapes}; "
-                "give an .npz file",
+                f"images require a single input of shape [1, C, H, W] or [1, H, W, C], got "
+                f"{shapes}; use an .npz file",
                 folder,
             )
         (self.input,) = inputs
-        self.planar = self._is_planar()
+        layout = self.options.layout
+        self.planar = is_planar(self.input.shape) if layout == "auto" else layout == "nchw"
         _, *rest = self.input.shape
         self.depth, self.height, self.width = rest if self.planar else (rest[2], *rest[:2])
         if self.depth not in (1, 3):
             raise InputError(
-                f"images have 1 or 3 channels, but '{self.input.name}' {self.depth}", folder
+                f"images have 1 or 3 channels, but '{self.input.name}' has {self.depth}", folder
             )
         for name in ("mean", "std"):
             count = len(getattr(self.options, name))
             if count not in (1, self.depth):
-                raise UsageError(f"--image-{name} has {count} numbers for {self.depth} channels")
+                raise UsageError(f"--image-{name} has {count} values for {self.depth} channels")
         if self.options.size is not None and self.options.size != (self.height, self.width):
             larger = self.options.size[0] >= self.height and self.options.size[1] >= self.width
             if self.options.fit != "crop" or not larger:
                 raise UsageError(
                     f"--image-size {self.options.size[0]}x{self.options.size[1]}, but the input is "
-                    f"{self.height}x{self.width}: that takes --image-fit crop of larger images"
+                    f"{self.height}x{self.width}: use --image-fit crop and a larger size"
                 )
 
-    def _is_planar(self) -> bool:
-        if self.options.layout != "auto":
-            return self.options.layout == "nchw"
-        return is_planar(self.input.shape)
-
     def read(self, file: Path | IO[bytes], name: str | None = None) -> NDArray[np.generic]:
-        """One image as an input; errors call it `name`."""
+        """Return an image as an input; errors call the image `name`."""
         with self._upright(file, name) as image:
             pixels = self._fitted(image.convert("RGB" if self.depth == 3 else "L"))
         if self.options.channels == "bgr":
@@ -90,7 +88,7 @@ class ImageReader:
 
     @contextmanager
     def _upright(self, file: Path | IO[bytes], name: str | None = None) -> Generator[Image]:
-        """The image as it is looked at."""
+        # Rotated as the camera's orientation tag specifies.
         try:
             from PIL import Image, ImageOps, UnidentifiedImageError
         except ImportError:
@@ -105,7 +103,7 @@ class ImageReader:
             raise InputError(f"not a readable image: {reason}", name or str(file)) from None
 
     def placement(self, file: Path) -> tuple[float, float, float, float]:
-        """Where a pixel of an image goes: factors of x and y, and what is added then."""
+        """Return the map from pixels of an image to the input: factors and offsets of x and y."""
         with self._upright(file) as image:
             width, height = self._resized(image)
             factors = width / image.width, height / image.height
@@ -114,7 +112,7 @@ class ImageReader:
         return *factors, -float((width - self.width) // 2), -float((height - self.height) // 2)
 
     def _resized(self, image: Image) -> tuple[int, int]:
-        """Width and height of an image before it is cropped or padded."""
+        # Width and height before the image is cropped or padded.
         if self.options.fit == "stretch":
             return self.width, self.height
         goal = self.options.size or (self.height, self.width)
@@ -123,7 +121,6 @@ class ImageReader:
         return max(round(image.width * ratio), 1), max(round(image.height * ratio), 1)
 
     def _fitted(self, image: Image) -> NDArray[np.float32]:
-        """Height, width and channels of the input, as numbers from 0 to 255."""
         height, width = self.height, self.width
         resized = image.resize(self._resized(image))
         if self.options.fit == "stretch":
@@ -131,7 +128,7 @@ class ImageReader:
         if self.options.fit == "crop":
             left, top = (resized.width - width) // 2, (resized.height - height) // 2
             return self._pixels(resized.crop((left, top, left + width, top + height)))
-        # As detectors are fed: the image in the upper left corner.
+        # Letterbox: the image is in the upper left corner, as in object detectors.
         result = np.full((height, width, self.depth), self.options.pad, np.float32)
         pixels = self._pixels(resized)
         result[: pixels.shape[0], : pixels.shape[1]] = pixels[:height, :width]
@@ -142,20 +139,20 @@ class ImageReader:
 
 
 class ImageFolder(ImageReader):
-    """The images below a folder, in the order of their names."""
+    """The images below a folder, sorted by name."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
-        ImageOptions.parse(options)  # What is mistyped is told before what is not there.
+        ImageOptions.parse(options)  # Errors in the options are reported before missing images.
         self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
         if not self.files:
-            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
+            raise InputError(f"no images in the folder ({', '.join(sorted(SUFFIXES))})", folder)
         super().__init__(path, inputs)
 
     def __len__(self) -> int:
         return len(self.files)
 
     def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
-        """The first images, each as the network takes it."""
+        """Yield the first `limit` images as inputs."""
         for file in self.files[:limit]:
             yield {self.input.name: self.read(file)}

@@ -1,4 +1,4 @@
-"""How images become inputs of a network; without numpy, for the command line."""
+"""Declare the conversion of images to inputs of a network, without numpy, for the command line."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from ceras_ir.support.options import choices_of, option, types_of
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images become inputs; what is not given follows from the network's input."""
+    """The conversion of images to inputs; defaults follow from the input of the network."""
 
     size: tuple[int, int] | None = option(None, flag="--image-size", metavar="HxW", read=str)
     """
-    For image folders: resize images to this (default: the input's).
+    For image folders: resize images to this (default: the size of the input).
 
-    An image that is cropped has this size before.
+    With the fit crop, this is the size before the crop.
     """
     scale: float | None = option(None, flag="--image-scale", metavar="S", read=str)
     """
-    For image folders: divide pixels by this first (default: 255, or 1 for an input of uint8).
+    For image folders: first divide pixels by this (default: 255, or 1 for an input of uint8).
 
-    An input of other unsigned integers takes bytes as they are, too.
+    Inputs of other unsigned integers also receive bytes unchanged.
     """
     mean: tuple[float, ...] = option((0.0,), flag="--image-mean", metavar="M,M,M", read=str)
-    """For image folders: then subtract this, one number or one per channel (default: 0)."""
+    """For image folders: then subtract this, a single number or one per channel (default: 0)."""
     std: tuple[float, ...] = option((1.0,), flag="--image-std", metavar="D,D,D", read=str)
-    """For image folders: then divide by this, one number or one per channel (default: 1)."""
+    """For image folders: then divide by this, a single number or one per channel (default: 1)."""
     channels: Literal["rgb", "bgr"] = option(
         "rgb", flag="--image-channels", metavar="{rgb,bgr}", read=str
     )
-    """For image folders: order channels so."""
+    """For image folders: use this order of channels."""
     layout: Literal["auto", "nchw", "nhwc"] = option(
         "auto", flag="--image-layout", metavar="{nchw,nhwc}", read=str
     )
-    """For image folders: use this layout of the input (default: by its shape)."""
+    """For image folders: use this layout of the input (default: derived from the shape)."""
     fit: Literal["stretch", "crop", "letterbox"] = option(
         "stretch", flag="--image-fit", metavar="{stretch,crop,letterbox}", read=str
     )
     """
-    For image folders: bring images of another shape to the input's: stretch them, crop them to
-    their centre, or pad them at the right and below.
+    For image folders: adapt images of another shape: stretch them, crop them to their centre, or
+    pad them on the right and at the bottom.
     """
     pad: float = option(114.0, flag="--image-pad", metavar="P", read=str)
     """
     For image folders: pad letterboxed images with this.
 
-    The value is of pixels, before they are scaled.
+    The value is a pixel before the division.
     """
 
     @classmethod
     def parse(cls, text: str) -> ImageOptions:
-        """Of `key=value&key=value`; numbers of a list are separated by colons."""
+        """Parse `key=value&key=value`; colons separate the numbers of a list."""
         options = cls()
         for part in filter(None, text.split("&")):
             key, _, value = part.partition("=")
@@ -66,12 +66,12 @@ class ImageOptions:
         return options
 
     def divisor(self, dtype: str) -> float:
-        """What pixels are divided by for an input of `dtype`."""
+        """Return the divisor of pixels for an input of `dtype`."""
         default = 1.0 if dtype.startswith("uint") else 255.0
         return default if self.scale is None else self.scale
 
     def spell(self) -> str:
-        """What `parse` reads as these."""
+        """Return the text that `parse` converts to these options."""
         default, words = ImageOptions(), list[str]()
         for field in fields(self):
             value: object = getattr(self, field.name)
@@ -113,5 +113,5 @@ def _numbers(key: str, text: str) -> tuple[float, ...]:
 def _number(key: str, text: str) -> float:
     numbers = _numbers(key, text)
     if len(numbers) != 1:
-        raise UsageError(f"--image-{key} must be one number, got {text}")
+        raise UsageError(f"--image-{key} must be a single number, got {text}")
     return numbers[0]

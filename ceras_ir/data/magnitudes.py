@@ -1,11 +1,12 @@
 """
-The types and magnitudes of the data of each input, to compare two sets of data.
+Compare the types and magnitudes of two sets of input data.
 
-Commands print remarks where the data of a run differs from the data of calibration.
+Commands print remarks if the data of a run differs from the calibration data.
 """
 
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from ceras_ir.data.samples import UNREADABLE, read_header
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, remark
 
-IMAGES = 64
-"""The number of samples of a folder of images that are read: all are scaled in the same way."""
+MAX_IMAGES = 64
+"""
+The number of samples of a folder of images that are read; all images are scaled in the same way.
+"""
 
-FACTOR = 4.0
-"""The ratio of two peaks from which one of them has another scale."""
+MAX_PEAK_RATIO = 4.0
+"""The ratio of two peaks above which the scales of the data differ."""
 
-BYTE = 255
+MAX_PIXEL = 255
 """The largest value of a pixel."""
 
 
@@ -34,7 +37,7 @@ class Magnitude:
     peak: float
     """The largest finite magnitude."""
     is_pixels: bool = False
-    """Whether all elements are whole numbers from 0 to 255, and some exceed 127."""
+    """Whether all elements are integers from 0 to 255, and some exceed 127."""
     has_nan: bool = False
 
 
@@ -42,19 +45,19 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
     """Return the magnitudes of the data for each input, over all samples of the files."""
     samples = open_samples(paths, inputs)
     if any(is_folder(part) for part in _parts(paths)):
-        samples = samples.first(IMAGES)
+        samples = samples.first(MAX_IMAGES)
     peaks = dict.fromkeys((tensor.name for tensor in inputs), 0.0)
-    whole, nan = dict.fromkeys(peaks, True), dict.fromkeys(peaks, False)
+    all_pixels, nan = dict.fromkeys(peaks, True), dict.fromkeys(peaks, False)
     for sample in samples:
         for name, array in sample.items():
             finite = array[np.isfinite(array)].astype(np.float64)
             nan[name] |= bool(np.isnan(array).any())
             peaks[name] = max(peaks[name], float(np.abs(finite).max(initial=0.0)))
-            if whole[name]:
-                pixels = (finite >= 0) & (finite <= BYTE) & (finite == np.rint(finite))
-                whole[name] = bool(pixels.all())
+            if all_pixels[name]:
+                pixels = (finite >= 0) & (finite <= MAX_PIXEL) & (finite == np.rint(finite))
+                all_pixels[name] = bool(pixels.all())
     return {
-        name: Magnitude(peak, whole[name] and peak > BYTE / 2, nan[name])
+        name: Magnitude(peak, all_pixels[name] and peak > MAX_PIXEL / 2, nan[name])
         for name, peak in peaks.items()
     }
 
@@ -77,7 +80,6 @@ def _parts(paths: str) -> list[str]:
 
 
 def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
-    """Return the type of an array in an `.npz` file; None if the file has no such array."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
             return read_header(stream).dtype
@@ -88,26 +90,26 @@ def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
 def scales_that_differ(
     given: Mapping[str, float], reference: Mapping[str, float]
 ) -> Iterable[tuple[str, float, float]]:
-    """Return the inputs with a peak above 4 times, or below a quarter, of that of the reference."""
+    """Yield the inputs with a peak above 4 times, or below a quarter, of that of the reference."""
     for name, peak in given.items():
         known = reference.get(name, 0.0)
-        if known > 0 and (peak > FACTOR * known or peak < known / FACTOR):
+        if known > 0 and (peak > MAX_PEAK_RATIO * known or peak < known / MAX_PEAK_RATIO):
             yield name, peak, known
 
 
 PEAKS = "calibration_peaks"
-"""Key of the manifest: the largest magnitude of the calibration data of each input, by name."""
+"""The key of the manifest: the largest magnitude of the calibration data of each input, by name."""
 
 REMEDY = (
-    "divide pixels by 255 if the network was trained on 0 to 1, or let the network take bytes "
+    "divide pixels by 255 if the network was trained on 0 to 1, or let the network accept bytes "
     "(--input-image nhwc|nchw, with --image-scale, --image-mean and --image-std)"
 )
 
 
 def note_calibration(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[str, float]:
     """
-    Report integers, and floats that look like pixels, as calibration data of float inputs. Return
-    the peak of each input; nothing without data.
+    Report integer data, and float data that looks like pixels, of float inputs. Return the peak of
+    each input, or {} without data.
     """
     found = _magnitudes(paths, inputs)
     if paths is None or not found:
@@ -117,7 +119,7 @@ def note_calibration(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[st
     for name, each in found.items():
         if each.is_pixels and name in floats and name not in wrong:
             remark(
-                f"note: the calibration data of input '{name}' are whole numbers from 0 to "
+                f"note: the calibration data of input '{name}' are integers from 0 to "
                 f"{each.peak:g}, like pixels: {REMEDY}"
             )
     return {name: each.peak for name, each in found.items()}
@@ -131,15 +133,15 @@ def note_inputs(
     admits_nan: bool = False,
 ) -> None:
     """
-    Report data of another type than the inputs, or of another scale than `calibrated`. Unless the
-    command `admits_nan`, it refuses such data itself.
+    Report data with other types than the inputs, or with another scale than `calibrated`. Without
+    `admits_nan`, the command refuses data with NaN itself.
     """
     if paths is None:
         return
     wrong = _note_types("data", paths, inputs)
     if not calibrated:
         return
-    # Other integers may be indices, and stored integers have a scale of their own.
+    # Other integers can be indices, and stored integers have a separate scale.
     real = {
         tensor.name
         for tensor in inputs
@@ -165,22 +167,17 @@ def note_inputs(
 
 
 def _magnitudes(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]:
-    """Return nothing for data that cannot be read: the command reports the reason."""
-    if paths is None:
-        return {}
-    try:
-        return magnitudes(paths, inputs)
-    except InputError:
-        return {}
+    with suppress(InputError):  # The command reports data that cannot be read.
+        return {} if paths is None else magnitudes(paths, inputs)
+    return {}
 
 
-def _note_types(what: str, paths: str, inputs: Sequence[TensorInfo]) -> set[str]:
-    """Report integers for float inputs; return the names of the inputs."""
+def _note_types(data: str, paths: str, inputs: Sequence[TensorInfo]) -> set[str]:
     names = set[str]()
     for name, found, expected in types_that_differ(paths, inputs):
         names.add(name)
         remark(
-            f"warning: the {what} of input '{name}' has type {found}, and the network expects "
+            f"warning: the {data} of input '{name}' has type {found}, and the network expects "
             f"{expected}; the integers are converted as they are: {REMEDY}"
         )
     return names

@@ -1,9 +1,8 @@
 """
-Samples one after the other, straight from `.npz` files or a folder of images: memory does not
-grow with their number.
+Read samples one at a time from `.npz` files or folders of images, in constant memory.
 
-What files hold is checked before the first sample is read, as `ceras_ir.data.samples` does.
-Several files, separated by commas, count as one.
+The contents of files are checked before the first sample is read, as in `ceras_ir.data.samples`.
+Several files, separated by commas, are concatenated.
 """
 
 import sys
@@ -33,7 +32,7 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class StreamedSamples:
-    """Samples that are read anew each time they are gone through, one after the other."""
+    """Samples that are read again in each iteration."""
 
     paths: str
     inputs: Sequence[TensorInfo]
@@ -47,12 +46,14 @@ class StreamedSamples:
         return stream_samples(self.paths, self.inputs, self.count)[1]
 
     def first(self, limit: int | None) -> "StreamedSamples":
-        """At most `limit` samples, from the start."""
+        """Return the first `limit` samples."""
         return self if limit is None else replace(self, count=min(limit, self.count))
 
 
 def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
-    """The samples of files or folders; in memory only what cannot be streamed."""
+    """
+    Return the samples of files or folders; only samples that cannot be streamed are in memory.
+    """
     if Path(paths).is_file() and count_streamed(paths, inputs) is None:
         return load_samples(paths, inputs)
     return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
@@ -61,8 +62,8 @@ def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | Streamed
 def stream_samples(
     paths: str, inputs: Sequence[TensorInfo], limit: int
 ) -> tuple[int, Iterator[dict[str, Array]]]:
-    """How many samples there are, at most `limit`, and the samples."""
-    # A file whose name has a comma is one file.
+    """Return the number of samples, at most `limit`, and an iterator over the samples."""
+    # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
     folders = {name: ImageFolder(name, inputs) for name in names if is_folder(name)}
     counts = [len(folders[n]) if n in folders else count_streamed(n, inputs) for n in names]
@@ -78,7 +79,7 @@ def stream_samples(
             yield from _read(name, inputs, taken, count is not None)
             left -= taken
 
-    # Where a file cannot be streamed its samples are loaded to be counted.
+    # The samples of a file that cannot be streamed are loaded to count them.
     total = sum(
         len(load_samples(name, inputs)) if count is None else count
         for name, count in zip(names, counts, strict=True)
@@ -88,8 +89,9 @@ def stream_samples(
 
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
-    How many samples can be streamed; None where the file must be read as a whole: one sample
-    without an axis of samples, Fortran order, or anything wrong, which is reported then.
+    Return the number of samples that can be streamed, or None if the file must be loaded. A file
+    must be loaded if it has a sample without an axis of samples, Fortran order, or an error, which
+    is then reported.
     """
     counts: set[int] = set()
     try:
@@ -103,8 +105,8 @@ def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
                     is_complete = stream.tell() + header.byte_count == member.file_size
                 shape, dtype = header.shape, header.dtype
                 kept = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
-                whole = shape == tensor.shape or shape[1:] != kept or not shape
-                if header.is_fortran or whole or not is_complete or dtype == np.bool_:
+                is_single = shape == tensor.shape or shape[1:] != kept or not shape
+                if header.is_fortran or is_single or not is_complete or dtype == np.bool_:
                     return None
                 if not is_accepted(dtype, np.dtype(tensor.dtype)):
                     return None
@@ -141,5 +143,5 @@ def _exactly(stream: IO[bytes], size: int, path: str) -> bytes:
     except (OSError, *UNREADABLE) as error:
         raise InputError(f"not a readable .npz file: {error}", path) from None
     if len(data) != size:
-        raise InputError("not a readable .npz file: it ends within a sample", path)
+        raise InputError("not a readable .npz file: truncated within a sample", path)
     return data

@@ -1,12 +1,12 @@
 """
-Data for a network from `.npz` files: one array per graph input, the first axis samples.
+Load the samples of a network from `.npz` files: an array per graph input, samples along axis 0.
 
-For an input whose first dimension is 1 the array is [N, *shape[1:]]; otherwise [N, *shape].
-An array of exactly the input's shape is a single sample.
+For an input whose first extent is 1 the array is [N, *shape[1:]]; otherwise [N, *shape]. An array
+with exactly the shape of the input is a single sample.
 
 Archives are not trusted: each header is checked before memory is allocated, and Python objects are
-never loaded. All that can be wrong with an archive or with an array in it is an `InputError` or, in
-functions that have no path, a `ValueError` of one line.
+never loaded. Each error in an archive or array is an `InputError` or, in functions without a path,
+a `ValueError` of one line.
 """
 
 import lzma
@@ -44,7 +44,7 @@ VERSIONS = ((1, 0), (2, 0), (3, 0))
 """Versions of the `.npy` format."""
 
 PICKLE_MARK = 0x80
-"""The first byte of a pickle; the protocol's number follows."""
+"""The first byte of a pickle, before the number of the protocol."""
 
 UNREADABLE = (
     *(ValueError, EOFError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError),
@@ -141,7 +141,6 @@ def load_arrays(path: str) -> dict[str, Array]:
 
 
 def _wrong_file(path: str, error: Exception) -> str:
-    """Why a file is not an archive, by the first bytes."""
     if isinstance(error, OSError) and error.strerror:
         return f"cannot read: {error.strerror}"
     head = b""
@@ -160,24 +159,23 @@ def _wrong_file(path: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an exception of another library, of bounded length."""
     text = first if error.args and isinstance(first := error.args[0], str) else str(error)
     return printable(text.splitlines()[0], MAX_REASON) if text else "damaged"
 
 
-CONSTANT_INPUT = "; if it is a constant, --set NAME=NUMBER fixes it when the model is read"
-"""What becomes of inputs that are none of the caller's."""
+CONSTANT_INPUT_REMEDY = "; if it is a constant, --set NAME=NUMBER fixes it when the model is read"
+"""The remedy for graph inputs that the caller does not know."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs of several inferences."""
+    """The inputs of several inferences."""
 
     arrays: Mapping[str, Array]
-    """By input name, [N, *shape of the input]."""
+    """Arrays by input name, [N, *shape of the input]."""
     count: int
     batched: bool = True
-    """Whether the file had an axis of samples; if not, results have none either."""
+    """Whether the file has an axis of samples; otherwise the results have no such axis either."""
 
     def __len__(self) -> int:
         return self.count
@@ -186,7 +184,7 @@ class Samples:
         return {name: array[index] for name, array in self.arrays.items()}
 
     def first(self, limit: int | None) -> "Samples":
-        """At most `limit` samples, from the start."""
+        """Return the first `limit` samples."""
         count = self.count if limit is None else min(limit, self.count)
         return Samples({k: v[:count] for k, v in self.arrays.items()}, count, self.batched)
 
@@ -195,15 +193,15 @@ class Samples:
 
 
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
-    """The samples in `path` for a network, all checked against its inputs."""
+    """Return the samples in the file `path` after a check against the inputs of the network."""
     inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
     return samples_of(load_arrays(path), inputs, path)
 
 
 def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str) -> Samples:
-    """The samples in `arrays` for a network with `inputs`; errors say that they are in `path`."""
+    """Return the samples in `arrays` for a network with `inputs`; errors name the file `path`."""
     names = [tensor.name for tensor in inputs]
-    # An input without elements is none of the network's.
+    # An array without elements is no input.
     if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
         known = ", ".join(names) or "no inputs left"
         raise InputError(f"no input is named '{unknown[0]}'; the network has {known}", path)
@@ -213,9 +211,9 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         name, shape = tensor.name, tensor.shape
         if name not in arrays:
             found = ", ".join(arrays) or "none"
-            # Exporters make inputs of constants, such as the means of a normalization.
-            way_out = CONSTANT_INPUT if prod(shape) == 1 and arrays else ""
-            raise InputError(f"no array for input '{name}'; found {found}{way_out}", path)
+            # Exporters can turn constants into inputs, such as the means of a normalization.
+            remedy = CONSTANT_INPUT_REMEDY if prod(shape) == 1 and arrays else ""
+            raise InputError(f"no array for input '{name}'; found {found}{remedy}", path)
         array = arrays[name]
         if array.shape == shape:
             result[name], batched = array[None], False
@@ -239,7 +237,7 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         raise InputError(f"arrays hold different numbers of samples: {lengths}", path)
     count = next(iter(lengths.values()), 1)
     if count == 0:
-        raise InputError("there are no samples in it", path)
+        raise InputError("the file has no samples", path)
     return Samples(result, count, batched)
 
 
@@ -249,7 +247,7 @@ def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> 
 
 
 def converted(array: Array, tensor: TensorInfo, path: str) -> Array:
-    """Return `array` in the type of an input, which must have all values of the elements."""
+    """Return `array` in the type of an input; raise an `InputError` if an element changes."""
     dtype = np.dtype(tensor.dtype)
     if array.dtype == dtype:
         return array
@@ -268,26 +266,25 @@ def require_finite(
     samples: Iterable[Mapping[str, Array]],
     path: str,
     first: int = 0,
-    lacking: Collection[str] = (),
+    nullable: Collection[str] = (),
 ) -> None:
     """
-    Refuse what no result can be compared on: NaN and infinities. `first` counts the samples; the
-    inputs `lacking` may have NaN.
+    Refuse samples with NaN or infinite elements, on which results cannot be compared. `first` is
+    the index of the first sample. The inputs in `nullable` can have NaN elements.
     """
     for number, sample in enumerate(samples, first):
         for name, array in sample.items():
-            if not is_finite(array, lacks=name in lacking):
+            if not is_finite(array, allow_nan=name in nullable):
                 raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
 
 
-def is_finite(array: Array, *, lacks: bool) -> bool:
-    """Whether all elements are finite; or NaN, if it may lack some."""
-    wrong = np.isinf(array) if lacks else ~np.isfinite(array)
-    return not wrong.any()
+def is_finite(array: Array, *, allow_nan: bool) -> bool:
+    """Return whether no element is infinite, and no element is NaN unless `allow_nan`."""
+    return not (np.isinf(array) if allow_nan else ~np.isfinite(array)).any()
 
 
 def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:
-    """Results of all samples as one array per output, by the rule that inputs follow."""
+    """Return the results of all samples as an array per output; `batched` as in `Samples`."""
     joined: dict[str, Array] = {}
     for name, first in results[0].items():
         parts = [result[name] for result in results]
@@ -301,7 +298,7 @@ def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, 
 
 
 def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
-    """The results of one sample with an axis of samples in front, as `join` has them."""
+    """Return the results of a sample with an axis of samples, as `join` does."""
     return {
         name: array if batched and array.ndim and array.shape[0] == 1 else array[None]
         for name, array in result.items()
@@ -309,9 +306,9 @@ def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array
 
 
 def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> dict[str, Array]:
-    """Results in the types that the model declares."""
+    """Return results in the element types that the model declares."""
     types = {tensor.name: tensor.model_dtype for tensor in outputs}
-    with np.errstate(over="ignore"):  # A float16 beyond its range is infinite.
+    with np.errstate(over="ignore"):  # A value beyond the range of float16 becomes infinite.
         return {
             name: array if (other := types.get(name)) is None else array.astype(other)
             for name, array in arrays.items()
@@ -319,13 +316,13 @@ def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> d
 
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` file, completely or not at all."""
+    """Write an `.npz` file atomically."""
     destination = Path(os.path.realpath(path))
-    # Two processes may write to one destination.
+    # Two processes can write to the same destination.
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.partial")
     try:
         if destination.exists() and not destination.is_file():
-            # Pipes and devices cannot be renamed onto, nor archives written to them piece by piece.
+            # A pipe or device can neither be replaced by a rename nor be written in pieces.
             buffer = BytesIO()
             write_arrays(buffer, arrays)
             destination.write_bytes(buffer.getvalue())
@@ -336,13 +333,13 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", path) from None
     finally:
-        # A file system that is read-only says so again.
+        # On a read-only file system this fails again.
         with suppress(OSError):
             temporary.unlink()
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """As `numpy.savez`, but for names that clash with its parameters."""
+    """Write an `.npz` archive, also with names that are parameters of `numpy.savez`."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             # A fixed date, so that equal results are equal files.

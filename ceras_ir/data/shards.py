@@ -1,9 +1,9 @@
 """
-Data cut into shards: consecutive samples that are read without those before them.
+Divide data into shards: consecutive samples that are read without the samples before them.
 
-A shard has at most `SHARD` samples of one file or folder, whatever the number of workers. Files
-are `.npz`, folders of images, or tar archives of which a sample is what has one name but for the
-ending: `0001.npy` or an image, and its class as text in `0001.cls`.
+A shard has at most `SHARD` samples of a file or folder, regardless of the number of workers. Files
+are `.npz`, folders of images, or tar archives. In an archive, a sample consists of the members with
+a common stem: `0001.npy` or an image, and the class as text in `0001.cls`.
 """
 
 import io
@@ -33,20 +33,19 @@ from ceras_ir.data.samples import (
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
-SHARD, SHARD_BYTES = 256, 32 << 20
-"""Samples of a shard, and bytes: enough that workers are not kept by handing them out, few enough
-for memory."""
+MAX_SHARD_SAMPLES, MAX_SHARD_BYTES = 256, 32 << 20
+"""Samples and bytes of a shard: enough to keep workers busy, few enough for memory."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some samples of a file or folder."""
+    """Consecutive samples of a file or folder."""
 
     path: str
     first: int
     count: int
     start: int
-    """How many samples are before it in all of the data."""
+    """The number of samples in the data before the shard."""
 
     def __str__(self) -> str:
         return f"{self.path}, samples {self.first} to {self.first + self.count - 1}"
@@ -54,7 +53,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class BadShard:
-    """A shard that cannot be read, and why."""
+    """A shard that cannot be read, and the reason."""
 
     shard: Shard
     reason: str
@@ -62,7 +61,7 @@ class BadShard:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A sample, and its class where the data has it."""
+    """A sample and, if the data has classes, the class."""
 
     sample: dict[str, Array]
     label: int | None = None
@@ -75,15 +74,15 @@ def shards_of(
     bad: list[BadShard] | None = None,
 ) -> list[Shard]:
     """
-    The shards of files and folders, with commas between them. A file that cannot be read is an
-    error, or, if there is a list `bad`, added to that and left out; samples behind it keep their
-    numbers if its header still says how many it had.
+    Return the shards of files and folders, separated by commas. A file that cannot be read is an
+    error or, if `bad` is given, is appended to that list and skipped. The samples after it keep
+    their indices if the header of the file is readable.
     """
-    # A file whose name has a comma is one file.
+    # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
     shards, start = list[Shard](), 0
     nbytes = sum(prod(t.shape) * np.dtype(t.dtype).itemsize for t in inputs)
-    size = min(SHARD, max(SHARD_BYTES // max(nbytes, 1), 1))
+    size = min(MAX_SHARD_SAMPLES, max(MAX_SHARD_BYTES // max(nbytes, 1), 1))
     for name in names:
         try:
             count = _count(name, inputs)
@@ -103,7 +102,7 @@ def shards_of(
 
 
 def is_archive(path: str) -> bool:
-    """Whether samples come from a tar archive."""
+    """Return whether the samples are in a tar archive."""
     return path.partition("?")[0].endswith((".tar", ".tar.gz", ".tgz"))
 
 
@@ -121,7 +120,7 @@ def _count(path: str, inputs: Sequence[TensorInfo]) -> int:
 
 @lru_cache(maxsize=256)
 def _check(path: str, _time: int, _size: int) -> None:
-    """Compare the sums that an archive keeps: shards are read from their places, past those."""
+    # Shards are read from their offsets, which skips the checksums of the archive.
     with zipfile.ZipFile(path) as archive:
         try:
             damaged = archive.testzip()
@@ -134,27 +133,28 @@ def _check(path: str, _time: int, _size: int) -> None:
 def samples_at(
     paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[dict[str, Array]]:
-    """Samples of all the data by their numbers, which ascend; each file is opened once."""
-    # A file may be named twice.
+    """
+    Yield the samples with these ascending indices in the data; each file is opened a single time.
+    """
+    # A file can occur several times.
     files = groupby(shards_of(paths, inputs), lambda s: (s.path, s.start - s.first))
     for (path, start), shards in files:
-        whole = Shard(path, 0, sum(shard.count for shard in shards), start)
-        if inside := [n - start for n in numbers if start <= n < start + whole.count]:
-            yield from (each.sample for each in _read(whole, inputs, inside))
+        all_of_file = Shard(path, 0, sum(shard.count for shard in shards), start)
+        if inside := [n - start for n in numbers if start <= n < start + all_of_file.count]:
+            yield from (each.sample for each in _read(all_of_file, inputs, inside))
 
 
 def count_samples(paths: str, inputs: Sequence[TensorInfo]) -> int:
-    """How many samples files and folders have."""
+    """Return the number of samples in files and folders."""
     return sum(shard.count for shard in shards_of(paths, inputs))
 
 
 def read_shard(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]:
-    """The samples of a shard, one at a time; an `InputError` names the file that is damaged."""
+    """Yield the samples of a shard one at a time; an `InputError` names a damaged file."""
     return _read(shard, inputs, range(shard.first, shard.first + shard.count))
 
 
 def _read(shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]) -> Iterator[Labelled]:
-    """Samples of the file of a shard by their numbers there."""
     if is_archive(shard.path):
         yield from _of_archive(shard, inputs, numbers)
     elif is_folder(shard.path):
@@ -174,14 +174,14 @@ def _read(shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]) ->
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an array of an archive that is not compressed begins in the file."""
+    """The position of an array in an archive without compression."""
 
     offset: int
     dtype: np.dtype[np.generic]
 
 
 def _stored(path: str, inputs: Sequence[TensorInfo]) -> list[_Place] | None:
-    """Where each input's array is, if samples can be read from their places."""
+    # None if samples cannot be read from offsets.
     if count_streamed(path, inputs) is None:
         return None
     places = list[_Place]()
@@ -213,14 +213,14 @@ def _of_stored(
                 stream.seek(place.offset + number * size)
                 data = stream.read(size)
                 if len(data) != size:
-                    raise InputError("ends within a sample", shard.path)
+                    raise InputError("truncated within a sample", shard.path)
                 values = np.frombuffer(data, place.dtype).reshape(tensor.shape)
                 sample[tensor.name] = converted(values, tensor, shard.path)
             yield Labelled(sample)
 
 
 def _members(path: str) -> Iterator[dict[str, tarfile.TarInfo]]:
-    """The members of each sample by ending, in the order of the archive."""
+    # The members of each sample by suffix, in the order of the archive.
     try:
         with tarfile.open(path.partition("?")[0]) as archive:
             group, name = dict[str, tarfile.TarInfo](), ""
@@ -245,7 +245,7 @@ def _of_archive(
     shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[Labelled]:
     if len(inputs) != 1:
-        raise InputError("tar archives are for networks with one input", shard.path)
+        raise InputError("tar archives require a network with a single input", shard.path)
     try:
         with tarfile.open(shard.path.partition("?")[0]) as archive:
             groups = list(_members(shard.path))
@@ -268,7 +268,7 @@ def _sample(
     if ".cls" in group:
         text = content(".cls").strip()
         if not text.isdigit():
-            raise InputError(f"{group['.cls'].name} is no number of a class", shard.path)
+            raise InputError(f"{group['.cls'].name} is not the number of a class", shard.path)
         label = int(text)
     if ".npy" in group:
         try:

@@ -1,8 +1,8 @@
 """
-Made-up inputs for a network that comes without data: seeded, in the declared input range.
+Generate reproducible synthetic samples in the declared range of each input.
 
-Pure noise would average out in the first convolution; real data has structure. So sample i
-is constant over blocks of `2**(i % 6)` elements per dimension, uniformly distributed.
+Noise would average out in the first convolution, whereas real data has structure. Sample i is
+therefore constant over blocks of `2**(i % 6)` elements per dimension, uniformly distributed.
 """
 
 import numpy as np
@@ -21,16 +21,16 @@ from ceras_ir.network.function import input_names, states_of
 from ceras_ir.network.storage import INPUT_RANGE, interval
 
 DEFAULT_RANGE = (0.0, 1.0)
-"""Of an input without `graph.input_range`."""
-PIXELS = (0.0, 255.0)
-"""The same of plain ui8."""
+"""The range of an input without `graph.input_range`."""
+PIXEL_RANGE = (0.0, 255.0)
+"""The default range of an input of plain ui8."""
 BLOCK_SIZES = 6
-"""Blocks measure 1, 2, ..., 32 elements in every dimension."""
+"""The number of block sizes: 1, 2, ..., 32 elements in each dimension."""
 
 
 def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """`count` inputs for the network, the same ones for the same seed."""
-    # PCG64 and the use of raw doubles are stable across numpy versions (NEP 19).
+    """Return `count` samples; equal seeds give equal samples."""
+    # PCG64 and raw doubles are stable across numpy versions (NEP 19).
     generator = np.random.Generator(np.random.PCG64(seed))
     samples: list[dict[str, NDArray[np.generic]]] = []
     for i in range(count):
@@ -39,16 +39,16 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
             unit = _blocks(shape_of(argument), 1 << i % BLOCK_SIZES, generator)
             element = quantized_element(argument)
             if element is not None:
-                # What is stored may be anything that its bits hold.
+                # Stored integers can have any value of the type.
                 numbers = element.low + np.floor((element.high - element.low + 1) * unit)
                 sample[name] = numbers.astype(numpy_dtype(element))
                 continue
-            default = PIXELS if element_of(argument) == BYTE else DEFAULT_RANGE
+            default = PIXEL_RANGE if element_of(argument) == BYTE else DEFAULT_RANGE
             low, high = interval(argument, INPUT_RANGE) or default
             if is_plain(argument):
-                # Of indices, lengths and masks 0 and 1 are in every range.
-                whole = np.floor(low + (high - low + 1) * unit)
-                sample[name] = whole.astype(numpy_dtype(element_of(argument)))
+                # For indices, lengths and masks, 0 and 1 are always in range.
+                numbers = np.floor(low + (high - low + 1) * unit)
+                sample[name] = numbers.astype(numpy_dtype(element_of(argument)))
                 continue
             sample[name] = (low + (high - low) * unit).astype(np.float32)
         samples.append(sample)
@@ -56,7 +56,7 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
 
 
 def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """The same, of what callers give: a network keeps its states itself."""
+    """Return such samples without the states, which the network itself keeps."""
     kept = {state.name for state in states_of(main)}
     samples = synthetic_samples(main, count, seed)
     return [{k: v for k, v in sample.items() if k not in kept} for sample in samples]
@@ -65,7 +65,6 @@ def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArr
 def _blocks(
     shape: tuple[int, ...], size: int, generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1), equal within blocks of `size` elements per dimension."""
     result = generator.random([-(-extent // size) for extent in shape])
     for axis, extent in enumerate(shape):
         result = np.repeat(result, size, axis).take(range(extent), axis)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ceras_ir.command.tool_parser import ArgumentContainer
-from ceras_ir.support.content_cache import DEFAULT_LIMIT
+from ceras_ir.support.content_cache import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.workers import LocalProcesses, ThisProcess, Workers, cores, with_workers
+from ceras_ir.support.workers import LocalProcesses, ThisProcess, Workers, cores
 
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -43,7 +43,7 @@ def add_cache(group: ArgumentContainer) -> None:
     group.add_argument(
         "--cache-size",
         type=_size,
-        default=DEFAULT_LIMIT,
+        default=DEFAULT_LIMIT_BYTES,
         metavar="BYTES",
         help="of the cache at most; what was not used for longest goes; K, M, G (default: 4G)",
     )
@@ -83,8 +83,7 @@ def workers_of(
 
         cluster = DaskWorkers(arguments.scheduler, files)
         try:
-            with with_workers(cluster):
-                yield cluster
+            yield cluster
         finally:
             cluster.close()
         return
@@ -95,8 +94,7 @@ def workers_of(
         return
     local = LocalProcesses(count)
     try:
-        with with_workers(local):
-            yield local
+        yield local
     finally:
         local.close()
 

@@ -1,10 +1,10 @@
 """
-Bytes on disk under the digest of all that they depend on, for several processes at once.
+Cache bytes on disk under the digest of their inputs, for several processes.
 
-An entry is written under a temporary name and renamed, and carries the digest of its content: one
-that was damaged counts as missing. `computed` holds a lock on the key, which the system frees with
-the process, so that what several processes need is computed once. Entries that were not read for
-longest go when the cache is larger than its limit.
+An entry is written under a temporary name and then renamed. It contains the digest of the content;
+a damaged entry is treated as missing. `computed` locks the key, so that an entry that several
+processes need is computed a single time. If the cache exceeds the limit, the entries that were read
+least recently are removed.
 """
 
 import os
@@ -15,13 +15,12 @@ from itertools import count
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.system import locked
+from ceras_ir.support.files import locked
 
-DEFAULT_LIMIT = 4 << 30
-"""Bytes."""
+DEFAULT_LIMIT_BYTES = 4 << 30
 
 KEPT_SHARE = 0.8
-"""Of the limit, what is left when entries were removed: it is not done for every new one."""
+"""The share of the limit that remains after entries were removed, so that removals are rare."""
 
 MAGIC = b"ceras-entry-1\n"
 
@@ -29,11 +28,11 @@ _NUMBERS = count()
 
 
 class CacheError(InputError):
-    """The cache cannot be written: no fault of what was computed, which would be lost."""
+    """An error of a cache that cannot be written, as opposed to an error of the computation."""
 
 
 def key_of(*parts: str | bytes) -> str:
-    """The digest of `parts`, as the name of an entry; where one ends matters."""
+    """Return the digest of `parts`, the name of an entry; the boundaries between parts matter."""
     found = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -43,16 +42,19 @@ def key_of(*parts: str | bytes) -> str:
 
 
 class ContentCache:
-    """A folder of entries of at most `limit` bytes together."""
+    """A folder of entries with at most `limit` bytes in total."""
 
-    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT):
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT_BYTES):
         if limit < 1:
             raise InputError(f"a cache needs a limit of at least 1 byte, got {limit}", str(folder))
         self.folder, self.limit = folder, limit
-        self._written = limit  # So that the first write looks at what is there.
+        self._written = limit  # The first write checks the size of the folder.
 
     def get(self, key: str) -> bytes | None:
-        """The bytes under `key`; None if there are none, or damaged ones, which are removed."""
+        """
+        Return the bytes under `key`; None if they are missing or damaged. A damaged entry is
+        removed.
+        """
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -69,7 +71,7 @@ class ContentCache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep `content` under `key`; a `CacheError` if it cannot be written."""
+        """Store `content` under `key`; raise a `CacheError` if it cannot be written."""
         path = self._path(key)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}.tmp")
         try:
@@ -85,13 +87,15 @@ class ContentCache:
         except OSError as error:
             raise self._cannot("write", error) from None
         self._written += len(content)
-        # An entry larger than this share is looked for at once, many small ones sometimes.
+        # Check the size after many small entries, or after one large entry.
         if self._written > (1 - KEPT_SHARE) * self.limit / 2:
             self._written = 0
             self._shrink(path)
 
     def computed(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """The bytes under `key`, made by `make` if they are missing, by one process alone."""
+        """
+        Return the bytes under `key`; if they are missing, a single process computes them by `make`.
+        """
         if (known := self.get(key)) is not None:
             return known
         with ExitStack() as stack:
@@ -101,17 +105,17 @@ class ContentCache:
                 raise self._cannot("lock", error) from None
             if (known := self.get(key)) is not None:
                 return known
-            made = make()
-            self.put(key, made)
-            return made
+            content = make()
+            self.put(key, content)
+            return content
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Return the bytes of all entries."""
         return sum(status.st_size for _, status in self._entries())
 
-    def _cannot(self, what: str, error: OSError) -> CacheError:
+    def _cannot(self, action: str, error: OSError) -> CacheError:
         return CacheError(
-            f"the cache cannot {what}: {error.strerror}; free some space, or name another folder "
+            f"the cache cannot {action}: {error.strerror}; free some space, or name another folder "
             "or a smaller size for it",
             str(self.folder),
         )
@@ -121,12 +125,11 @@ class ContentCache:
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
-            # Another process may remove it meanwhile.
+            # Another process can remove it.
             with suppress(FileNotFoundError):
                 yield path, path.stat()
 
-    def _shrink(self, kept: Path) -> None:
-        """Remove what was not read for longest, but never what has just been written."""
+    def _shrink(self, new: Path) -> None:
         entries = sorted(self._entries(), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         if total <= self.limit:
@@ -134,7 +137,7 @@ class ContentCache:
         for path, status in entries:
             if total <= KEPT_SHARE * self.limit:
                 break
-            if path != kept:
+            if path != new:
                 with suppress(OSError):
                     path.unlink()
                 total -= status.st_size

@@ -1,10 +1,10 @@
 """
-Errors and remarks for the user.
+Report errors and remarks to the user.
 
-Errors in the input of the user are exceptions. They are raised anywhere below the command line and
-printed by `ceras_ir.driver`; each class has its exit status. All other exceptions are errors of the
-compiler. Passes print remarks on stderr; equal lines are printed once in a run of a command. A name
-that is not known gets the suggestion `; did you mean ...?`.
+Errors in the input of the user are exceptions, which any module raises and `ceras_ir.driver`
+prints. Each class has an exit status. All other exceptions are errors of the compiler. Passes print
+remarks on stderr; a command prints equal remarks a single time. An unknown name gets the suggestion
+`; did you mean ...?`.
 """
 
 import sys
@@ -26,47 +26,48 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
 MAX_FINDINGS = 30
-"""How many findings one error prints; the rest are counted, so that a screen holds it."""
+"""
+Findings that an error prints, so that they fit on a screen; the remaining findings are counted.
+"""
 
-
-MAX_NAME, MAX_WIDTH = 200, 2000
+MAX_NAME_LENGTH, MAX_LINE_LENGTH = 200, 2000
 """Characters of a name, and of a line, that are printed."""
 
 
-def printable(text: str, most: int = MAX_WIDTH) -> str:
-    """One line of bounded length, whatever names the user's file has."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
-    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+def printable(text: str, limit: int = MAX_LINE_LENGTH) -> str:
+    """Return a single line of at most `limit` characters without control characters."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: limit + 1])
+    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong at one node of the user's network."""
+    """An error at a node of the user's network."""
 
     node: str
-    """Name of the node as the user's file spells it."""
+    """The name of the node, as in the user's file."""
     operator: str
-    """Its operator, for example `Conv`."""
+    """The operator, for example `Conv`."""
     message: str
-    """What is wrong, what was expected, and the way out where there is one."""
+    """The error, the expectation and, if there is a remedy, the remedy."""
     inputs: tuple[str, ...] = field(default=(), compare=False)
-    """Inputs of the network that decide the operands concerned, and that --set can fix."""
+    """Graph inputs that determine the operands in question and that `--set` can fix."""
 
     def __str__(self) -> str:
-        name, operator = (printable(text, MAX_NAME) for text in (self.node, self.operator))
+        name, operator = (printable(text, MAX_NAME_LENGTH) for text in (self.node, self.operator))
         return printable(f"node '{name}' ({operator}): error: {self.message}")
 
 
 class InputError(DiagnosticException):
-    """The input is malformed or contradicts itself. Exit status 1."""
+    """An error of malformed or contradictory input. Exit status 1."""
 
     exit_status = 1
 
     def __init__(self, message: str | Sequence[Finding], file: str | None = None):
         """
-        `message` is one sentence or all the findings of one kind, of which equal ones count once: a
-        node may have become several operations. `file` is the path as the user wrote it (the
-        driver fills it in where it is None).
+        Create an error with a sentence, or with all findings of the same kind. Equal findings are
+        merged, because a node can become several operations. `file` is the path as the user wrote
+        it; the driver adds it if it is None.
         """
         self.findings = () if isinstance(message, str) else tuple(dict.fromkeys(message))
         self.file = file
@@ -74,7 +75,7 @@ class InputError(DiagnosticException):
         self.message = message if isinstance(message, str) else ""
 
     def lines(self, file: str) -> list[str]:
-        """The diagnostic, one `FILE: ...` line per finding, at most a screenful."""
+        """Return the diagnostic: a line `FILE: ...` per finding, up to `MAX_FINDINGS`."""
         file = self.file or file
         if not self.findings:
             return [f"{file}: error: {self.message}"]
@@ -89,41 +90,44 @@ class InputError(DiagnosticException):
 
 class UnsupportedError(InputError):
     """
-    Valid input that this compiler or target does not take. Exit status 3; every message
-    has the word `unsupported`, and all such nodes are reported at once.
+    An error of valid input that this compiler or target does not support. Exit status 3.
+
+    Each message contains the word `unsupported`, and all such nodes are reported together.
     """
 
     exit_status = 3
 
 
-MAX_WAYS = 3
-"""Ways out that a message names."""
+MAX_REMEDIES = 3
+"""Remedies that a message lists."""
 
 
 class DoesNotFitError(UnsupportedError):
-    """A network that is too large for its board, and ways out, the cheapest first."""
+    """An error of a network that is too large for the board, with remedies, the cheapest first."""
 
     def __init__(self, sizes: str, largest: str, ways: Sequence[str], file: str | None = None):
-        """`sizes` are those of network and board, `largest` is the layer to look at."""
+        """Create an error with the sizes of network and board, and the largest layer."""
         self.sizes, self.largest, self.ways = sizes, largest, tuple(ways)
-        listed = "; ".join(f"({i}) {text}" for i, text in enumerate(self.ways[:MAX_WAYS], 1))
-        end = f"What would fit: {listed}" if ways else "No remedy known here would make it fit"
+        listed = "; ".join(f"({i}) {text}" for i, text in enumerate(self.ways[:MAX_REMEDIES], 1))
+        end = f"What would fit: {listed}" if ways else "No known remedy makes it fit"
         super().__init__(f"unsupported size: {sizes}; the largest layer is {largest}. {end}", file)
 
 
 class UsageError(InputError):
-    """The command line itself is wrong. Exit status 2."""
+    """An error in the command line. Exit status 2."""
 
     exit_status = 2
 
 
 def node_names(op: Operation) -> list[str]:
-    """The names of all nodes of the network that went into `op`, its own first."""
+    """
+    Return the names of all nodes of the network that were merged into `op`, the main node first.
+    """
     return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
 
 
 def fused_location(kept: Operation, *gone: Operation) -> LocationAttr:
-    """Where an operation comes from that stands for several; the first gives its name."""
+    """Return the location of an operation that replaces several; `kept` determines the name."""
     parts = dict.fromkeys(part for op in (kept, *gone) for part in _parts(op.location))
     names = tuple(part for part in parts if isinstance(part, NameLoc))
     if len(names) < 2 or not node_names(kept):
@@ -138,7 +142,7 @@ def _parts(location: LocationAttr) -> list[LocationAttr]:
 
 
 def node_name(op: Operation) -> str:
-    """The name of the network's node that `op` came from, or its own name without one."""
+    """Return the name of the node that `op` originates from, or the name of the operation."""
     if names := node_names(op):
         return names[0]
     match op.location:
@@ -148,53 +152,51 @@ def node_name(op: Operation) -> str:
             return op.name
 
 
-MISTYPED = 0.85
-"""How similar a name is that can hardly be another: one letter of six may be wrong."""
+TYPO_SIMILARITY = 0.85
+"""The similarity of a name that is almost certainly a typing error: 1 of 6 letters may differ."""
 
 
-def did_you_mean(name: str, known: Iterable[str], least: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
-    The end of a message about the unknown `name`: the most similar known one, if any is similar
-    by `least` of 1.
+    Return the end of a message about the unknown `name`: the most similar known name. The result is
+    empty if no known name has at least `min_similarity` of 1.
     """
     from difflib import get_close_matches
 
-    matches = get_close_matches(name, sorted(known), n=1, cutoff=least)
+    matches = get_close_matches(name, sorted(known), n=1, cutoff=min_similarity)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
-_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
-
+_printed: ContextVar[set[str] | None] = ContextVar("printed", default=None)
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
 def remark(line: str) -> None:
-    """Print `line` to stderr, unless it has been inside of the same `each_once`."""
-    said = _said.get()
-    if said is not None and not _silent.get():
-        if line in said:
-            return
-        said.add(line)
-    if not _silent.get():
-        print(line, file=sys.stderr)
+    """Print `line` to stderr, unless the surrounding `each_once` has already printed it."""
+    printed = _printed.get()
+    if _silent.get() or (printed is not None and line in printed):
+        return
+    if printed is not None:
+        printed.add(line)
+    print(line, file=sys.stderr)
 
 
 @contextmanager
 def each_once() -> Generator[None]:
     """
-    Print equal remarks once: a network that is quantized for several targets is calibrated for
-    each, on the same samples.
+    Print equal remarks a single time, as a network is quantized on the same samples for each
+    target.
     """
-    token = _said.set(set())
+    token = _printed.set(set())
     try:
         yield
     finally:
-        _said.reset(token)
+        _printed.reset(token)
 
 
 @contextmanager
 def no_remarks() -> Generator[None]:
-    """Print no remarks about a network that is made only to see whether it can be."""
+    """Print no remarks, for a trial import or compilation."""
     token = _silent.set(True)
     try:
         yield

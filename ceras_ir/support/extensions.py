@@ -1,8 +1,8 @@
 """
-Find what extensions offer: installed entry points, by their group and name.
+Find the contributions of extensions: installed entry points, by group and name.
 
-An extension is a part of the package that can be deleted, or another package. The core imports
-none of them; it looks for a name and checks that what it finds has the type that it expects.
+An extension is a part of the package that can be deleted, or another package. The core imports no
+extension; it looks up a name and checks the type of the result.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def without_deleted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Leave out entry points of this package whose module was deleted with its extension."""
+    """Return the entry points without those of this package in a deleted module."""
     return [point for point in points if not _is_deleted(point.module)]
 
 
@@ -33,7 +33,7 @@ def _is_deleted(module: str) -> bool:
 
 
 def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
-    """Return the subclass of `base` that an extension offers as `name`, or None."""
+    """Return the subclass of `base` that an extension registers as `name`, or None."""
     for point in without_deleted(entry_points(group=HOOKS, name=name)):
         found: object = point.load()
         if isinstance(found, type) and issubclass(found, base):
@@ -43,7 +43,7 @@ def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
 
 
 def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
-    """Return the subclass of `base` that `user` needs; a `UsageError` names it if it is missing."""
+    """Return the subclass of `base` that `user` needs; raise a `UsageError` if it is missing."""
     found = find_hook(name, base)
     if found is None:
         raise _usage_error(
@@ -54,7 +54,7 @@ def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
 
 
 def _usage_error(message: str) -> Exception:
-    # Commands are listed and found without it, and it takes a while to import.
+    # Commands are listed and found without this module, which imports slowly.
     from ceras_ir.support.diagnostics import UsageError
 
     return UsageError(message)

@@ -1,10 +1,9 @@
 """
-Build C++ programs from sources of this package, once per source and compiler.
+Build C++ programs from sources of this package.
 
-A program is stored in the cache folder of the user. Its name is a hash of its sources and the
-command, so that a change of either builds another. The same is true for each object of a program:
-programs that share sources compile them once. Verilator makes C++ from circuits in SystemVerilog.
-The drivers of all targets on Linux contain the C sources for registers, memory and caches.
+A program is cached under a hash of the sources and the command. Objects are cached in the same way,
+so that programs share them. Verilator generates C++ from SystemVerilog. The drivers of all Linux
+targets contain the C sources for registers, memory and caches.
 """
 
 import os
@@ -20,15 +19,17 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.system import locked
+from ceras_ir.support.files import locked
 from ceras_ir.support.terminal import progress
 
 
 def compiler(purpose: str) -> list[str]:
-    """The C++ compiler: `CXX`, or the first of the usual ones; `purpose` is for the message."""
+    """
+    Return the C++ compiler: `CXX` or the first that is installed. `purpose` appears in the error.
+    """
     if command := shlex.split(os.environ.get("CXX", "")):
         if shutil.which(command[0]) is None:
-            raise InputError(f"the C++ compiler that CXX names, '{command[0]}', is not there")
+            raise InputError(f"the C++ compiler '{command[0]}' in CXX is not installed")
         return command
     for name in ("g++", "c++", "clang++"):
         if shutil.which(name) is not None:
@@ -37,7 +38,7 @@ def compiler(purpose: str) -> list[str]:
 
 
 def has_compiler() -> bool:
-    """Whether there is a C++ compiler."""
+    """Return whether a C++ compiler is installed."""
     try:
         return bool(compiler("anything"))
     except InputError:
@@ -47,8 +48,8 @@ def has_compiler() -> bool:
 @lru_cache
 def host_flags(purpose: str) -> tuple[str, ...]:
     """
-    Flags for a program that runs on this machine alone: every instruction that it has. The
-    processor is in them, so that machines that share a cache do not share such programs.
+    Return flags for a program that uses all instructions of this machine. A hash of the processor's
+    features is part of the flags, so that machines with a shared cache do not share such programs.
     """
     command = [*compiler(purpose), "-march=native", "-x", "c++", "-E", os.devnull]
     if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -62,7 +63,7 @@ def host_flags(purpose: str) -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    """Where built programs are kept: the user's cache, or a temporary folder without one."""
+    """Return the cache folder of the user, or a temporary folder if the cache is not writable."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "ceras_ir"
     try:
@@ -73,28 +74,28 @@ def cache_folder() -> Path:
         folder = Path(tempfile.gettempdir()) / f"ceras_ir-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise InputError(f"{folder} belongs to somebody else: set XDG_CACHE_HOME") from None
+            raise InputError(f"{folder} belongs to another user: set XDG_CACHE_HOME") from None
         return folder
 
 
 @dataclass(frozen=True)
 class Part:
-    """Sources that are compiled alike."""
+    """Sources that are compiled with the same flags."""
 
     sources: Sequence[Path]
     headers: Sequence[Path]
-    """Every file that they may include."""
+    """All files that the sources can include."""
     flags: Sequence[str]
-    made: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Texts of headers that are no files, by name."""
-    kept: bool = True
-    """Whether other programs may use the objects; not where sources include what is generated."""
+    generated: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers without a file: name -> text."""
+    is_shared: bool = True
+    """Whether other programs can use the objects; False if sources include generated headers."""
 
     def key(self, command: Sequence[str]) -> bytes:
-        """All that objects depend on, but for their source."""
+        """Return the data that determines the objects, without the sources."""
         parts = ["\0".join([*command, *self.flags]).encode()]
         parts += [path.name.encode() + b"\0" + path.read_bytes() for path in self.headers]
-        parts += [name.encode() + b"\0" + text.encode() for name, text in self.made.items()]
+        parts += [name.encode() + b"\0" + text.encode() for name, text in self.generated.items()]
         return b"".join(parts)
 
 
@@ -106,9 +107,9 @@ def build_program(
     generated_from: Sequence[bytes] = (),
 ) -> Path:
     """
-    The program `name` made of `parts`, built on all processors if it is not in the cache.
-    `generate` writes further parts to a folder that all parts include headers from; what it makes
-    them of is `generated_from`.
+    Return the program `name`, built from `parts` on all processors if it is not cached. `generate`
+    writes further parts to a folder from which all parts can include headers; `generated_from` is
+    the input of the generation.
     """
     command = compiler(purpose)
     keys = [part.key(command) for part in parts]
@@ -116,26 +117,25 @@ def build_program(
     program = cache_folder() / f"{name}-{digest([*keys, *texts, *generated_from])[:24]}"
     if program.exists():
         return program
-    # Renamed when complete: two processes may build at the same time.
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        here = Path(folder)
-        everything = [*parts, *(() if generate is None else generate(here))]
-        build(here / name, purpose, everything)
-        (here / name).replace(program)
+    # The complete program is renamed, because two processes can build at the same time.
+    with tempfile.TemporaryDirectory(dir=program.parent) as name_of_folder:
+        folder = Path(name_of_folder)
+        build(folder / name, purpose, [*parts, *(generate(folder) if generate else ())])
+        (folder / name).replace(program)
     return program
 
 
 def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
     """
-    Compile `parts` on all processors and link `program`. Its folder has the headers that are
-    generated, and gets the objects that are not kept.
+    Compile `parts` on all processors and link `program`. The folder of the program has the
+    generated headers and receives the objects that are not shared.
     """
     command = compiler(purpose)
     folder = program.parent
     for part in parts:
-        for header, text in part.made.items():
+        for header, text in part.generated.items():
             (folder / header).write_text(text, encoding="utf-8")
-    keys = [part.key(command) if part.kept else None for part in parts]
+    keys = [part.key(command) if part.is_shared else None for part in parts]
     sources = [
         ([*command, *part.flags], path, key)
         for part, key in zip(parts, keys, strict=True)
@@ -146,8 +146,8 @@ def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
         return _compiled(*sources[number], folder / f"{number}.o", purpose)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = pool.map(compiled, range(len(sources)))
-        objects = list(progress(made, f"building {purpose}", len(sources)))
+        found = pool.map(compiled, range(len(sources)))
+        objects = list(progress(found, f"building {purpose}", len(sources)))
     flags = dict.fromkeys(flag for part in parts for flag in part.flags)
     _run([*command, *flags, *map(str, objects), "-o", str(program)], purpose)
 
@@ -155,20 +155,19 @@ def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
 def _compiled(
     command: Sequence[str], source: Path, key: bytes | None, target: Path, purpose: str
 ) -> Path:
-    """The object of a source: one that is kept if there is a `key`, or else `target`."""
     command = [*command, f"-I{target.parent}", "-c", str(source), "-o", str(target)]
     if key is None:
         _run(command, purpose)
         return target
     name = digest([key, source.name.encode(), b"\0", source.read_bytes()])[:24]
-    kept = cache_folder() / f"{source.stem}-{name}.o"
-    if not kept.exists():
-        # What two programs share is compiled by the process that comes first.
-        with locked(kept.with_suffix(".lock")):
-            if not kept.exists():
+    cached = cache_folder() / f"{source.stem}-{name}.o"
+    if not cached.exists():
+        # A second process waits for the object that the first process compiles.
+        with locked(cached.with_suffix(".lock")):
+            if not cached.exists():
                 _run(command, purpose)
-                target.replace(kept)
-    return kept
+                target.replace(cached)
+    return cached
 
 
 def _run(command: Sequence[str], purpose: str) -> None:
@@ -179,8 +178,8 @@ def _run(command: Sequence[str], purpose: str) -> None:
 
 
 def digest(parts: Sequence[bytes]) -> str:
-    """The hash of everything that what is kept was made of, in hexadecimal."""
-    # OpenSSL takes a while to load, and most commands build nothing.
+    """Return the hash of `parts` in hexadecimal digits."""
+    # OpenSSL loads slowly, and most commands build no program.
     import hashlib
 
     return hashlib.sha256(b"".join(parts)).hexdigest()
@@ -192,24 +191,24 @@ OPTIONS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
 )
 STANDARD = "-std=c++17"
-SIMULATED = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
-"""As fast a simulation as -O3 gives, in half of the time to compile it."""
-ONCE = "-O0"
-"""Of what runs once, at the start, and is half of the C++."""
-RUNTIME = (STANDARD, "-O1", "-pthread")
-"""Of what Verilator brings with it, whatever the circuits."""
-UNIT_BYTES = 4 << 20
-"""Of C++ that is compiled as one: parsing Verilator's headers takes as long as 50 kB of it."""
+SIMULATION_FLAGS = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
+"""Flags that give the simulation speed of -O3 in half of the compile time."""
+STARTUP_FLAG = "-O0"
+"""The flag for code that runs a single time at the start, half of the generated C++."""
+RUNTIME_FLAGS = (STANDARD, "-O1", "-pthread")
+"""Flags for Verilator's library."""
+MAX_UNIT_BYTES = 4 << 20
+"""Bytes of C++ in a compilation unit. Verilator's headers take as long to parse as 50 kB."""
 
 
 def has_verilator() -> bool:
-    """Whether circuits can be simulated."""
+    """Return whether Verilator is installed."""
     return shutil.which(COMMAND) is not None
 
 
 @cache
 def include_folder() -> Path:
-    """Where Verilator has the sources that every simulation needs."""
+    """Return the folder of Verilator's library."""
     if not has_verilator():
         raise InputError(
             f"cannot run '{COMMAND}', which simulates circuits: install it (apt-get install "
@@ -228,12 +227,12 @@ def verilate(
     flags: Sequence[str],
     options: Sequence[str] = (),
     *,
-    kept: bool = False,
+    is_shared: bool = False,
 ) -> list[Part]:
     """
-    The parts of a simulation of module `top`, whose header is `folder/V{top}.h`. What Verilator
-    makes is compiled with `flags`, and once if `kept`, for circuits that several programs have;
-    what it brings with it is compiled once for all.
+    Return the parts of a simulation of module `top` with the header `folder/V{top}.h`. The
+    generated C++ is compiled with `flags`. `is_shared` caches these objects, for circuits that
+    occur in several programs.
     """
     include = include_folder()
     command = [COMMAND, *OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]
@@ -244,25 +243,22 @@ def verilate(
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise InputError(f"{COMMAND} cannot read the circuits:\n" + "\n".join(lines[-5:]))
     shared = sorted(include.glob("*.h"))
-    found = [f"-I{include}"]
-    made = sorted(folder.glob(f"V{top}*.cpp"))
-    slow = [path for path in made if path.stem.endswith("__Slow")]
-    fast = [path for path in made if path not in slow]
-    headers = [*shared, *sorted(folder.glob(f"V{top}*.h")), *made]
+    generated = sorted(folder.glob(f"V{top}*.cpp"))
+    headers = [*shared, *sorted(folder.glob(f"V{top}*.h")), *generated]
+    parts: list[Part] = []
+    for is_slow, more in ((False, ()), (True, (STARTUP_FLAG,))):
+        sources = [path for path in generated if path.stem.endswith("__Slow") == is_slow]
+        units = _units(sources, folder / f"V{top}_{'slow' if is_slow else 'fast'}.cpp")
+        parts.append(Part(units, headers, [*flags, f"-I{include}", *more], is_shared=is_shared))
     runtime = [include / name for name in ("verilated.cpp", "verilated_threads.cpp")]
-    return [
-        Part(_units(fast, folder / f"V{top}_fast.cpp"), headers, [*flags, *found], kept=kept),
-        Part(_units(slow, folder / f"V{top}_slow.cpp"), headers, [*flags, *found, ONCE], kept=kept),
-        Part(runtime, shared, [*RUNTIME, *found]),
-    ]
+    return [*parts, Part(runtime, shared, [*RUNTIME_FLAGS, f"-I{include}"])]
 
 
-def _units(sources: Sequence[Path], together: Path) -> list[Path]:
-    """One source that includes all, or themselves if they are large."""
-    if sum(path.stat().st_size for path in sources) > UNIT_BYTES:
+def _units(sources: Sequence[Path], unit: Path) -> list[Path]:
+    if sum(path.stat().st_size for path in sources) > MAX_UNIT_BYTES:
         return list(sources)
-    together.write_text("".join(f'#include "{path.name}"\n' for path in sources), encoding="ascii")
-    return [together]
+    unit.write_text("".join(f'#include "{path.name}"\n' for path in sources), encoding="ascii")
+    return [unit]
 
 
 _FOLDER = Path(__file__).parent / "device"
@@ -270,6 +266,6 @@ DEVICE_SOURCES = {
     _FOLDER / "device.c": "driver: registers, and memory by u-dma-buf",
     _FOLDER / "device.h": "driver: the interface to both",
 }
-"""And what each is."""
+"""Sources of the device driver: file -> description."""
 STREAM_FIFO = Path(__file__).parent / "hdl" / "stream_fifo.sv"
-"""A queue between two modules, for targets nnet and dataflow."""
+"""A queue between two modules, for the targets nnet and dataflow."""

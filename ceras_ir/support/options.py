@@ -1,11 +1,11 @@
 """
-Options of passes, targets and commands: each is declared a single time, as a dataclass field.
+Declare the options of passes, targets and commands, each a single time as a dataclass field.
 
-The command line, the Python API and the documentation are made from the fields. `--NAME` takes the
-type of the field. A bool that is true by default is `--no-NAME`, and a `Literal` lists its choices.
-The first paragraph of the string below the field is the help of the flag; more paragraphs are for
-`--help-pass` and the pages. A pass inherits the options that it shares with others. A dataclass
-with several bases has the fields of the last base first.
+The command line, the Python API and the documentation are generated from the fields. `--NAME`
+accepts the type of the field. A bool that is true by default becomes `--no-NAME`, and a `Literal`
+lists the choices. The first paragraph of the string below the field is the help of the flag;
+further paragraphs appear in `--help-pass` and on the pages. A pass inherits the options that it
+shares with other passes. A dataclass with several bases has the fields of the last base first.
 
 Docstrings are read from the source text, because `python -OO` removes them from the code.
 """
@@ -36,16 +36,15 @@ if TYPE_CHECKING:
 
 def docstring(described: type | Callable[..., object] | ModuleType) -> str:
     """
-    Return the docstring of a class, function or module without indentation, or "" without one.
-
-    A docstring that the code assigns is returned too. Base classes are not searched.
+    Return the docstring of a class, function or module without indentation, or "" without one. A
+    docstring that the code assigns is returned too. Base classes are not searched.
     """
     written = _written(described) if sys.flags.optimize > 1 else None
     return written or inspect.cleandoc(described.__doc__ or "")
 
 
 def _written(described: type | Callable[..., object] | ModuleType) -> str | None:
-    """Read the docstring from the source file; None if there is no file or no docstring."""
+
     try:
         tree = ast.parse(dedent(inspect.getsource(described)))
     except (OSError, TypeError):  # Built in, or entered in an interactive session.
@@ -63,7 +62,10 @@ def field_docs(cls: type) -> dict[str, str]:
 
 @cache
 def field_paragraphs(cls: type) -> dict[str, list[str]]:
-    """The same, by paragraph; a paragraph is a single line."""
+    """
+    Map names to the paragraphs of the string under each assignment; each paragraph is a single
+    line.
+    """
     found: dict[str, list[str]] = {}
     for base in reversed(cls.__mro__):
         found |= _documented(_class_body(base))
@@ -77,14 +79,14 @@ def _class_body(cls: type) -> list[ast.stmt]:
         return []
     try:
         source = _source(module)
-    except (OSError, TypeError):  # Built in, or typed into an interpreter: no source to read.
+    except (OSError, TypeError):  # Built in, or entered in an interactive session.
         return []
     classes = (n for n in ast.walk(_parsed(source, cls.__name__)) if isinstance(n, ast.ClassDef))
     return next((node.body for node in classes if node.name == cls.__name__), list[ast.stmt]())
 
 
 def _parsed(source: str, name: str) -> ast.Module:
-    """The class `name` at the top level of a module, which is quick to parse, or the module."""
+    # To parse only the class is faster than to parse the module.
     _, body, rest = source.partition(f"\nclass {name}(")
     if not body:
         _, body, rest = source.partition(f"\nclass {name}:")
@@ -106,8 +108,8 @@ def _source(module: ModuleType) -> str:
 
 def _documented(body: list[ast.stmt]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for statement, following in pairwise(body):
-        match statement, following:
+    for pair in pairwise(body):
+        match pair:
             case (
                 ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
@@ -126,23 +128,23 @@ _KEY = "option"
 
 @dataclass(frozen=True)
 class OptionHelp:
-    """How the command line and the Python API present an option."""
+    """The presentation of an option on the command line and in the Python API."""
 
     text: str | None = None
-    """The help; without it the string below the field is the help."""
+    """The help; by default the string below the field."""
     metavar: str | None = None
     tools: tuple[str, ...] = ()
-    """The commands that take it; all if no command is named."""
+    """The commands that accept the option; all commands if empty."""
     flag: str | None = None
-    """The flag, if it is not made from the name of the field."""
+    """The flag, if it does not follow from the name of the field."""
     keyword: str | None = None
-    """The name in the Python API, if the name of the field does not suit it."""
+    """The name in the Python API, if it differs from the name of the field."""
     least: int | None = None
-    """The smallest allowed number."""
+    """The smallest value."""
     read: Callable[[str], object] | None = None
-    """Reads the value from text, if the type of the field does not suffice."""
+    """Convert text to the value, if the type of the field is not sufficient."""
     action: Literal["append", "extend"] | None = None
-    """How values add up if the flag is repeated."""
+    """The treatment of a repeated flag."""
     shows_default: bool = True
     """Whether the help states the default."""
 
@@ -150,8 +152,8 @@ class OptionHelp:
 @dataclass_transform(frozen_default=True)
 def options(cls: type[T]) -> type[T]:
     """
-    Make a frozen dataclass of options that other dataclasses inherit. It has no methods of its own:
-    they would take a noticeable part of the start-up time of each command.
+    Make a frozen dataclass of options that other dataclasses inherit. It has no generated methods,
+    which would take a noticeable part of the start-up time of each command.
     """
     return dataclass(init=False, repr=False, eq=False, match_args=False, frozen=True)(cls)
 
@@ -169,13 +171,13 @@ def option(
     action: Literal["append", "extend"] | None = None,
     shows_default: bool = True,
 ) -> T:
-    """A dataclass field with `default` that is an option of the command line."""
+    """Declare a dataclass field with `default` that is an option of the command line."""
     described = OptionHelp(text, metavar, tools, flag, keyword, least, read, action, shows_default)
     return field(default=default, metadata={_KEY: described})
 
 
 def flag_of(each: "Field[object]") -> str:
-    """`--name`, or `--no-name` for a bool that is true by default."""
+    """Return the flag of a field: `--name`, or `--no-name` for a bool that is true by default."""
     described = each.metadata.get(_KEY)
     if isinstance(described, OptionHelp) and described.flag is not None:
         return described.flag
@@ -184,7 +186,9 @@ def flag_of(each: "Field[object]") -> str:
 
 
 def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[object], OptionHelp]]":
-    """The fields of the dataclass `cls` that `tool`, or any command, takes as options, in order."""
+    """
+    Yield the fields of the dataclass `cls` that are options of `tool`, or of any command, in order.
+    """
     for each in fields(cls):
         described = each.metadata.get(_KEY)
         if isinstance(described, OptionHelp) and (
@@ -194,7 +198,7 @@ def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[obje
 
 
 def help_of(cls: type, each: "Field[object]") -> str:
-    """The help of the flag for a field of `cls`: its text in lower case, and the default."""
+    """Return the help of the flag for a field of `cls`: the text in lower case, and the default."""
     described = each.metadata.get(_KEY)
     assert isinstance(described, OptionHelp)
     text = described.text
@@ -215,37 +219,39 @@ def help_of(cls: type, each: "Field[object]") -> str:
 
 @cache
 def types_of(cls: type) -> "Mapping[str, TypeForm[object]]":
-    """The types of the fields of a dataclass."""
+    """Return the types of the fields of a dataclass."""
     return get_type_hints(cls)
 
 
 def choices_of(hint: object) -> list[str]:
-    """What an option may be, if its type lists that: a `Literal`, or one or None."""
+    """Return the choices of an option with the type `Literal`, or `Literal` or None."""
     kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
     return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
 
 
 def without_none(hint: object) -> object:
-    """The type of an option that may be None, without None."""
+    """Return the type of an option that can be None, without None."""
     rest = [kind for kind in get_args(hint) if kind is not NoneType]
     return rest[0] if len(rest) == 1 and NoneType in get_args(hint) else hint
 
 
-def with_options_of(cls: type[T], source: object, **others: object) -> T:
-    """An instance of `cls` with the options that it and `source` inherit from the same classes."""
+def with_options_of(cls: type[T], source: object, **more: object) -> T:
+    """
+    Return an instance of `cls` with the options that it and `source` inherit from common classes.
+    """
     shared = [base for base in cls.__mro__ if base in type(source).__mro__ and is_dataclass(base)]
     names = dict.fromkeys(each.name for base in shared for each in fields(base) if each.init)
-    return cls(**{name: getattr(source, name) for name in names} | others)
+    return cls(**{name: getattr(source, name) for name in names} | more)
 
 
 def given_flags(cls: type, values: object) -> list[str]:
-    """The flags of the options of `cls` whose value in `values` is not the default."""
-    every = [each for each, _ in options_of(cls)]
-    return [flag_of(each) for each in every if getattr(values, each.name) != each.default]
+    """Return the flags of the options of `cls` that have other values than the defaults."""
+    found = (each for each, _ in options_of(cls))
+    return [flag_of(each) for each in found if getattr(values, each.name) != each.default]
 
 
 def out_of_range(options: object) -> Iterator[tuple[str, str]]:
-    """For each option below its smallest allowed number: its name, and what it must be."""
+    """Yield the name of each option below the smallest value, and the requirement."""
     for each, described in options_of(type(options)):
         least, value = described.least, getattr(options, each.name)
         if least is not None and value is not None and not value >= least:

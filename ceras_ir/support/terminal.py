@@ -1,7 +1,7 @@
 """
-Text for a terminal: tables with columns of equal width, names of a limited length, progress bars.
+Format text for a terminal: tables, names of limited length and progress bars.
 
-A progress bar is written to stderr for long work, and only where a person reads the output.
+A progress bar is written to stderr for long work, and only if stderr is a terminal.
 """
 
 import sys
@@ -11,12 +11,15 @@ from typing import TypeVar
 
 
 def shortened(name: str, longest: int = 40) -> str:
-    """The name, of a longer one its beginning and three dots."""
+    """Return the name; a longer name ends in three dots after `longest` characters in total."""
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """A line for each row; the columns in `right` end together, the others start together."""
+    """
+    Return a line for each row; columns in `right` are right-aligned, the other columns
+    left-aligned.
+    """
     columns = max(map(len, rows))
     full = [[*row, *[""] * (columns - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(*full, strict=True)]
@@ -31,14 +34,14 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
 
 T = TypeVar("T")
 
-DELAY = 2.0
-"""Seconds before a bar appears: what is done sooner needs none."""
+DELAY_S = 2.0
+"""The delay before a bar appears; shorter work shows no bar."""
 
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """
-    `items`, with a bar that appears after `DELAY` seconds if stderr is a terminal; `total` is
-    their number where they do not know it themselves.
+    Yield `items`, with a bar after `DELAY_S` seconds if stderr is a terminal. `total` is the number
+    of items if `items` has no length.
     """
     if not sys.stderr.isatty():
         yield from items
@@ -68,7 +71,7 @@ def progress(items: Iterable[T], description: str, total: int | None = None) -> 
         for item in items:
             yield item
             bar.advance(task)
-            if not shown and time.monotonic() - started > DELAY:
+            if not shown and time.monotonic() - started > DELAY_S:
                 bar.start()
                 shown = True
     finally:

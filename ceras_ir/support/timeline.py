@@ -1,19 +1,19 @@
 """
-When the parts of a machine are busy, coarse enough to be drawn: bars in lanes over cycles.
+Describe the activity of the parts of a machine over cycles, as bars in lanes.
 
-The picture is SVG, with a lane for each part and an axis of cycles.
+The picture is SVG with a lane for each part and an axis of cycles.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 COLUMNS = 600
-"""How many parts a timeline's cycles are divided into; what is shorter is drawn with others."""
+"""Columns into which the cycles of a timeline are divided; work shorter than a column is merged."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Columns [start, end) in which a kind of work fills more time than any other."""
+    """Columns [start, end) in which a kind of work takes more time than any other kind."""
 
     start: int
     end: int
@@ -22,27 +22,27 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """One part of a machine."""
+    """A part of a machine."""
 
     name: str
     busy: float
-    """Share of the cycles."""
+    """The share of cycles with work."""
     bars: tuple[Bar, ...]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """One stretch of time, from its first cycle on."""
+    """An interval that starts at cycle 0."""
 
     name: str
     cycles: int
     note: str
     kinds: tuple[str, ...]
-    """Of work, in the order of their colours."""
+    """Kinds of work, in the order of the colours."""
     lanes: tuple[Lane, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Bars as text, `start+length:kind`, where a kind is its number: there are many."""
+        """Return a JSON object; bars are text, `start+length:kind` with the index of the kind."""
         numbers = {kind: i for i, kind in enumerate(self.kinds)}
         lanes = [
             {
@@ -64,7 +64,7 @@ class Timeline:
 
 
 def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
-    """The inverse of what `to_json` writes; a `ValueError` for anything else."""
+    """Parse the bars of `to_json`; raise a `ValueError` for other text."""
     bars: list[Bar] = []
     for word in text.split():
         start, _, rest = word.partition("+")
@@ -77,7 +77,9 @@ def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
 
 
 def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]:
-    """Bars for spans [start, end) of a kind; in each column, the kind that takes most of it."""
+    """
+    Yield bars for spans [start, end) of a kind: for each column the kind with the most cycles.
+    """
     columns: list[dict[str, float]] = [{} for _ in range(COLUMNS)]
     for start, end, kind in spans:
         first, last = start * COLUMNS / cycles, end * COLUMNS / cycles
@@ -96,36 +98,37 @@ def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]
 
 
 WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 30
-"""Of the bars, of a lane with its gap, of the names in front, and behind."""
+"""Pixels of the bars, of a lane with the gap, of the names on the left, and of the right margin."""
 COLOURS = (
     *("#4c78a8", "#72b7b2", "#9d755d", "#b279a2", "#54a24b", "#eeca3b", "#e45756"),
     "#bab0ac",
 )
-"""Of kinds of work, in the order that a timeline lists them; the last for all further ones."""
+"""Colours of kinds of work in the order of the timeline; the last is for all further kinds."""
 STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#444}.end{text-anchor:end;fill:#888}"
     ".tick{text-anchor:middle}.lane{fill:#f3f3f3}.axis{stroke:#0002}"
 )
-"""For a picture that stands alone; pages have rules of their own."""
+"""The style of a separate picture; pages have other rules."""
 
 
 def height_of(timeline: Timeline) -> int:
-    """Pixels of its picture."""
+    """Return the height of the picture in pixels."""
     return (len(timeline.lanes) + 1) * ROW
 
 
 def legend(timeline: Timeline) -> dict[str, str]:
-    """The colour of each kind of work."""
-    return {kind: _colour(number) for number, kind in enumerate(timeline.kinds)}
+    """Return the colour of each kind of work."""
+    last = len(COLOURS) - 1
+    return {kind: COLOURS[min(number, last)] for number, kind in enumerate(timeline.kinds)}
 
 
-def timeline_picture(timeline: Timeline, place: str = "") -> str:
-    """The lanes of one timeline; `place` is more attributes of the `svg` element."""
+def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
+    """Return the SVG of a timeline; `attributes` are added to the `svg` element."""
     from html import escape
 
     right, bottom = LABEL + WIDTH, len(timeline.lanes) * ROW
     colours = legend(timeline)
-    parts = [f'<svg {place} viewBox="0 0 {right + MARGIN} {bottom + ROW}" role="img">']
+    parts = [f'<svg {attributes} viewBox="0 0 {right + MARGIN} {bottom + ROW}" role="img">']
     for number, lane in enumerate(timeline.lanes):
         y = number * ROW
         parts.append(f'<text x="0" y="{y + 15}">{escape(lane.name)}</text>')
@@ -148,13 +151,8 @@ def timeline_picture(timeline: Timeline, place: str = "") -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _colour(number: int) -> str:
-    return COLOURS[min(number, len(COLOURS) - 1)]
-
-
 def _ticks(cycles: int) -> range:
-    """Five to ten round numbers of cycles."""
-    step = 1
+    step = 1  # Chosen so that there are 5 to 10 ticks.
     while cycles // step > 10:
         step *= 5 if str(step)[0] == "1" and cycles // (step * 2) > 10 else 2
     return range(0, cycles + 1, step)

@@ -1,12 +1,13 @@
 """
-Calls of one function in this process, in local processes, or on a Dask cluster.
+Run calls of a function in this process, in local processes, or on a Dask cluster.
 
-Results come as they are ready, each with the number of its call. Arguments are taken only when
-workers become free, so that their number may be unbounded and each may depend on earlier results.
+Results are returned as they are completed, each with the index of the call. Arguments are requested
+only when a worker is free, so that their number can be unbounded and they can depend on earlier
+results.
 
-A cluster is found by the address of its scheduler. The configuration of Dask decides about TLS and
-about lost workers. Files are sent once to each worker, also to workers that come later, and are
-stored there under their digests. `joblib` runs calls in several processes where it is installed.
+A cluster is identified by the address of the scheduler. The configuration of Dask decides about TLS
+and lost workers. Files are sent a single time to each worker, also to workers that join later, and
+are stored there under their digests. `joblib` runs calls in several processes if it is installed.
 """
 
 import os
@@ -18,7 +19,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -31,39 +31,39 @@ from ceras_ir.support.diagnostics import InputError, UsageError
 T = TypeVar("T")
 R = TypeVar("R")
 
-DEATHS = 3
-"""A call that so many workers died of has failed."""
+MAX_DEATHS = 3
+"""Worker processes that may die during a call; then the call has failed."""
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""One process for each core leaves one thread to each."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables that limit each of the processes, of which there is one per core, to a thread."""
 
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """What stands for the result of a call that no worker survived."""
+    """The result of a call during which each worker died."""
 
     reason: str
 
 
 class Workers(Protocol):
-    """Where calls run."""
+    """Executors of calls."""
 
     def __len__(self) -> int:
-        """How many run at once."""
+        """Return the number of calls that run at the same time."""
         ...
 
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
         """
-        The result of each call with its number, as they come. `function` is one of a module, and
-        arguments and results can be pickled. What a call raises is raised here.
+        Yield the index and the result of each call as it is completed. `function` must be defined
+        in a module; arguments and results must be picklable. An exception of a call is raised here.
         """
         ...
 
 
 class ThisProcess:
-    """One call after the other."""
+    """An executor that runs the calls one after the other."""
 
     def __len__(self) -> int:
         return 1
@@ -76,7 +76,7 @@ class ThisProcess:
 
 
 class LocalProcesses:
-    """Processes on this machine, which are kept from one `run` to the next."""
+    """Processes on this machine that are kept from one `run` to the next."""
 
     def __init__(self, count: int):
         self._count = count
@@ -89,17 +89,15 @@ class LocalProcesses:
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
         numbered = enumerate(arguments)
-        waiting: list[tuple[int, T, int]] = []  # To be run again, with how often a worker died.
+        waiting: list[tuple[int, T, int]] = []  # Calls to repeat: index, argument, worker deaths.
         running: dict[Future[R], tuple[int, T, int]] = {}
-        alone = False  # Who killed the worker shows when each suspect runs by itself.
+        one_at_a_time = False  # After a death, single calls identify the cause.
         try:
             while True:
-                while len(running) < (1 if alone else self._count):
+                while len(running) < (1 if one_at_a_time else self._count):
                     if not waiting:
-                        alone = False
-                        waiting += [
-                            (number, argument, 0) for number, argument in islice(numbered, 1)
-                        ]
+                        one_at_a_time = False
+                        waiting += [(*call, 0) for call in islice(numbered, 1)]
                     if not waiting:
                         break
                     call = waiting.pop(0)
@@ -122,19 +120,22 @@ class LocalProcesses:
                     lost, suspects = sorted(running.values(), key=lambda c: c[0]), len(running)
                     running.clear()
                     for number, argument, deaths in lost:
-                        # With others beside it, it may have been one of those.
+                        # If several calls were running, another call may be the cause.
                         deaths += suspects == 1
-                        if deaths >= DEATHS:
-                            yield number, WorkerLost(f"{DEATHS} worker processes died of it")
+                        if deaths >= MAX_DEATHS:
+                            yield (
+                                number,
+                                WorkerLost(f"{MAX_DEATHS} worker processes died during the call"),
+                            )
                         else:
                             waiting.append((number, argument, deaths))
-                    alone = bool(waiting)
+                    one_at_a_time = bool(waiting)
         finally:
             for future in running:
                 future.cancel()
 
     def close(self) -> None:
-        """End the processes, also those that are still at work."""
+        """Stop the processes, including those that are running a call."""
         pool = self._pool
         self._forget()
         if pool is not None:
@@ -144,7 +145,7 @@ class LocalProcesses:
         try:
             return self._started().submit(function, argument)
         except BrokenProcessPool:
-            # It broke while nobody was looking: nothing is lost.
+            # The pool broke between two calls, so that no call is lost.
             self._forget()
             return self._started().submit(function, argument)
 
@@ -157,26 +158,22 @@ class LocalProcesses:
                 initargs=(os.getpid(), list(sys.path)),
             )
             with _one_thread_each():
-                # All are started here, with the environment that is set meanwhile.
+                # All processes are started here, so that they inherit the environment.
                 wait([self._pool.submit(os.getpid) for _ in range(self._count)])
         return self._pool
 
     def _forget(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            for process in list(getattr(pool, "_processes", None) or {}).copy():
-                _end(process)
-
-
-def _end(process: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
+            for process in list(getattr(pool, "_processes", None) or {}):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
 
 
 @contextmanager
 def _one_thread_each() -> Generator[None]:
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
         yield
     finally:
@@ -188,7 +185,7 @@ def _one_thread_each() -> Generator[None]:
 
 
 def _begin(parent: int, path: list[str]) -> None:
-    """Start a worker: an interrupt is the parent's matter, and without it the worker ends."""
+    # The parent handles interrupts, and the worker ends with the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -201,7 +198,7 @@ def _watch(parent: int) -> None:
 
 
 def in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
-    """Results in the order of their calls; those that are early wait."""
+    """Yield results in the order of their calls."""
     early: dict[int, R] = {}
     following = 0
     for number, result in results:
@@ -211,51 +208,37 @@ def in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
             following += 1
 
 
-_CURRENT: ContextVar[Workers | None] = ContextVar("workers", default=None)
-
-
-def current_workers() -> Workers:
-    """Those that the command was given; this process without any."""
-    return _CURRENT.get() or ThisProcess()
-
-
-@contextmanager
-def with_workers(workers: Workers) -> Generator[None]:
-    """Have everything below run its calls there."""
-    token = _CURRENT.set(workers)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
-
-
 def cores() -> int:
-    """How many processes this machine can run at once."""
+    """Return the number of processes that this machine can run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-TIMEOUT = 10
-"""Seconds until a scheduler must have answered."""
+SCHEDULER_TIMEOUT_S = 10
+"""Seconds within which a scheduler must answer."""
 
-AHEAD = 2
-"""Calls for each thread of the cluster that are handed over, so that none waits for the next."""
+CALLS_PER_THREAD = 2
+"""Calls that are submitted for each thread of the cluster, so that no thread waits."""
 
-REFRESH = 1.0
-"""Seconds for which the number of threads is taken to be what it was."""
+THREAD_COUNT_REFRESH_S = 1.0
+"""Seconds for which the number of threads is cached."""
 
-GATHERING = 0.02
-"""Seconds for which results that come together are waited for: a message costs more than a result,
-and every thread has its next call already."""
+GATHER_DELAY_S = 0.02
+"""
+Seconds for which further results are collected: a message costs more than a result, and each thread
+already has the next call.
+"""
 
 _SHIPPED: dict[str, str] = {}
-"""In a worker: digest of a file -> where it lies here."""
+"""In a worker: digest of a file -> local path."""
 
 
 class DaskWorkers:
-    """The threads of all workers of one cluster."""
+    """The threads of all workers of a cluster."""
 
     def __init__(self, address: str, files: Mapping[str, str] | None = None):
-        """`files` are those that calls read: digest -> path on this machine."""
+        """
+        Connect to the scheduler. `files` maps the digests of files that calls read to local paths.
+        """
         try:
             self._dask: Any = import_module("distributed")
         except ImportError:
@@ -263,9 +246,11 @@ class DaskWorkers:
                 "--scheduler needs Dask: pip install 'ceras-ir[explore]', or leave it out"
             ) from None
         try:
-            # A client that never was one would say so once more when it is collected.
+            # A client that failed to connect would print a second error when it is collected.
             self._dask.comm.get_address_host_port(address)
-            self._client: Any = self._dask.Client(address, timeout=TIMEOUT, set_as_default=False)
+            self._client: Any = self._dask.Client(
+                address, timeout=SCHEDULER_TIMEOUT_S, set_as_default=False
+            )
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else "no answer"
             raise InputError(
@@ -273,14 +258,14 @@ class DaskWorkers:
                 f"'dask worker {address}', or leave out --scheduler",
                 address,
             ) from None
-        self._asked, self._threads = -REFRESH, 1
+        self._asked, self._threads = -THREAD_COUNT_REFRESH_S, 1
         if files:
             contents = {d: (Path(p).name, Path(p).read_bytes()) for d, p in files.items()}
             self._client.register_plugin(_shipping(self._dask, contents))
 
     def __len__(self) -> int:
-        # Asking costs more than a call, and workers come and go slowly.
-        if time.monotonic() > self._asked + REFRESH:
+        # A query costs more than a call, and the number of workers changes slowly.
+        if time.monotonic() > self._asked + THREAD_COUNT_REFRESH_S:
             self._asked = time.monotonic()
             self._threads = max(sum(self._client.nthreads().values()), 1)
         return self._threads
@@ -288,14 +273,16 @@ class DaskWorkers:
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
-        """As `Workers.run`; the scheduler runs the calls of a worker that died again."""
+        """
+        Run calls as `Workers.run` specifies; the scheduler repeats the calls of a worker that died.
+        """
         numbered = enumerate(arguments)
         completed: Any = self._dask.as_completed(loop=self._client.loop)
         running: dict[Any, int] = {}
 
         def fill() -> None:
-            calls = list(islice(numbered, max(AHEAD * len(self) - len(running), 0)))
-            # Many at once, in one message to the scheduler.
+            calls = list(islice(numbered, max(CALLS_PER_THREAD * len(self) - len(running), 0)))
+            # All calls are sent to the scheduler in a single message.
             futures = self._client.map(function, [argument for _, argument in calls], pure=False)
             for (number, _), future in zip(calls, futures, strict=True):
                 running[future] = number
@@ -305,7 +292,7 @@ class DaskWorkers:
             fill()
             while running:
                 batch = list(completed.next_batch(block=True))
-                time.sleep(GATHERING)
+                time.sleep(GATHER_DELAY_S)
                 batch += completed.next_batch(block=False)
                 numbers = [running.pop(future) for future in batch]
                 fill()
@@ -314,12 +301,12 @@ class DaskWorkers:
             self._client.cancel(list(running), force=True)
 
     def _results(self, futures: list[Any]) -> Iterator[Any]:
-        """What calls that have ended gave, fetched by one message."""
+        # The results of all calls are fetched by a single message.
         done = [future for future in futures if future.status == "finished"]
         try:
             found = dict(zip(done, self._client.gather(done), strict=True))
         except self._dask.KilledWorker:
-            found = dict[Any, Any]()  # It had ended and its worker died: each by itself below.
+            found = dict[Any, Any]()  # A worker died after its call: fetch each result below.
         for future in futures:
             if future in found:
                 yield found[future]
@@ -329,17 +316,22 @@ class DaskWorkers:
                 yield future.result()
 
     def close(self) -> None:
-        """Leave the cluster, which goes on."""
+        """Disconnect from the cluster, which continues to run."""
         self._client.close()
 
 
 def shipped(digest: str, path: str) -> str:
-    """Where the file of this digest lies: in a worker what was sent there, else `path`."""
+    """
+    Return the local path of the file with this digest: in a worker the received file, else `path`.
+    """
     return _SHIPPED.get(digest, path)
 
 
 def shipped_paths(text: str, files: Mapping[str, str]) -> str:
-    """Paths, commas between them and options behind `?`; of `files`, path -> digest, those here."""
+    """
+    Replace the paths in a list such as `a.npz,b?size=8` by the local paths of received files.
+    `files` maps paths to digests.
+    """
 
     def place(part: str) -> str:
         path, mark, options = part.partition("?")
@@ -350,7 +342,7 @@ def shipped_paths(text: str, files: Mapping[str, str]) -> str:
 
 def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
     class ShipFiles(dask.WorkerPlugin):
-        """Writes files where a worker keeps its own, when it starts."""
+        """Write files to the folder of a worker when it starts."""
 
         name = "ceras-ir files " + " ".join(sorted(contents))
 
@@ -361,7 +353,7 @@ def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
 
 
 def receive(contents: Mapping[str, tuple[str, bytes]], folder: str) -> None:
-    """Write files below `folder`, where `shipped` finds them."""
+    """Write files below `folder` and register them for `shipped`."""
     for digest, (name, content) in contents.items():
         place = Path(folder) / "ceras-ir" / digest
         place.mkdir(parents=True, exist_ok=True)
@@ -374,8 +366,8 @@ Ts = TypeVarTuple("Ts")
 
 def parallel(function: Callable[[*Ts], T], arguments: Iterable[tuple[*Ts]], jobs: int) -> list[T]:
     """
-    `function` of each of `arguments`, in their order. The function is one of a module, arguments
-    and results can be pickled.
+    Return the results of `function` for each of `arguments`, computed in `jobs` processes. The
+    function must be defined in a module; arguments and results must be picklable.
     """
     try:
         joblib = import_module("joblib")

@@ -1,7 +1,7 @@
 """
-The protocol between the compiler and its targets; see `Target`.
+Define the protocol between the compiler and the targets; see `Target`.
 
-What stands in `__all__` is public: a target written against it alone keeps working.
+The names in `__all__` are public: a target that uses only these names remains compatible.
 """
 
 from ceras_ir.support.options import option

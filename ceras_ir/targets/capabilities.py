@@ -1,10 +1,10 @@
 """
-What a target can tell about its machines: accelerators, boards, runs and predicted times.
+Define the interfaces of accelerators, boards, compiled networks and predicted times.
 
-Placement sees an accelerator as a device beside the CPU, with rules, reasons and modelled times.
-Boards come with a target or from files. The manifest describes the compiled files for a run.
-The time of a layer is in its entry of the report as `MICROSECONDS`; a `Prediction` names the
-model, the time of one inference, and the limits of the devices.
+Placement treats an accelerator as a second device, with rules, reasons and modelled times. Boards
+are part of a target or are files. The manifest describes a compiled folder. The report has the time
+of each layer under `MICROSECONDS`; a `Prediction` has the model, the time of an inference and the
+limits of the devices.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ if TYPE_CHECKING:
 
 
 GapRule: TypeAlias = Callable[[Operation, SSAValue], str | None]
-"""None where an operation can write or read a value of rows with gaps; else why not."""
+"""Return None if an operation can write or read a value with gaps between rows, else the reason."""
 
 
 def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
-    """The rule of a target whose kernels know no gaps."""
+    """Refuse gaps, for a target with kernels that support no gaps."""
     return "the target's kernels leave no gaps between rows"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Modelled microseconds of one operation on each side; None where the device cannot."""
+    """
+    The modelled microseconds of an operation on the CPU and on the device; None if unsupported.
+    """
 
     cpu: float
     accelerator: float | None
     device: str
     note: str = ""
-    """What else the model says."""
+    """Further details of the model, for the report."""
 
     def __str__(self) -> str:
         if self.cpu == self.accelerator == 0.0 and not self.note:
@@ -57,46 +59,50 @@ class Cost:
 
 class Accelerator(ABC):
     """
-    The rules of a device, and with a board its times.
+    The rules of a device and, with a board, the times.
 
-    `why_not` is a promise: what it admits, the target's lowering takes.
+    If `why_not` admits an operation, the lowering of the target must accept it.
     """
 
     device: str
-    """What `#mem.device` calls it."""
+    """The name of the device in `#mem.device`."""
     has_costs: bool = False
-    """Whether `cost` and `transfer` hold, so that placement may weigh them."""
+    """Whether `cost` and `transfer` are implemented, so that placement can use them."""
 
     @abstractmethod
     def why_not(self, op: Operation) -> str | None:
-        """None if the device runs `op`; else one sentence: what was found, rule, way out."""
+        """
+        Return None if the device runs `op`, else a sentence: the finding, the rule and the remedy.
+        """
 
     def prepare(self, ops: Sequence[Operation]) -> None:
-        """Look at all operations that the rules admit before the first cost is asked for."""
+        """Analyse all operations that the rules admit, before the first call of `cost`."""
         return None
 
     def must_run(self, op: Operation) -> bool:
-        """Whether an admitted operation runs on the device whatever it costs."""
+        """Return whether an admitted operation runs on the device regardless of the cost."""
         return False
 
     def host_operands(self, op: Operation) -> Sequence[int]:
         """
-        Which operands the CPU reads wherever `op` runs, because it prepares them; what that takes
-        is part of the cost on the device.
+        Return the indices of operands that the CPU reads even if the device runs `op`. The CPU
+        prepares these operands. The preparation is part of the cost on the device.
         """
         return ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        """Modelled time of `op` on each side."""
+        """Return the modelled time of `op` on the CPU and on the device."""
         raise NotImplementedError
 
     def transfer(self, value: SSAValue) -> float:
-        """Microseconds for `value` to change sides."""
+        """Return the microseconds of a transfer of `value` between the devices."""
         raise NotImplementedError
 
 
 def board_files(package: str, suffix: str = ".toml") -> dict[str, Traversable]:
-    """The files in `boards/` of a package, by name in that order; none without such a folder."""
+    """
+    Return the files in `boards/` of a package by name, in alphabetical order; {} without a folder.
+    """
     folder = files(package) / "boards"
     found = [f for f in folder.iterdir() if f.name.endswith(suffix)] if folder.is_dir() else []
     return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
@@ -111,72 +117,71 @@ def board_text(
     known: Iterable[str] | None = None,
 ) -> str:
     """
-    The text of a board: of a file that ends in `suffix`, or of one in `boards/` of a package, of
-    those in `known` if it has others. Errors call them boards of `target`.
+    Return the description of a board: a file that ends in `suffix`, or a board of the package.
+    `known` lists the names of boards if they differ from the files. Errors name `target`.
     """
     shipped = board_files(package, suffix)
     if not name.endswith(suffix) and name not in (names := sorted(known or shipped)):
-        raise _unknown(target, name, names, suffix)
+        raise InputError(
+            f"target {target} has no board '{name}'{did_you_mean(name, names)} (boards: "
+            f"{', '.join(names)}; or a {suffix} file)"
+        )
     try:
         return (shipped.get(name) or Path(name)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the board: {error}", name) from error
 
 
-def _unknown(target: str, name: str, names: list[str], kind: str) -> InputError:
-    return InputError(
-        f"target {target} has no board '{name}'{did_you_mean(name, names)} (boards: "
-        f"{', '.join(names)}; or a {kind} file)"
-    )
-
-
 Array: TypeAlias = "NDArray[np.generic]"
 Sample: TypeAlias = "Mapping[str, Array]"
-"""One inference's inputs by name."""
+"""The inputs of an inference by name."""
 
 Trace: TypeAlias = Callable[[int, bytes], None]
-"""Sees the number and the stored bytes of each step's result."""
+"""A function that receives the index and the stored bytes of each result."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `manifest.json` of a compiled folder says, checked as far as every target needs it."""
+    """
+    The contents of `manifest.json` in a compiled folder, with the entries that all targets need
+    checked.
+    """
 
     target: str
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
     content: Mapping[str, object]
-    """All of it, with the entries that the target added."""
+    """All entries, including those of the target."""
 
 
 class Executable(Protocol):
     """A network that can be run."""
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        """The outputs of each sample, by name, as they come."""
+        """Yield the outputs of each sample by name."""
         ...
 
 
 class Compiled(Executable, Protocol):
-    """A compiled network, which can also show what it computes on the way."""
+    """A compiled network that can also trace intermediate results."""
 
     def trace(self, sample: Sample, trace: Trace) -> None:
-        """Run once; `trace` sees the number and the stored bytes of each step's result."""
+        """Run a sample and pass the index and the stored bytes of each result to `trace`."""
         ...
 
 
 MICROSECONDS = "microseconds"
-"""The entry of a layer."""
+"""The key of the time in the report entry of a layer."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What one device does at most: the two lines of a roofline."""
+    """The maximum rates of a device, as in a roofline model."""
 
     device: str
     macs_per_us: float
     bytes_per_us: float
-    """To and from the memory that operands and results are in."""
+    """The bandwidth to and from the memory of operands and results."""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -188,18 +193,18 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How long one inference takes, as modelled."""
+    """The modelled time of an inference."""
 
     machine: str
-    """Which machine, and its clock."""
+    """The machine and the clock."""
     model: str
-    """How it was computed, and what it leaves out, in a sentence."""
+    """The method and the omissions, as a sentence."""
     ceilings: tuple[Ceiling, ...] = ()
     microseconds: float | None = None
-    """Of one inference, where that is not the sum of the layers."""
+    """The time of an inference if it differs from the sum over the layers."""
 
     def to_json(self, layers: Sequence[Mapping[str, object]]) -> dict[str, object]:
-        """For `report.json`; `layers` are the annotated entries."""
+        """Return the entry of `report.json`; `layers` are the annotated entries."""
         times = [time for layer in layers if isinstance(time := layer.get(MICROSECONDS), float)]
         total = sum(times) if self.microseconds is None else self.microseconds
         return {

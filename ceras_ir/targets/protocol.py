@@ -1,10 +1,10 @@
 """
-A target: everything that the compiler knows of one kind of machine, behind one class.
+Define the interface of a target: a class that describes a kind of machine.
 
-A subclass of `Target` is a frozen dataclass whose fields are its options, as a pass is. The
-driver, general passes and analyses ask it and name no target. Installed targets are found through
-the entry point group `ceras_ir.targets`, others by `--load-target-plugin`. `docs/new-target.md`
-builds one step by step.
+A subclass of `Target` is a frozen dataclass. The fields are the options, as in a pass. The driver,
+general passes and analyses use this interface and name no target. Installed targets are found
+through the entry point group `ceras_ir.targets`, other targets through `--load-target-plugin`.
+`docs/new-target.md` develops a target step by step.
 """
 
 from __future__ import annotations
@@ -37,42 +37,46 @@ if TYPE_CHECKING:
     from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 
 PLACED = "placed graph"
-"""The level at which every operation has a device and still is one of the network's."""
+"""The level at which each operation has a device and still belongs to `graph`."""
 
 MEMORY = "memory"
-"""The level at which every value has its bytes."""
+"""The level at which each value has memory."""
 
 ROW_SPREAD = 10
-"""Octaves that channels of one layer may be apart: shifts and accumulators must have room."""
+"""
+Octaves between the shifts of channels of a layer, for which shifts and accumulators have room.
+"""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a target computes exactly; quantization makes nothing else for it."""
+    """The arithmetic that a target computes exactly; quantization creates only such operations."""
 
     floats: bool = True
-    """Networks in float run on it; else it quantizes without being asked."""
+    """Whether the target runs float networks; if not, networks are always quantized."""
     multipliers: bool = True
-    """Requantization may multiply; else scales are powers of two and it shifts."""
+    """Whether requantization can multiply; if not, scales are powers of two."""
     channel_shifts: bool = True
-    """Every output channel of a layer may have its own shift; else a layer has one."""
+    """Whether each output channel of a layer can have a separate shift."""
     residual_spread: int = 0
     """
-    By how many bits more the residual of one channel may be shifted than of another; `ROW_SPREAD`
-    is any that occurs.
+    The largest difference in bits between the residual shifts of two channels; `ROW_SPREAD` permits
+    any difference that occurs.
     """
     half_even: bool = True
-    """Sums of few values and averages round half to even where a zero point takes part."""
+    """Whether averages and sums of few values with a zero point round half to even."""
     factor_points: bool = True
-    """The second factor of a product of activations may have a zero point."""
+    """Whether the second factor of a product of activations can have a zero point."""
     rows: bool = True
-    """Softmax and normalization of rows are computed in integers."""
+    """Whether softmax and normalizations are computed in integers."""
     widths: tuple[int, ...] = (8, 16)
-    """Bits of stored activations that its fastest device takes; others are for its host."""
+    """
+    The bits of stored activations that the fastest device supports; the host computes other widths.
+    """
 
     @property
     def narrow(self) -> bool:
-        """Whether that device stores 8 bits only."""
+        """Whether that device supports only 8 bits."""
         return max(self.widths) == 8
 
     def __str__(self) -> str:
@@ -84,78 +88,79 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Stage:
-    """The passes that lead to one level."""
+    """The passes that lead to a level."""
 
     level: str
     passes: tuple[ModulePass, ...]
     changes_values: bool = False
-    """Whether the network computes something else afterwards, as after quantization."""
+    """Whether the passes change the results of the network, as quantization does."""
     added: str = ""
-    """How the user spelled these passes, if they run behind the level instead."""
+    """The user's spelling of these passes, if they are extra passes that run after the level."""
 
     @property
     def title(self) -> str:
-        """What reports call the state of the network after it."""
+        """The name of the resulting network in reports."""
         return f"{self.level}, {self.added}" if self.added else self.level
 
 
 @dataclass
 class Emission:
-    """What a target makes of a module at its last level."""
+    """The files and the report data that a target generates from the last level."""
 
     artefacts: list[Artefact]
     manifest: dict[str, object] = field(default_factory=dict[str, object])
-    """Entries of `manifest.json` that only this target has."""
+    """Entries of `manifest.json` that are specific to the target."""
     totals: dict[str, object] = field(default_factory=dict[str, object])
-    """Entries of the report's totals."""
+    """Entries of the totals in the report."""
     annotate: Callable[[list[dict[str, object]]], None] | None = None
-    """Adds what the target knows to the report's entries of the layers of the placed graph."""
+    """Add entries of the target to the report entries of the layers of the placed graph."""
     columns: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Of those, what the table on stdout shows: entry -> head of its column, how it prints."""
+    """The annotated entries that stdout shows: entry -> column heading, format."""
     notes: list[str] = field(default_factory=list[str])
     """Lines for the user below the table of layers."""
     prediction: Prediction | None = None
-    """How long the network takes, if there is a model of that; `annotate` has it per layer."""
+    """
+    The predicted time of the network, if a model exists; `annotate` adds the time of each layer.
+    """
     timelines: Callable[[], list[Timeline]] | None = None
-    """When the parts of a device are busy, for the page of `--report`."""
+    """Return the activity of the parts of a device, for the page of `--report`."""
 
 
 @dataclass(frozen=True)
 class RunAction:
-    """An option of `ceras-run` that does something else than running a network."""
+    """An option of `ceras-run` that performs another action than a run of a network."""
 
     metavar: str
     help: str
     function: str
     """`module:function`, called with the parsed arguments."""
     switches: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Options that only go with it, each given or not: flag -> help."""
+    """Boolean options of the action: flag -> help."""
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Those that take a value: flag -> what stands for the value, and help."""
+    """Options of the action with a value: flag -> metavar, help."""
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """One kind of machine: its options, boards, rules, lowering, files and ways to run."""
+    """A kind of machine: options, boards, rules, lowering, files and execution."""
 
     name: ClassVar[str]
-    """As `--target` takes it; the base class has none, and stands for any machine."""
+    """The name after `--target`; the base class has no name and represents any machine."""
     arithmetic: ClassVar[Arithmetic] = Arithmetic()
     compiles: ClassVar[bool] = True
-    """Whether it makes files; the interpreter does not."""
+    """Whether the target writes files; the interpreter does not."""
     writes_models: ClassVar[bool] = False
-    """Whether its only file is a model, which `emit` makes of a graph at any level."""
+    """Whether the only file is a model, which `emit` writes from a graph at any level."""
     verified_by_default: ClassVar[bool] = False
-    """Whether `ceras-verify` takes it without being told."""
+    """Whether `ceras-verify` checks the target by default."""
     keeps_states: ClassVar[bool] = False
-    """Whether what it makes keeps the states of a network from call to call."""
+    """Whether the compiled network keeps states from call to call."""
     runs_natively: ClassVar[bool] = False
-    """Whether what it makes runs on this machine as fast as the machine can, whatever was quantized
-    for which target."""
+    """Whether the compiled network runs on this machine at full speed, for each quantization."""
     board_suffix: ClassVar[str] = ".toml"
-    """How the name of a file that describes a board ends."""
+    """The suffix of a board file."""
 
-    # What it brings along: names, and `module:attribute` where each is.
+    # Contributions: name -> `module:attribute`.
     passes: ClassVar[Mapping[str, str]] = {}
     dialects: ClassVar[Mapping[str, str]] = {}
     interpreters: ClassVar[Mapping[str, str]] = {}
@@ -163,109 +168,106 @@ class Target(ABC):
     """An `xdsl.utils.target.Target` for `ceras-opt -t NAME`."""
     run_actions: ClassVar[Mapping[str, RunAction]] = {}
 
-    # Boards and options.
-
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
-        """The boards that come with it: the files in `boards/` beside its module."""
+        """Return the boards of the target: the files in `boards/` next to the module."""
         package = cls.__module__.rpartition(".")[0]
-        # A plugin of one file has no folder of its own.
+        # A plugin that is a single file has no folder.
         return board_files(package, cls.board_suffix) if package else {}
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        """Refuse with an `InputError` a board, by name or file, that the target does not know."""
-        raise InputError(f"target {cls.name} takes no board, got '{name}'")
+        """Raise an `InputError` if the target does not know the board, a name or a file."""
+        raise InputError(f"target {cls.name} supports no boards, got '{name}'; leave out --board")
 
     @property
     def board_name(self) -> str | None:
-        """The board that was chosen, if there is one to choose."""
+        """The selected board, or None."""
         board = getattr(self, "board", None)
         return board if isinstance(board, str) else None
 
     def check(self) -> None:
-        """Refuse options that contradict each other, before any work."""
+        """Refuse contradictory options before any work is done."""
         if self.board_name is not None:
             self.check_board(self.board_name)
 
     def for_host(self) -> Self:
-        """The same, compiled only to run once on this machine."""
+        """Return a copy that is compiled only for a single run on this machine."""
         return self
 
-    # The graph: what the target needs before its own levels.
-
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
-        """The form (a `Form`) for a function of a sum, as `set-functions` asks; or None."""
+        """
+        Return the function that selects the form (a `Form`) of a function of a sum, or None.
+        `set-functions` calls it.
+        """
         return None
 
     def encode(self) -> list[Stage]:
-        """Stages behind quantization that decide how numbers come out, as the order of sums."""
+        """Return the stages after quantization that decide encodings, such as the order of sums."""
         return []
-
-    # Placement and memory.
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
         """
-        Why no device of it runs an operation of the float graph that stays as it is, in one
-        sentence; None where one does, or where its own levels find out.
+        Return the reason why no device of the target runs a float operation, as a sentence. None
+        means that a device runs it or that a later level decides.
         """
         return None
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:
-        """The device beside the CPU, with its times if there is a `board`; None without one."""
+        """
+        Return the device in addition to the CPU, or None. With a `board` the device has times.
+        """
         return None
 
     @classmethod
     def gap_rule(cls) -> GapRule:
-        """Which operations can write and read rows with gaps between them."""
+        """Return the rule for operations that can write and read rows with gaps."""
         return takes_runs_only
 
-    # From the graph to files.
-
     def lower(self) -> list[Stage]:
-        """The stages behind the quantized graph, `PLACED` first; none changes a value."""
+        """
+        Return the stages after the quantized graph, `PLACED` first. They do not change values.
+        """
         return []
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
-        """The files of a module at the last level; `title` is what the network is called."""
-        raise InputError(f"target {self.name} makes no files: its class has no method 'emit'")
+        """Return the files of a module at the last level; `title` is the name of the network."""
+        raise InputError(f"target {self.name} writes no files: the class has no method 'emit'")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
-        """What `--save-temps` adds to the IR of every level."""
+        """Return the files that `--save-temps` writes in addition to the IR of each level."""
         return []
-
-    # Viewers.
 
     @classmethod
     def viewer_model(cls, module: ModuleOp, title: str) -> tuple[str, bytes] | None:
         """
-        The graph of a module as a file that viewers of networks open: how its name ends, and its
-        bytes; None where this target has no such format. What it cannot say it refuses.
+        Return the suffix and the bytes of a file for network viewers, or None without such a
+        format. Operations without a representation are refused.
         """
         return None
 
-    # Running.
-
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
-        """What `emit` wrote into `folder`, ready to run."""
-        raise InputError(f"no way to run target {self.name}", str(folder))
+        """Return the network in `folder`, written by `emit`, ready to run."""
+        raise InputError(f"target {self.name} cannot run compiled networks", str(folder))
 
     def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
-        """Further machines that `ceras-verify` runs `folder` on, such as an emulated core."""
+        """Yield further machines for `ceras-verify`, such as an emulated core, with their names."""
         yield from ()
 
     def interpret(self, module: ModuleOp) -> Executable | None:
-        """The module itself, ready to run, for a target that makes no files."""
+        """Return an executable of the module, for a target that writes no files."""
         return None
 
 
 def by_convention(package: str, *names: str) -> dict[str, str]:
-    """Pass name -> `module:class`: `fold-packing` is `FoldPackingPass` in `fold_packing.py`."""
+    """
+    Map pass names to `module:class`: `fold-packing` is `FoldPackingPass` in `fold_packing.py`.
+    """
     return {name: f"{package}.{name.replace('-', '_')}:{class_name(name)}" for name in names}
 
 
 def class_name(name: str) -> str:
-    """The class of the pass called `name`."""
+    """Return the class name of a pass."""
     return "".join(part.capitalize() for part in name.split("-")) + "Pass"

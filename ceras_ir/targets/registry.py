@@ -1,7 +1,7 @@
 """
-Find targets by name: installed ones by their entry points, others from files that were loaded.
+Find targets by name: installed targets by entry point, and targets in plugin files.
 
-Nothing is imported before it is asked for.
+A target is imported only if it is requested.
 """
 
 import sys
@@ -28,7 +28,7 @@ def _installed() -> dict[str, EntryPoint]:
     for point in without_deleted(entry_points(group=GROUP)):
         if found.setdefault(point.name, point).value != point.value:
             values = f"{found[point.name].value} and {point.value}"
-            _warn(f"two installed targets are named '{point.name}', the first counts: {values}")
+            _warn(f"two installed targets are named '{point.name}', the first is used: {values}")
     return found
 
 
@@ -37,31 +37,30 @@ def _load(name: str) -> type[Target]:
     point = _installed()[name]
     try:
         found: object = point.load()
-    # Whatever somebody else's module raises: its name is what the user needs.
+    # The module is foreign code and can raise any exception; the user needs the name.
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         raise UsageError(
             f"target '{name}' cannot be loaded from {point.value}: {message}"
         ) from None
     if not (isinstance(found, type) and issubclass(found, Target) and found.name == name):
-        raise UsageError(f"{point.value} is no target named '{name}'")
+        raise UsageError(f"{point.value} is not a target named '{name}'")
     return _interpreted(found)
 
 
 def _interpreted(target: type[Target]) -> type[Target]:
-    """The target, with the meaning of its dialects made known."""
     for dialect, meaning in target.interpreters.items():
         register(dialect, meaning)
     return target
 
 
 def target_names() -> list[str]:
-    """The names of all targets, sorted."""
+    """Return the names of all targets, sorted."""
     return sorted({*_installed(), *_LOADED.get({})})
 
 
 def find_target(name: str) -> type[Target]:
-    """The target called `name`; an unknown one is a `UsageError` with the nearest."""
+    """Return the target called `name`; an unknown name is a `UsageError` with a suggestion."""
     if (loaded := _LOADED.get({}).get(name)) is not None:
         return loaded
     if name not in _installed():
@@ -70,26 +69,30 @@ def find_target(name: str) -> type[Target]:
 
 
 def unknown_target(name: str, known: Sequence[str]) -> UsageError:
-    """The refusal of a target that is not among the `known` ones."""
+    """Return the error for a target that is not in `known`."""
     return UsageError(
         f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
     )
 
 
 def configured(name: str, board: str | None) -> Target:
-    """The target called `name` with default options, but for the `board` if there is one."""
+    """Return the target called `name` with default options and the `board`, if given."""
     target = find_target(name)()
     return target if board is None else with_board(target, board)
 
 
 def with_board(target: Target, board: str) -> Target:
-    """`target` for another board; an `InputError` unless it knows it."""
+    """
+    Return `target` for another board; a board that the target does not know is an `InputError`.
+    """
     target.check_board(board)
     return replace(target, board=board)
 
 
 def all_targets() -> list[type[Target]]:
-    """Every target, in the order of names; one that cannot be loaded is left out with a warning."""
+    """
+    Return all targets, sorted by name; a target that cannot be loaded is skipped with a warning.
+    """
     found: list[type[Target]] = []
     for name in target_names():
         try:
@@ -101,16 +104,15 @@ def all_targets() -> list[type[Target]]:
 
 @cache
 def _warn(message: str) -> None:
-    """Say it on stderr, once."""
     print(f"warning: {message}", file=sys.stderr)
 
 
 @contextmanager
 def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
-    """Have `find_target` know `found`, from plugin files, as well."""
+    """Make `find_target` find the targets of plugin files."""
     for cls in found:
         if cls.name in target_names():
-            raise UsageError(f"there already is a target named '{cls.name}'")
+            raise UsageError(f"a target named '{cls.name}' already exists")
     token = _LOADED.set(_LOADED.get({}) | {cls.name: _interpreted(cls) for cls in found})
     try:
         yield

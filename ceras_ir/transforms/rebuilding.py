@@ -1,8 +1,11 @@
-"""New operations from old ones: the same with other operands, type or epilogue."""
+"""Derive operations from existing operations, and erase unused operations."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import EllipsisType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,8 +35,10 @@ def rebuild_linear(
     element: Attribute | None = None,
 ) -> Linear:
     """
-    `op` with these operands and elements of the result in place of its own. `epilogue` replaces
-    properties; None removes one. Location and discardable attributes stay.
+    Return a copy of `op` with these operands and this element type of the result.
+
+    `epilogue` replaces properties; None removes a property. Location and discardable attributes are
+    kept.
     """
     bias = op.bias if isinstance(bias, EllipsisType) else bias
     residual = op.residual if isinstance(residual, EllipsisType) else residual
@@ -58,7 +63,7 @@ def rebuild_linear(
 def with_operands(
     op: graph.GraphOperation, operands: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
-    """`op` on other operands, its result of another element type, without its statistics."""
+    """Return a copy of `op` with other operands and another element type, without statistics."""
     new = op.rebuilt(operands, element=element)
     drop_statistics(new)
     return new
@@ -67,13 +72,13 @@ def with_operands(
 def with_data(
     op: graph.GraphOperation, data: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
-    """The same, of other data alone: indices stay."""
+    """Return such a copy of `op` with other data operands; indices are kept."""
     replaced = dict(zip(op.data_operands, data, strict=True))
     return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
 
 
 def spread_columns(op: graph.LinearOperation, channels: NDArray[Number]) -> NDArray[Number]:
-    """Numbers per input channel in the shape of the weights, or one that broadcasts to it."""
+    """Return the elements per input channel in a shape that broadcasts to the weights."""
     import numpy as np
 
     if not isinstance(op, graph.Conv2dOp):
@@ -85,21 +90,27 @@ def spread_columns(op: graph.LinearOperation, channels: NDArray[Number]) -> NDAr
 
 
 def computed_between(last: Operation, source: SSAValue) -> list[Operation]:
-    """What computes `last` of `source` and serves nothing else, the last first; no constants."""
+    """
+    Return the operations between `source` and `last` that have no other use, the last first.
+
+    Constants are not included.
+    """
     found = [last]
     for op in found:
         for value in op.operands:
-            maker = value.owner
-            if value is source or maker in found or not isinstance(maker, Operation):
+            owner = value.owner
+            if value is source or owner in found or not isinstance(owner, Operation):
                 continue
-            readers = (use.operation for result in maker.results for use in result.uses)
-            if not isinstance(maker, graph.ConstantOp) and all(op in found for op in readers):
-                found.append(maker)
+            consumers = (use.operation for result in owner.results for use in result.uses)
+            if not isinstance(owner, graph.ConstantOp) and all(op in found for op in consumers):
+                found.append(owner)
     return found[1:]
 
 
 def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
-    """Have `op` read `array` in place of the constant `operand`, which goes if that was all."""
+    """
+    Replace the constant `operand` of `op` by `array`, and erase the constant if it becomes unused.
+    """
     old = operand.owner
     assert isinstance(old, graph.ConstantOp)
     new = graph.ConstantOp.from_array(array, location=old.location)
@@ -110,15 +121,15 @@ def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32
 
 
 def erase_unused(op: Operation) -> None:
-    """Erase an operation whose result nobody reads."""
+    """Erase an operation if the result has no uses."""
     if op.results[0].first_use is None:
         Rewriter.erase_op(op)
-        # It and its result refer to each other: a large constant would wait for the collector.
+        # The operation and the result form a cycle: the collector would free a constant too late.
         op.properties.clear()
 
 
 def erase_with_constants(op: Operation) -> None:
-    """Erase an operation whose result nobody reads, and the constants that it alone read."""
+    """Erase an operation without uses, and the constants that become unused."""
     constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
     Rewriter.erase_op(op)
     for constant in constants:
@@ -126,10 +137,22 @@ def erase_with_constants(op: Operation) -> None:
 
 
 def erase_dead(block: Block) -> None:
-    """Erase all operations whose results nobody reads, and what they alone read."""
+    """Erase all dead code of a block."""
     op: Operation | None = block.last_op
     while op is not None:
         before = op.prev_op
         if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
             Rewriter.erase_op(op)
         op = before
+
+
+def release_memory() -> None:
+    """
+    Collect reference cycles, such as erased operations, and return free memory to the system.
+
+    Without glibc, the memory allocator decides.
+    """
+    gc.collect()
+    # `malloc_trim` does not exist on Windows, macOS and statically linked systems.
+    with suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -79,12 +79,12 @@ def test_broken_images_and_options_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\nno image")
     with pytest.raises(InputError, match="not a readable image"):
         only(tmp_path)
-    with pytest.raises(InputError, match=r"one input of shape"):
+    with pytest.raises(InputError, match=r"a single input of shape"):
         ImageFolder(str(tmp_path), [TensorInfo("image", (1, 5), "float32")])
     for options, message in (
         ("std=0", "divide"),
-        ("mean=0.1:0.2", "2 numbers for 3 channels"),
-        ("size=9x9", "takes --image-fit crop"),
+        ("mean=0.1:0.2", "2 values for 3 channels"),
+        ("size=9x9", "use --image-fit crop"),
         ("fit=tile", "must be one of"),
         ("size=0x3", "HxW"),
         ("scale=a", "must be numbers"),

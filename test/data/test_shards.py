@@ -17,7 +17,7 @@ INPUTS = [TensorInfo("x", (1, 2, 3), "float32")]
 
 @pytest.fixture
 def values(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    monkeypatch.setattr(shards, "SHARD", 4)
+    monkeypatch.setattr(shards, "MAX_SHARD_SAMPLES", 4)
     return np.arange(60, dtype=np.float32).reshape(10, 2, 3)
 
 
@@ -107,7 +107,10 @@ def test_samples_behind_damaged_ones_keep_their_numbers(tmp_path: Path):
     [
         ({"a.txt": b"x"}, "neither .npy nor an image"),
         ({"a.npy": b"no array"}, "a.npy"),
-        ({"a.npy": npy(np.zeros((2, 3), np.float32)), "a.cls": b"cat"}, "no number of a class"),
+        (
+            {"a.npy": npy(np.zeros((2, 3), np.float32)), "a.cls": b"cat"},
+            "not the number",
+        ),
     ],
 )
 def test_refuses_samples_that_are_none(tmp_path: Path, members: dict[str, bytes], message: str):

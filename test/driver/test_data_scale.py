@@ -44,7 +44,7 @@ def saved(folder: Path, name: str, data: NDArray[np.generic]) -> str:
     [
         (BYTES.astype(np.uint8), "warning: the calibration data of input 'x' has type uint8"),
         (BYTES.astype(np.int64), "warning: the calibration data of input 'x' has type int64"),
-        (BYTES, "note: the calibration data of input 'x' are whole numbers from 0 to 255"),
+        (BYTES, "note: the calibration data of input 'x' are integers from 0 to 255"),
         (UNIT, None),
         (BYTES - 128, None),
         (np.rint(UNIT * 9), None),

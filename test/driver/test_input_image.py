@@ -104,7 +104,7 @@ def test_mistakes_are_told(tool: Tool, tmp_path: Path):
     for options, status, message in (
         (["--input-image", "hwc"], 2, "did you mean 'nhwc'"),
         (["--input-image", "nhwc", "--image-std", "0"], 2, "must not be 0"),
-        (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 numbers for 3 channels"),
+        (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 values for 3 channels"),
         (["--input-image", "nhwc", "--calibrate", "floats.npz"], 1, "image"),
     ):
         done = tool("ceras-compile", "m.onnx", "--target", "c", "-o", "out", *options)

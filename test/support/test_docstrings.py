@@ -49,6 +49,6 @@ def test_rules_are_the_same():
 
 
 def test_module_function_and_class():
-    assert docstring(options).startswith("Options of passes, targets and commands")
+    assert docstring(options).startswith("Declare the options of passes, targets and commands")
     assert docstring(docstring).endswith("returned too. Base classes are not searched.")
     assert docstring(type("Plain", (), {})) == ""

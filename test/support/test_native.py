@@ -71,7 +71,7 @@ def test_what_is_generated_is_not_kept(tmp_path: Path, cache: Path) -> None:
         return []
 
     (tmp_path / "main.cpp").write_text('#include "given.h"\nint main() { return given(); }\n')
-    part = Part([tmp_path / "main.cpp"], (), FLAGS, kept=False)
+    part = Part([tmp_path / "main.cpp"], (), FLAGS, is_shared=False)
     assert status(build_program("one", "a test", [part], generate, [b"5"])) == 5
     assert [path.name.split("-")[0] for path in cache.iterdir()] == ["one"]
 

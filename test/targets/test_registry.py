@@ -43,8 +43,8 @@ C = ("c", "ceras_ir.backends.c.target:CTarget")
     [
         ("no_such_module:Target", "ModuleNotFoundError"),
         ("math:Target", "AttributeError"),
-        ("math:pi", "math:pi is no target named 'mine'"),
-        (C[1], "is no target named 'mine'"),
+        ("math:pi", "math:pi is not a target named 'mine'"),
+        (C[1], "is not a target named 'mine'"),
     ],
 )
 def test_a_target_that_cannot_be_loaded_is_left_out(

@@ -10,7 +10,7 @@ from typing import get_type_hints
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import InputError, did_you_mean
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_files, board_text
 
 

@@ -31,7 +31,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.report import Entry, entries_of
-from ceras_ir.support.diagnostics import MAX_WAYS, DoesNotFitError
+from ceras_ir.support.diagnostics import MAX_REMEDIES, DoesNotFitError
 from ceras_ir.targets import Emission
 
 # Some layers have filters that are transformed beforehand (Winograd's F(2x2, 3x3), 16-bit
@@ -131,7 +131,7 @@ class EncodedLayer:
 def check_fit(model: Model, footprint: Footprint) -> None:
     """Refuse what does not fit, with the cheapest remedies."""
     if not footprint.fits:
-        ways = list(islice(remedies(model, footprint), MAX_WAYS))
+        ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
         raise DoesNotFitError(footprint.line(), _largest(footprint), ways)
 
 

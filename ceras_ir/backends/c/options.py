@@ -13,7 +13,7 @@ from ceras_ir.backends.c.board import Board, described, parse_board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import MODEL, Prefix, Weights
 from ceras_ir.support.diagnostics import InputError, did_you_mean
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_text
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_text
 
 

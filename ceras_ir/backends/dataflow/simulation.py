@@ -98,7 +98,7 @@ def build(folder: Path, work: Path, port_bytes: int) -> Path:
     parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, FLAGS)
     with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
         flags = [*FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
-        own = Part([harness], (), flags, kept=False)
+        own = Part([harness], (), flags, is_shared=False)
         native.build(objects / "simulate", PURPOSE, [own, *parts])
     return objects / "simulate"
 

@@ -13,7 +13,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError, did_you_mean
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_text
 
 TomlTable = dict[str, object]

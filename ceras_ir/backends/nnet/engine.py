@@ -32,7 +32,7 @@ from ceras_ir.interpreters.float_text import expression, float_text, needed, str
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import (
     DEVICE_SOURCES,
-    SIMULATED,
+    SIMULATION_FLAGS,
     STANDARD,
     Part,
     build_program,
@@ -184,15 +184,15 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
     around = hardware_part([SIMULATION], {RTL})
     # What Verilator makes is not ours to warn about.
     quiet = [flag for flag in around.flags if not flag.startswith("-W")]
-    around = replace(around, flags=[*quiet, f"-I{include_folder()}"], kept=False)
+    around = replace(around, flags=[*quiet, f"-I{include_folder()}"], is_shared=False)
     parts = [core(), hardware_part(own, {RTL, *(path.parent for path in own)}), around]
     sizes = [f"-G{k}={v}" for k, v in size.parameters().items()]
-    flags = [STANDARD, *SIMULATED, *host_flags(RTL_PURPOSE)]
+    flags = [STANDARD, *SIMULATION_FLAGS, *host_flags(RTL_PURPOSE)]
     return build_program(
         name,
         RTL_PURPOSE,
         [*([runtime(shared)] if shared else []), *parts],
-        lambda folder: verilate(TOP, modules, folder, flags, sizes, kept=True),
+        lambda folder: verilate(TOP, modules, folder, flags, sizes, is_shared=True),
         [*(path.read_bytes() for path in modules), "".join(sizes).encode()],
     )
 

@@ -159,7 +159,7 @@ def _compare(
         elif inputs is not None:
             main = main_function(module)
             samples = list(open_samples(inputs, network_inputs(main)).first(arguments.samples))
-            require_finite(samples, arguments.inputs, lacking=inputs_with_missing_values(main))
+            require_finite(samples, arguments.inputs, nullable=inputs_with_missing_values(main))
         status, started = 0, False
         watching = watching_of(arguments, inputs)
         for found, group in verifications(

@@ -27,8 +27,8 @@ from ceras_ir.support.diagnostics import (
     node_name,
     printable,
 )
+from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
-from ceras_ir.support.user_files import parse_toml
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps
 from ceras_ir.transforms.memory.offsets import (

@@ -132,7 +132,7 @@ def compare(
             metric, None if truth is None else fspath(truth), path, count, network
         )
         lacking = inputs_with_missing_values(main_function(model.module))
-        require_finite(chosen, "inputs", lacking=lacking)
+        require_finite(chosen, "inputs", nullable=lacking)
         task = Task(chosen, judgement.first(len(chosen)))
         given = replace(model.options, calibration=data, recipe=(), int16=(), float=(), budget=None)
         scheme = comparing_options(replace(given, **quantization))

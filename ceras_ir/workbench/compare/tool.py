@@ -166,7 +166,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
-    require_finite(samples, arguments.inputs, lacking=inputs_with_missing_values(main))
+    require_finite(samples, arguments.inputs, nullable=inputs_with_missing_values(main))
     alone = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:

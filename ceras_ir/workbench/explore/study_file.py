@@ -23,7 +23,7 @@ from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression

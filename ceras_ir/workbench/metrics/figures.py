@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.user_files import run_file
+from ceras_ir.support.files import run_file
 
 Array: TypeAlias = NDArray[np.generic]
 Outputs: TypeAlias = Mapping[str, Array]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.user_files import parse_toml
+from ceras_ir.support.files import parse_toml
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def test_memory_of_small_networks_is_not_looked_through(
 ) -> None:
     """Python's look at all it holds took most of the time, the more of it other modules hold."""
     seen: list[bool] = []
-    monkeypatch.setattr(calibration, "give_back", lambda: seen.append(True))
+    monkeypatch.setattr(calibration, "release_memory", lambda: seen.append(True))
     text = f"""
     !x = tensor<1x1xf32>
     func.func @main(%x: !x {{graph.name = "x"}}) -> (!x {{graph.name = "y"}}) {{

@@ -119,7 +119,7 @@ def test_squares_may_overflow(recipe: tuple[str, ...], tmp_path: Path) -> None:
 
 EMPTY: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "no arrays": ({}, "no array for input 'image'"),
-    "no samples": ({"image": np.zeros((0, 4, 4, 2), np.float32)}, "there are no samples in it"),
+    "no samples": ({"image": np.zeros((0, 4, 4, 2), np.float32)}, "the file has no samples"),
     "one NaN": ({"image": np.where(np.arange(32) == 5, np.nan, 1.0).reshape(1, 4, 4, 2)}, "NaN"),
     "rank": ({"image": np.zeros((2, 32), np.float32)}, "expected [N, 4, 4, 2]"),
     "layout": ({"image": np.zeros((2, 2, 4, 4), np.float32)}, "expected [N, 4, 4, 2]"),
@@ -191,7 +191,7 @@ def test_every_command_refuses_it(
     Path("nothing.npz").write_bytes(b"")
     messages = {name: message for name, (_, message) in cases.items()}
     messages |= {"nothing.npz": "not a readable .npz file", "missing.npz": "no such file"}
-    messages["no images"] = "no images in it"
+    messages["no images"] = "no images in the folder"
     if command == "run":
         del messages["one NaN.npz"]  # A network may be run on NaN.
     for name, message in messages.items():

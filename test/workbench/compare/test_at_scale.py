@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_named(files: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert "torn.npz" in said.err and "1 shards could not be read" in said.err
     assert "600 sample(s)" in said.out
-    assert shards.SHARD == 256
+    assert shards.MAX_SHARD_SAMPLES == 256
 
 
 def test_labels_stay_with_their_samples(files: Path, capsys: pytest.CaptureFixture[str]):

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.machine.isa import PORTABLE_UOPS, MemoryType
-from ceras_ir.support.diagnostics import MISTYPED, InputError, UnsupportedError, did_you_mean
+from ceras_ir.support.diagnostics import TYPO_SIMILARITY, InputError, UnsupportedError, did_you_mean
 from ceras_ir.targets.capabilities import board_files, board_text
 
 Flow = Literal["hls", "chisel"]
@@ -280,7 +280,7 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         raise InputError("a VTA configuration is a JSON object", file)
     config = loaded
     for key in config.keys() - _OPTIONAL:
-        if hint := did_you_mean(key, _OPTIONAL, MISTYPED):
+        if hint := did_you_mean(key, _OPTIONAL, TYPO_SIMILARITY):
             raise InputError(f"a VTA configuration has no {key}{hint}", file)
 
     def integer(key: str) -> int:

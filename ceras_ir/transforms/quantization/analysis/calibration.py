@@ -52,7 +52,6 @@ from ceras_ir.network.storage import (
     width,
 )
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
-from ceras_ir.support.system import give_back
 from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
@@ -60,6 +59,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
 from ceras_ir.transforms.quantization.analysis.observers import Extremes, Seen, make_observer
 from ceras_ir.transforms.quantization.analysis.sensitivity import NEIGHBOURS, multiplications
 from ceras_ir.transforms.quantization_options import ObserverName, SampleOptions
+from ceras_ir.transforms.rebuilding import release_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,7 +249,7 @@ def calibration_samples(
     # The next runs find free what these left, and what the pass before them has replaced.
     constants = (op for op in main.body.block.ops if isinstance(op, ConstantOp))
     if sum(prod(shape_of(op.result)) for op in constants) >= LARGE_CONSTANTS:
-        give_back()
+        release_memory()
 
 
 def sample_numbers(
@@ -294,7 +294,7 @@ def chosen_samples(
 def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
     """`sample`, unless something in it is not finite; inputs `lacking` may have NaN."""
     for name, array in sample.items():
-        if not is_finite(array, lacks=name in lacking):
+        if not is_finite(array, allow_nan=name in lacking):
             raise not_finite(name)
     return sample
 

@@ -5,10 +5,10 @@
 // RUN: not ceras-opt %s --take-images="of=hwc" 2>&1 | filecheck %s --check-prefix=LAYOUT
 // RUN: not ceras-opt %s --take-images --take-images 2>&1 | filecheck %s --check-prefix=TWICE
 
-// COUNT: --image-mean has 2 numbers for 3 channels
+// COUNT: --image-mean has 2 values for 3 channels
 // ZERO: options 'scale' and 'std' of pass 'take-images' must not be 0
 // LAYOUT: option 'of' of pass 'take-images' must be auto, nchw or nhwc, got 'hwc'
-// TWICE: images are for one float input of four dimensions, not for camera: leave --input-image out
+// TWICE: images require a single float input of four dimensions, got camera: leave out --input-image
 
 // Bytes come as NHWC, and are normalised there; the network reads NCHW.
 // CHECK:      func.func @main(%[[X:.*]]: tensor<1x4x5x3xui8> {graph.name = "camera"})

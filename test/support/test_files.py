@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.support.user_files import run_file
+from ceras_ir.support.files import run_file
 
 
 def test_the_source_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
