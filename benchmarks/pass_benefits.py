@@ -40,7 +40,7 @@ from ceras_ir.pipeline.pipeline_text import BENEFITS, Benefit, benefits
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.pipeline import AROUND
+from ceras_ir.transforms.pass_kinds import AROUND
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio, outputs_of
 
 SETTINGS: dict[str, dict[str, Any]] = {

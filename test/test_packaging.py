@@ -55,8 +55,8 @@ def test_every_pass_in_the_tree_is_in_the_table():
         "ceras_ir.transforms.pass_kinds:FloatNetworkPass",
         "ceras_ir.transforms.pass_kinds:NetworkPass",
         "ceras_ir.transforms.pass_kinds:PatternPass",
-        "ceras_ir.transforms.pipeline:PipelinePass",
-        "ceras_ir.transforms.pipeline:RulePass",
+        "ceras_ir.transforms.pass_kinds:PipelinePass",
+        "ceras_ir.transforms.pass_kinds:RulePass",
         "ceras_ir.transforms.quantization.analysis.calibration:CalibratedPass",
         "ceras_ir.transforms.quantization.residuals:ResidualSpreadPass",
     }

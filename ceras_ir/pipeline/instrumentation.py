@@ -26,7 +26,7 @@ from ceras_ir.pipeline.reproducer import Checkpoint
 from ceras_ir.pipeline.verification import Verification
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.terminal import aligned
-from ceras_ir.transforms.pipeline import flatten, run_step
+from ceras_ir.transforms.pass_kinds import flatten, run_step
 
 
 @dataclass(frozen=True)

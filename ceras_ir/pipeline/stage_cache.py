@@ -24,7 +24,7 @@ from ceras_ir.pipeline.stages import run_stages
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.protocol import Stage
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pass_kinds import flatten
 
 
 class StageCache:

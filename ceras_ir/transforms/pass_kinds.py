@@ -1,60 +1,130 @@
 """
-Kinds of passes: passes over the function `main`, passes over a network that is not quantized, and
-passes that consist of a rewrite pattern.
+Define kinds of passes: on `main`, on a float network, from a pattern, from passes, from rules.
+
+The command line expands pipelines, so that dumps and timings show each pass. The options of a
+pipeline load neither the dialects nor numpy.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriteWalker, RewritePattern
 
-from ceras_ir.network.function import is_quantized, main_function
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 
-# Passes over one function, `main`.
+if TYPE_CHECKING:
+    from xdsl.dialects.func import FuncOp
 
 
 @dataclass(frozen=True)
 class NetworkPass(ModulePass):
-    """Changes a network by `change`."""
+    """A pass that changes the function `main`."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.network.function import main_function
+
         self.change(main_function(op))
 
     @abstractmethod
     def change(self, main: FuncOp) -> None:
-        """Do what the pass does, to the network `main`."""
-
-
-# Passes over float networks, that is over what nobody has quantized yet.
+        """Apply the pass to the network `main`."""
 
 
 @dataclass(frozen=True)
 class FloatNetworkPass(NetworkPass):
-    """Changes a float network by `change`; a quantized one stays as it is."""
+    """A pass that changes a float network and leaves a quantized network unchanged."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.network.function import is_quantized, main_function
+
         if not is_quantized(main_function(op)):
             super().apply(ctx, op)
 
 
-# Passes that are nothing but a rewrite pattern, applied wherever it matches.
-
-
 class PatternPass(ModulePass):
     """
-    Applies `pattern` to every operation; a `GreedyRewritePatternApplier` of several, or of one,
-    also erases what nobody reads any more.
+    A pass that applies `pattern` to each operation.
+
+    A `GreedyRewritePatternApplier` also erases dead code.
     """
 
     pattern: ClassVar[RewritePattern]
     repeats: ClassVar[bool] = True
-    """Whether it looks again at what it has made."""
+    """Whether the pattern is also applied to the operations that it creates."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         walker = PatternRewriteWalker(self.pattern, apply_recursively=self.repeats)
         walker.rewrite_module(op)
+
+
+Step: TypeAlias = Callable[[str, ModuleOp, Callable[[], None]], None]
+"""A function of the name of a step, the module, and a function that runs the step."""
+
+AROUND: ContextVar[Step | None] = ContextVar("around_steps", default=None)
+"""Run or omit each step; measurements of the benefit of passes set it."""
+
+
+def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:
+    """Apply `step`, which is a pass or the rule `pass{rule}` of a pass."""
+    if (around := AROUND.get()) is None:
+        step.apply(ctx, op)
+    else:
+        around(name, op, lambda: step.apply(ctx, op))
+
+
+@dataclass(frozen=True)
+class PipelinePass(ModulePass):
+    """A named sequence of passes; the fields are options that it passes on to them."""
+
+    @abstractmethod
+    def passes(self) -> tuple[ModulePass, ...]:
+        """Return the passes in order; they can be pipelines."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in flatten(self):
+            run_step(inner.name, inner, ctx, op)
+
+
+def flatten(pass_: ModulePass) -> Iterator[ModulePass]:
+    """Yield the pass itself, or the passes inside a pipeline at any depth."""
+    if isinstance(pass_, PipelinePass):
+        for inner in pass_.passes():
+            yield from flatten(inner)
+    else:
+        yield pass_
+
+
+@dataclass(frozen=True)
+class RulePass(ModulePass):
+    """
+    A pass of related rules, which apply in the order of the table.
+
+    Each rule has a reason and a test.
+    """
+
+    rules: tuple[str, ...] = field(default=(), kw_only=True)
+    """The rules that apply; all rules by default."""
+
+    def __post_init__(self) -> None:
+        names = [rule.name for rule in self.table()]
+        for name in self.rules:
+            if name not in names:
+                hint = did_you_mean(name, names) or f" (rules: {', '.join(names)})"
+                raise UsageError(f"pass '{self.name}' has no rule '{name}'{hint}")
+
+    @abstractmethod
+    def table(self) -> tuple[ModulePass, ...]:
+        """Return all rules in order, with the options of the pass."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for rule in self.table():
+            if not self.rules or rule.name in self.rules:
+                run_step(f"{self.name}{{{rule.name}}}", rule, ctx, op)

@@ -15,7 +15,7 @@ from ceras_ir.pipeline.pipeline_text import benefits
 from ceras_ir.pipeline.stages import all_stages
 from ceras_ir.support.options import field_docs
 from ceras_ir.targets.protocol import Stage
-from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
 INTRODUCTION = """\

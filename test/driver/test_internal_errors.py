@@ -27,7 +27,7 @@ from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pass_kinds import flatten
 
 PLUGIN = Path(__file__).parents[1] / "lit/driver/Inputs/wrong_passes.py"
 TEXT = """func.func @main(%x: tensor<20xf32>) -> tensor<20xf32> {

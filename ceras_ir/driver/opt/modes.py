@@ -158,7 +158,7 @@ def list_passes(passes: PassTable) -> str:
 
 def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
     """The rules of a pass that is a table of rules, in order."""
-    from ceras_ir.transforms.pipeline import RulePass
+    from ceras_ir.transforms.pass_kinds import RulePass
 
     return cls().table() if issubclass(cls, RulePass) else ()
 

@@ -44,7 +44,7 @@ from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.liveness import steps
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pass_kinds import flatten
 from ceras_ir.transforms.placement.place import CheckOperationsPass
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     OutputNoise,

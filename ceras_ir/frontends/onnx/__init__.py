@@ -102,7 +102,7 @@ def _imported(
     from ceras_ir.frontends.onnx.importer import Importer
     from ceras_ir.frontends.onnx.remedies import imported
     from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
-    from ceras_ir.transforms.pipeline import run_step
+    from ceras_ir.transforms.pass_kinds import run_step
 
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=folder)

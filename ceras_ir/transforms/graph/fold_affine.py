@@ -27,8 +27,7 @@ from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.affine_backward import BatchNormRule, BiasRule
 from ceras_ir.transforms.graph.affine_forward import DepthwiseRule, ForwardRule, PixelRule
 from ceras_ir.transforms.graph.fuse_windows import CropRule
-from ceras_ir.transforms.pass_kinds import PatternPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 
 # Rules of `fold-affine`: factors, addends and clips next to functions.
 

@@ -25,8 +25,7 @@ from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.network.function import replaced_nan
 from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass, RulePass
 from ceras_ir.transforms.rebuilding import erase_dead
 
 NEUTRAL = {graph.Binary.MUL: 1.0, graph.Binary.DIV: 1.0, graph.Binary.SUB: 0.0}

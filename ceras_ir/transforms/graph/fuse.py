@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.transforms.graph.fuse_epilogues import EpilogueOptions, FuseEpiloguesPass
-from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.pass_kinds import PipelinePass
 
 
 @dataclass(frozen=True)

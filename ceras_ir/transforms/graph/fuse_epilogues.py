@@ -20,8 +20,7 @@ from ceras_ir.network.storage import copy_precision, copy_statistics, drop_stati
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.support.options import options
 from ceras_ir.transforms.graph.fuse_windows import ZeroPadding
-from ceras_ir.transforms.pass_kinds import PatternPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 

@@ -26,8 +26,7 @@ from ceras_ir.support.diagnostics import fused_location, remark
 from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elementwise, evaluated
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
 from ceras_ir.transforms.graph.row_functions import NormalizationRule, SoftmaxRule
-from ceras_ir.transforms.pass_kinds import NetworkPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
 Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]

@@ -24,8 +24,7 @@ from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.layout import LAYOUT_PATTERNS
 from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.pass_kinds import PatternPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 
 
 @dataclass(frozen=True)

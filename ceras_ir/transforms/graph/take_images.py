@@ -1,4 +1,4 @@
-"""Let a network take images as cameras give them: bytes."""
+"""Change the input of a network from a float image to the bytes of a camera."""
 
 from __future__ import annotations
 
@@ -36,25 +36,27 @@ TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 @dataclass(frozen=True)
 class TakeImagesPass(NetworkPass):
     """
-    Replace the float image that a network takes by plain ui8. The network computes what it took,
-    `(pixel / scale - mean) / std`, operation by operation in float32.
+    Replace the float image input of a network by plain ui8.
 
-    `layout` is that of the bytes, which are transposed where the network wants another. Needs one
-    input, of f32 and four dimensions.
+    The network computes the former input, `(pixel / scale - mean) / std`, with an operation in
+    float32 for each step. `layout` is the layout of the bytes, which are transposed if the network
+    requires another. The network must have a single input, of f32 and four dimensions.
     """
 
     name = "take-images"
 
     layout: Layout = "nhwc"
-    """Order of the dimensions of the bytes."""
+    """The layout of the bytes."""
     of: str = AUTO
-    """The same of the float input; by its shape, as folders of images are read."""
+    """
+    The layout of the float input; by default derived from the shape, as for folders of images.
+    """
     scale: float = 255.0
-    """What pixels are divided by first."""
+    """The first divisor of pixels."""
     mean: tuple[float, ...] = (0.0,)
-    """What is subtracted then: one number, or one per channel."""
+    """The value to subtract then: a single number or one per channel."""
     std: tuple[float, ...] = (1.0,)
-    """What that is divided by: one number, or one per channel."""
+    """The divisor of the difference: a single number or one per channel."""
 
     def __post_init__(self) -> None:
         if self.of not in (AUTO, "nchw", "nhwc"):
@@ -75,15 +77,15 @@ class TakeImagesPass(NetworkPass):
         )
         if not is_image:
             raise InputError(
-                f"images are for one float input of four dimensions, not for {name or 'none'}: "
-                "leave --input-image out"
+                f"images require a single float input of four dimensions, got {name or 'none'}: "
+                "leave out --input-image"
             )
         shape = graph.shape_of(arguments[0])
         planar = self._is_planar(shape)
         channels = shape[1 if planar else 3]
         for option in ("mean", "std"):
             if (count := len(getattr(self, option))) not in (1, channels):
-                raise UsageError(f"--image-{option} has {count} numbers for {channels} channels")
+                raise UsageError(f"--image-{option} has {count} values for {channels} channels")
         _take(main, self, planar)
 
     def _is_planar(self, shape: tuple[int, ...]) -> bool:
@@ -93,7 +95,6 @@ class TakeImagesPass(NetworkPass):
 
 
 def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
-    """Change the argument's type, and put what it was computed from behind it."""
     import numpy as np
 
     (value,) = main.body.block.args
@@ -102,19 +103,19 @@ def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
     order = tuple(range(4))
     if planar != (images.layout == "nchw"):
         order = TO_NCHW if planar else TO_NHWC
-    taken = [0] * 4
+    stored_shape = [0] * 4
     for i, d in enumerate(order):
-        taken[d] = shape[i]
+        stored_shape[d] = shape[i]
     axes = (-1, 1, 1) if images.layout == "nchw" else (-1,)
-    kind = TensorType(BYTE, taken)
+    kind = TensorType(BYTE, stored_shape)
     value = Rewriter.replace_value_with_new_type(value, kind)
     ops: list[graph.GraphOperation] = [graph.CastOp(value, f32)]
-    for function, numbers, nothing in (
+    for function, numbers, neutral in (
         (graph.Binary.DIV, (images.scale,), 1.0),
         (graph.Binary.SUB, images.mean, 0.0),
         (graph.Binary.DIV, images.std, 1.0),
     ):
-        if set(numbers) == {nothing}:
+        if set(numbers) == {neutral}:
             continue
         array = np.array(numbers, np.float32)
         array = array.reshape(axes) if array.size > 1 else array.reshape(())
@@ -131,5 +132,5 @@ def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
     main.properties["function_type"] = FunctionType.from_lists(
         [kind], list(main.function_type.outputs)
     )
-    # What was known of floats does not hold for bytes.
+    # The other attributes describe floats.
     main.arg_attrs = ArrayAttr([DictionaryAttr({NAME: StringAttr(name)})])

@@ -28,8 +28,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float
 from ceras_ir.transforms.graph.fuse_windows import PadRule
-from ceras_ir.transforms.pass_kinds import PatternPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 from ceras_ir.transforms.quantization.accumulators import fitted
 from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,

@@ -22,8 +22,7 @@ from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.affine_forward import DepthwiseRule
 from ceras_ir.transforms.graph.fuse_epilogues import split_activation
-from ceras_ir.transforms.pass_kinds import FloatNetworkPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, RulePass
 from ceras_ir.transforms.quantization.keep_moves_in_float import (
     CellStateRule,
     FillRule,

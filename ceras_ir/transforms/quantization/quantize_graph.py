@@ -45,8 +45,7 @@ from ceras_ir.network.storage import (
     set_width,
 )
 from ceras_ir.support.diagnostics import node_name, remark
-from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass, RulePass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.stored_operations import QuantizedValues, stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused

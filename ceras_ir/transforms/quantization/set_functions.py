@@ -21,8 +21,7 @@ from ceras_ir.targets.registry import configured
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.graph.fuse_functions import replace_swish
 from ceras_ir.transforms.graph.row_functions import NormalizationRule
-from ceras_ir.transforms.pass_kinds import FloatNetworkPass
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, RulePass
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     Form,
     fit_argument,

@@ -20,7 +20,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.network.integer import INT8_HIGH, INT8_LOW
 from ceras_ir.network.storage import LAYER, NARROW, WIDE
-from ceras_ir.transforms.pipeline import RulePass
+from ceras_ir.transforms.pass_kinds import RulePass
 from ceras_ir.transforms.quantization.integer_forms import accumulator_element
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.quantization_options import ResidualSpreadOptions

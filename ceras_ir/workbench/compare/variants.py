@@ -288,7 +288,7 @@ def comparing_options(options: BuildOptions) -> BuildOptions:
 def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
     """Quantize `module`, keeping the float network as it was just before."""
     from ceras_ir.transforms.graph.fuse import FusePass
-    from ceras_ir.transforms.pipeline import flatten
+    from ceras_ir.transforms.pass_kinds import flatten
     from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
 
     ctx, runner = load_context(), PassRunner()

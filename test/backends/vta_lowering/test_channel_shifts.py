@@ -35,7 +35,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
-from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.pass_kinds import flatten
 from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"

@@ -26,7 +26,7 @@ from ceras_ir.backends.vta.schedule.search import (
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.support.options import options, with_options_of
-from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.pass_kinds import PipelinePass
 
 Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
 
