@@ -22,7 +22,7 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import StreamedSamples, open_samples
 from ceras_ir.data.samples import Array, Samples, samples_of, save_arrays
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
 
 PathOf: TypeAlias = str | PathLike[str]
 Batch: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
@@ -116,7 +116,7 @@ class SampleFiles:
 def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:
     for path in paths:
         if not Path(path.partition("?")[0]).exists() and "," not in path:
-            raise InputError("no such file or folder", path)
+            raise InputError(f"no such file or folder{missing_file_remedy(path)}", path)
     if images is None:
         return ",".join(paths)
     if not any(map(is_folder, paths)):

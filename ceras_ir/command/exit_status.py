@@ -34,6 +34,7 @@ from ceras_ir.support.diagnostics import (
     each_once,
     node_names,
     printable,
+    with_remedy,
 )
 
 MAX_LINES = 30
@@ -273,7 +274,8 @@ def run_tool(
         # Without a file name it is our output's, as a rule.
         if error.filename is None:
             _give_up(sys.stdout)
-        report([f"{error.filename or tool}: error: {error.strerror or error}"])
+        file = str(error.filename or tool)
+        report([f"{file}: error: {with_remedy(error, file)}"])
         return 1
     except MemoryError:
         report([f"{tool}: error: out of memory; are the shapes of the network as they should be?"])

@@ -71,7 +71,7 @@ def open_output(path: str) -> Generator[TextIO]:
         # With a name it is of another file; without a reader it is no file.
         if error.filename is not None or isinstance(error, BrokenPipeError):
             raise
-        raise InputError(f"cannot write: {error.strerror}", path) from None
+        raise cannot_write(error, path) from None
 
 
 @contextmanager
@@ -114,7 +114,24 @@ def _open(path: str, shown: str) -> TextIO:
     try:
         return open(path, "w", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", shown) from None
+        raise cannot_write(error, shown) from None
+
+
+def cannot_write(error: OSError, path: str) -> InputError:
+    """Return the error for a file or folder at `path` that cannot be written, with a remedy."""
+    folder = os.path.dirname(path)
+    if error.errno == errno.ENOENT and folder and not os.path.isdir(folder):
+        parent = folder
+        while os.path.dirname(parent) and not os.path.isdir(os.path.dirname(parent)):
+            parent = os.path.dirname(parent)
+        remedy = f"there is no folder '{parent}': create it, or write to another folder"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+        remedy = "write to a folder that is yours"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "free space, or write to another disk"
+    else:
+        remedy = "write to another path"
+    return InputError(f"cannot write: {error.strerror}; {remedy}", path)
 
 
 MANIFEST = "manifest.json"
@@ -147,7 +164,7 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
     except OSError as error:
         # With another name it is of a file that is read.
         if error.filename is None or Path(error.filename).is_relative_to(place):
-            raise InputError(f"cannot write: {error.strerror}", path) from None
+            raise cannot_write(error, path) from None
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -4,18 +4,24 @@ Compare the types and magnitudes of two sets of input data.
 Commands print remarks if the data of a run differs from the calibration data.
 """
 
+import operator
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue, Use
 
 from ceras_ir.data.image_folder import is_folder
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import UNREADABLE, read_header
-from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary
+from ceras_ir.network.artefacts import TensorInfo, network_inputs
+from ceras_ir.network.function import input_names, uses_after_moves
 from ceras_ir.support.diagnostics import InputError, remark
 
 MAX_IMAGES = 64
@@ -29,6 +35,21 @@ MAX_PEAK_RATIO = 4.0
 MAX_PIXEL = 255
 """The largest value of a pixel."""
 
+MIN_IMAGE_PEAK = 200.0
+"""The peak from which data of an image that are not integers look like pixels."""
+
+IMAGE_RANK = 3
+"""The number of axes, without that of samples, of an input that takes images."""
+
+MAX_NORMALIZED_PEAK = 20.0
+"""The largest magnitude of pixels after the normalization of a network."""
+
+MIN_PIXEL_MEAN = 10.0
+"""The magnitude from which a subtracted constant is a mean of pixels from 0 to 255."""
+
+MAX_PIXEL_FILTER_NORM = 0.1
+"""The largest norm of filters into which a division of pixels by 255 was folded."""
+
 
 @dataclass(frozen=True)
 class Magnitude:
@@ -37,7 +58,10 @@ class Magnitude:
     peak: float
     """The largest finite magnitude."""
     is_pixels: bool = False
-    """Whether all elements are integers from 0 to 255, and some exceed 127."""
+    """
+    Whether the data looks like pixels: all elements are integers from 0 to 255, and some exceed
+    127; or they are images from 0 to 255, and some elements exceed 200.
+    """
     has_nan: bool = False
 
 
@@ -48,18 +72,83 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
         samples = samples.first(MAX_IMAGES)
     peaks = dict.fromkeys((tensor.name for tensor in inputs), 0.0)
     all_pixels, nan = dict.fromkeys(peaks, True), dict.fromkeys(peaks, False)
+    bounded = {tensor.name: len(tensor.shape) >= IMAGE_RANK for tensor in inputs}
     for sample in samples:
         for name, array in sample.items():
             finite = array[np.isfinite(array)].astype(np.float64)
             nan[name] |= bool(np.isnan(array).any())
             peaks[name] = max(peaks[name], float(np.abs(finite).max(initial=0.0)))
-            if all_pixels[name]:
-                pixels = (finite >= 0) & (finite <= MAX_PIXEL) & (finite == np.rint(finite))
-                all_pixels[name] = bool(pixels.all())
-    return {
-        name: Magnitude(peak, all_pixels[name] and peak > MAX_PIXEL / 2, nan[name])
-        for name, peak in peaks.items()
-    }
+            if all_pixels[name] or bounded[name]:
+                is_bounded = bool(((finite >= 0) & (finite <= MAX_PIXEL)).all())
+                bounded[name] &= is_bounded
+                all_pixels[name] &= is_bounded and bool((finite == np.rint(finite)).all())
+
+    def is_pixels(name: str, peak: float) -> bool:
+        return (all_pixels[name] and peak > MAX_PIXEL / 2) or (
+            bounded[name] and peak > MIN_IMAGE_PEAK
+        )
+
+    return {name: Magnitude(peak, is_pixels(name, peak), nan[name]) for name, peak in peaks.items()}
+
+
+def pixel_inputs(main: FuncOp) -> frozenset[str]:
+    """
+    Return the inputs whose pixels from 0 to 255 the network normalizes itself: by constants that
+    scale them to at most 20 or subtract a mean of at least 10, by a scale of Q/DQ that holds them,
+    or by filters of a norm of at most 0.1, into which an exporter folded the division.
+    """
+    arguments = zip(input_names(main), main.body.block.args, strict=True)
+    return frozenset(name for name, value in arguments if _are_normalized(value, 0.0, MAX_PIXEL))
+
+
+def _are_normalized(value: SSAValue, low: float, high: float) -> bool:
+    """Return whether all consumers normalize `value`, whose elements are from `low` to `high`."""
+    uses = list(uses_after_moves(value, joined=False))
+    return bool(uses) and all(_is_normalizing(use, low, high) for use in uses)
+
+
+def _is_normalizing(use: Use, low: float, high: float) -> bool:
+    peak = max(abs(low), abs(high))
+    match op := use.operation:
+        case graph.CastOp():
+            return _are_normalized(op.result, low, high)
+        case graph.NormalizeOp():
+            return use.index == 0
+        case graph.QuantizeOp():
+            element = graph.quantized_element(op.result)
+            if element is None or element.is_per_axis:
+                return False
+            return element.scale * (1 << element.storage.width.data) > peak / 2
+        case graph.LinearOperation() if use.index == 0:
+            weights = graph.constant_array(op.weights)
+            if weights is None or weights.dtype.kind != "f":
+                return False
+            filters = weights.reshape(len(weights), -1).astype(np.float64)
+            return np.linalg.norm(filters, axis=1).max() * peak / MAX_PIXEL <= MAX_PIXEL_FILTER_NORM
+        case graph.BinaryOp():
+            constant = graph.constant_array(op.operands[1 - use.index])
+            function = FUNCTIONS.get(op.kind.data)
+            if constant is None or function is None:
+                return False
+            bounds = float(constant.min()), float(constant.max())
+            if op.kind.data is not Binary.MUL and max(map(abs, bounds)) >= MIN_PIXEL_MEAN:
+                return True
+            operands = [(x, c)[:: 1 - 2 * use.index] for x in (low, high) for c in bounds]
+            results = [function(lhs, rhs) for lhs, rhs in operands]
+            low, high = min(results), max(results)
+            return max(abs(low), abs(high)) <= MAX_NORMALIZED_PEAK or _are_normalized(
+                op.result, low, high
+            )
+        case _:
+            return False
+
+
+FUNCTIONS: dict[Binary, Callable[[float, float], float]] = {
+    Binary.ADD: operator.add,
+    Binary.SUB: operator.sub,
+    Binary.MUL: operator.mul,
+}
+"""The elementwise functions of a normalization; the importer makes divisions products."""
 
 
 def types_that_differ(paths: str, inputs: Sequence[TensorInfo]) -> Iterable[tuple[str, str, str]]:
@@ -106,21 +195,23 @@ REMEDY = (
 )
 
 
-def note_calibration(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[str, float]:
+def note_calibration(paths: str | None, main: FuncOp) -> dict[str, float]:
     """
-    Report integer data, and float data that looks like pixels, of float inputs. Return the peak of
-    each input, or {} without data.
+    Report integer data, and float data that looks like pixels, of float inputs that the network
+    does not normalize. Return the peak of each input, or {} without data.
     """
+    inputs = network_inputs(main)
     found = _magnitudes(paths, inputs)
     if paths is None or not found:
         return {}
-    wrong = _note_types("calibration data", paths, inputs)
+    pixels = pixel_inputs(main)
+    wrong = _note_types("calibration data", paths, inputs, pixels) | pixels
     floats = {tensor.name for tensor in inputs if tensor.dtype.startswith("float")}
     for name, each in found.items():
         if each.is_pixels and name in floats and name not in wrong:
             remark(
-                f"note: the calibration data of input '{name}' are integers from 0 to "
-                f"{each.peak:g}, like pixels: {REMEDY}"
+                f"warning: the calibration data of input '{name}' are numbers from 0 to "
+                f"{each.peak:g}, like pixels, and the network does not scale them: {REMEDY}"
             )
     return {name: each.peak for name, each in found.items()}
 
@@ -130,15 +221,18 @@ def note_inputs(
     inputs: Sequence[TensorInfo],
     calibrated: Mapping[str, float],
     *,
+    pixels: Collection[str] = (),
     admits_nan: bool = False,
 ) -> None:
     """
-    Report data with other types than the inputs, or with another scale than `calibrated`. Without
-    `admits_nan`, the command refuses data with NaN itself.
+    Report data with other types than the inputs, or with another scale than `calibrated`. Integers
+    are correct for the inputs `pixels`, and for inputs calibrated on pixels. Without `admits_nan`,
+    the command refuses data with NaN itself.
     """
     if paths is None:
         return
-    wrong = _note_types("data", paths, inputs)
+    pixels = {*pixels, *(name for name, peak in calibrated.items() if peak > MAX_PIXEL / 2)}
+    wrong = _note_types("data", paths, inputs, pixels)
     if not calibrated:
         return
     # Other integers can be indices, and stored integers have a separate scale.
@@ -161,8 +255,8 @@ def note_inputs(
         remedy = f"; {REMEDY}" if name not in wrong else ""
         remark(
             f"warning: the largest magnitude in the data of input '{name}' is {peak:g}, and "
-            f"{known:g} in the calibration data: both must have the scale that the network was "
-            f"trained on{remedy}"
+            f"{known:g} in the calibration data{saturated(peak, known)}: both must have the scale "
+            f"that the network was trained on{remedy}"
         )
 
 
@@ -172,9 +266,19 @@ def _magnitudes(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[str, Ma
     return {}
 
 
-def _note_types(data: str, paths: str, inputs: Sequence[TensorInfo]) -> set[str]:
+def saturated(peak: float, known: float) -> str:
+    """Return the consequence of data with a larger `peak` than the calibration data."""
+    return ", so larger values saturate" if peak > known else ""
+
+
+def _note_types(
+    data: str, paths: str, inputs: Sequence[TensorInfo], pixels: Collection[str]
+) -> set[str]:
+    """Report integers for float inputs except `pixels`; return the names of the inputs."""
     names = set[str]()
     for name, found, expected in types_that_differ(paths, inputs):
+        if name in pixels:
+            continue
         names.add(name)
         remark(
             f"warning: the {data} of input '{name}' has type {found}, and the network expects "

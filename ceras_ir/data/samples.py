@@ -31,7 +31,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
-from ceras_ir.support.diagnostics import InputError, printable
+from ceras_ir.support.diagnostics import (
+    InputError,
+    did_you_mean,
+    missing_file_remedy,
+    printable,
+)
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -116,38 +121,45 @@ def read_array(stream: IO[bytes], size: int) -> Array:
     return array.reshape(header.shape, order="F" if header.is_fortran else "C")
 
 
-def load_arrays(path: str) -> dict[str, Array]:
-    """Return all arrays of an `.npz` file by name, in the order of the file."""
+def load_arrays(path: str, name: str = "NAME") -> dict[str, Array]:
+    """
+    Return all arrays of an `.npz` file by name, in the order of the file. A message about an array
+    without a name proposes `name`.
+    """
     arrays: dict[str, Array] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
-                name = member.filename.removesuffix(SUFFIX)
-                if name in arrays:
-                    raise InputError(f"two arrays of the file are called '{printable(name)}'", path)
+                key = member.filename.removesuffix(SUFFIX)
+                if key in arrays:
+                    raise InputError(f"two arrays of the file are called '{printable(key)}'", path)
                 with archive.open(member) as stream:
                     try:
-                        arrays[name] = read_array(stream, member.file_size)
+                        arrays[key] = read_array(stream, member.file_size)
                     except ValueError as error:
-                        message = f"not a readable .npz file: '{printable(name)}': {_reason(error)}"
+                        message = f"not a readable .npz file: '{printable(key)}': {_reason(error)}"
                         raise InputError(message, path) from None
     except FileNotFoundError:
-        raise InputError("no such file", path) from None
+        raise InputError(f"no such file{missing_file_remedy(path)}", path) from None
     except IsADirectoryError:
         raise InputError("a folder, not an .npz file", path) from None
     except (OSError, *UNREADABLE) as error:
-        raise InputError(_wrong_file(path, error), path) from None
+        raise InputError(_wrong_file(path, error, name), path) from None
     return arrays
 
 
-def _wrong_file(path: str, error: Exception) -> str:
+def _wrong_file(path: str, error: Exception, name: str) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"cannot read: {error.strerror}"
     head = b""
     with suppress(OSError), open(path, "rb") as stream:
         head = stream.read(6)
     if head == np.lib.format.MAGIC_PREFIX:
-        return "not an .npz file: it holds one array without a name"
+        archive = f"{path.removesuffix(SUFFIX)}.npz"
+        return (
+            "not an .npz file: it holds an array without a name; store it with the name of the "
+            f"input: np.savez('{archive}', {name}=np.load('{path}'))"
+        )
     if len(head) > 1 and head[0] == PICKLE_MARK and head[1] <= HIGHEST_PROTOCOL:
         return (
             "not a readable .npz file: it holds Python objects, which are not loaded: they could "
@@ -195,7 +207,7 @@ class Samples:
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
     """Return the samples in the file `path` after a check against the inputs of the network."""
     inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
-    return samples_of(load_arrays(path), inputs, path)
+    return samples_of(load_arrays(path, inputs[0].name if inputs else "NAME"), inputs, path)
 
 
 def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str) -> Samples:
@@ -204,7 +216,8 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     # An array without elements is no input.
     if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
         known = ", ".join(names) or "no inputs left"
-        raise InputError(f"no input is named '{unknown[0]}'; the network has {known}", path)
+        remedy = did_you_mean(unknown[0], names) or ": rename or remove the array"
+        raise InputError(f"no input is named '{unknown[0]}'; the network has {known}{remedy}", path)
     result: dict[str, Array] = {}
     batched = bool(inputs)
     for tensor in inputs:
@@ -224,12 +237,15 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         else:
             wanted = ["N", *map(str, shape[1:] if shape and shape[0] == 1 else shape)]
             raise InputError(
-                f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]",
+                f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]"
+                f"{_layout_remedy(array.shape, shape)}{_type_remedy(array.dtype, tensor)}",
                 path,
             )
         if not is_accepted(array.dtype, np.dtype(tensor.dtype)):
             raise InputError(
-                f"array '{name}' has type {array.dtype}, expected {tensor.dtype}", path
+                f"array '{name}' has type {array.dtype}, expected {tensor.dtype}"
+                f"{_type_remedy(array.dtype, tensor)}",
+                path,
             )
         result[name] = converted(result[name], tensor, path)
     lengths = {name: len(array) for name, array in result.items()}
@@ -239,6 +255,30 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     if count == 0:
         raise InputError("the file has no samples", path)
     return Samples(result, count, batched)
+
+
+LAYOUTS = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
+"""Permutations of the axes of images, with the layout of the array before the permutation."""
+
+
+def _layout_remedy(given: Sequence[int], expected: Sequence[int]) -> str:
+    """Return the transposition that gives the data the layout of the input; "" if there is none."""
+    for axes, layout in LAYOUTS.items():
+        if len(given) == len(axes) and tuple(given[i] for i in axes[1:]) == tuple(expected[1:]):
+            return f"; the data is {layout}, transpose it: array.transpose{axes}"
+    return ""
+
+
+def _type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
+    """Return the conversion of floats to the integers of an input; "" for an accepted type."""
+    if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu":
+        return ""
+    if tensor.dtype == "uint8":
+        return (
+            f"; the input '{tensor.name}' takes raw pixels, integers from 0 to 255 that are not "
+            "scaled: array.astype('uint8')"
+        )
+    return f"; the input '{tensor.name}' takes integers: array.astype('{tensor.dtype}')"
 
 
 def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> bool:
@@ -275,7 +315,11 @@ def require_finite(
     for number, sample in enumerate(samples, first):
         for name, array in sample.items():
             if not is_finite(array, allow_nan=name in nullable):
-                raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
+                raise InputError(
+                    f"sample {number} of '{name}' has NaN or infinite elements: remove the sample, "
+                    "or replace the elements (np.nan_to_num)",
+                    path,
+                )
 
 
 def is_finite(array: Array, *, allow_nan: bool) -> bool:

@@ -164,7 +164,7 @@ def _refuse_choices(arguments: argparse.Namespace) -> None:
 
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.exit_status import naming
-    from ceras_ir.data.magnitudes import note_calibration, note_inputs
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs, pixel_inputs
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
@@ -175,10 +175,11 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     with naming(display_name(arguments.model)), calibration_workers(arguments):
         module = read_model(arguments)
         inputs = inputs_of(arguments) or arguments.inputs
-        samples = open_samples(inputs, network_inputs(main_function(module)))
         network = network_inputs(main_function(module))
-        peaks = note_calibration(options.calibration, network)
-        note_inputs(inputs, network, peaks, admits_nan=True)
+        samples = open_samples(inputs, network)
+        main = main_function(module)
+        peaks, pixels = note_calibration(options.calibration, main), pixel_inputs(main)
+        note_inputs(inputs, network, peaks, pixels=pixels, admits_nan=True)
         options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret
         run(module, options, samples, arguments.outputs, watching)
@@ -255,5 +256,5 @@ def _execute(
     from ceras_ir.pipeline.build import run_all
 
     if not Path(outputs).absolute().parent.is_dir():
-        raise InputError("no such folder", str(Path(outputs).parent))
+        raise InputError("no such folder: create it first", str(Path(outputs).parent))
     save_arrays(outputs, run_all(executable, samples, declared))

@@ -32,6 +32,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.ir import Operation
+from xdsl.irdl import IRDLOperation
 from xdsl.parser import AttrParser, Parser, ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span, Token
@@ -41,7 +42,7 @@ from ceras_ir.command.exit_status import from_parse_error
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_remedy
 
 if TYPE_CHECKING:
     from ceras_ir.frontends.onnx import Observer
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 MAX_NESTING = 64
 """Regions deeper than this are refused, so that no recursion over the IR can run out of stack."""
+
+MAX_MNEMONIC = 200
+"""The number of characters in which the results and the name of an operation are searched."""
 
 STDIN = "<stdin>"
 
@@ -131,6 +135,24 @@ class LocatingParser(Parser):
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
 
+    def open_operation(self) -> tuple[int, str]:
+        """Return the line and the name of the innermost operation that is being parsed."""
+        start = self.open_operations[-1] if self.open_operations else 0
+        found = MNEMONIC.match(self._text(start, start + MAX_MNEMONIC))
+        return bisect_right(self._line_starts, start), found[1] if found else ""
+
+    def form_of_operation(self) -> str:
+        """Return the custom form of this operation; "" without a declared one."""
+        name = self.open_operation()[1]
+        dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
+        for op in () if dialect is None else dialect.operations:
+            if op.name == name and issubclass(op, IRDLOperation):
+                form = op.get_irdl_definition().assembly_format or ""
+                for part, shown in FORMAT_WORDS.items():
+                    form = form.replace(part, shown)
+                return f"{name} {form}" if form else ""
+        return ""
+
     def _refuse(self, name: str) -> NoReturn:
         """An operation that is not known, with the remedy."""
         dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
@@ -180,11 +202,11 @@ def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
         parser = LocatingParser(ctx, text, file)
         return parser.parse_module()
     except ParseError as error:
-        raise from_parse_error(error) from None
+        raise from_parse_error(_clarified(error, parser)) from None
     except RecursionError:
         message = "attributes or types are nested too deeply"
     except MALFORMED as error:
-        message = str(error).strip() or "malformed operation"
+        message = _with_form(str(error).strip() or "malformed operation", parser)
     except Exception as error:
         if type(error) is not Exception:
             raise
@@ -192,6 +214,49 @@ def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
         message = str(error)
     start = parser.open_operations[-1] if parser and parser.open_operations else 0
     raise from_parse_error(ParseError(Span(start, start + 1, Input(text, file)), message))
+
+
+WRONG_TYPE = re.compile(r"(?P<found>.+) should be of base attribute (?P<kind>\S+)")
+"""The message of xDSL about an attribute or type of another kind."""
+
+MNEMONIC = re.compile(r"(?:%[^=]*=\s*)?(\w+(?:\.\w+)+)")
+"""The start of an operation in the custom form, with its name."""
+
+FORMAT_WORDS = {
+    "`": "",
+    "attr-dict": "{attributes}",
+    "functional-type(operands, results)": "(operand types) -> (result types)",
+}
+"""Parts of an assembly format, as messages show them."""
+
+
+def _clarified(error: ParseError, parser: LocatingParser | None) -> ParseError:
+    """Return `error` with a remedy, if the message of xDSL has none."""
+    message = error.msg
+    if parser is None:
+        return error
+    if message.strip() == "in block definition":
+        # The innermost operation whose region is not closed.
+        line, name = parser.open_operation()
+        of = f" of '{name}'" if name else ""
+        message = (
+            f"expected an operation, a block label such as ^bb0, or '}}' that closes the "
+            f"'{{'{of} at line {line}"
+        )
+    elif message == "Could not parse entire input!":
+        message = "expected the end of the text: a '{' is missing before this place, or remove it"
+    elif message.startswith(("Expected '('", "'<' expected", "Expected")) and "form" not in message:
+        message = _with_form(message, parser)
+    return ParseError(error.span, message)
+
+
+def _with_form(message: str, parser: LocatingParser | None) -> str:
+    """Return `message` with the custom form of the operation that is being parsed."""
+    if found := WRONG_TYPE.fullmatch(message):
+        message = f"expected a type or attribute of kind '{found['kind']}', got {found['found']}"
+    if parser is None or not (form := parser.form_of_operation()):
+        return message
+    return f"{message}; the form is: {form}"
 
 
 def read_text(path: str) -> str:
@@ -202,7 +267,7 @@ def read_text(path: str) -> str:
         with open(path, "rb") as file:
             data = file.read()
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"not UTF-8 text (byte 0x{data[error.start]:02x} at offset {error.start})"
         if path == "-":
@@ -222,12 +287,37 @@ def is_model(path: str) -> bool:
 
 def check_ending(path: str) -> None:
     """Refuse a file that is neither a model nor IR text by its name, nor the standard input."""
-    if not is_model(path) and not path.endswith(".mlir") and path != "-":
-        raise InputError(
-            "expected a model ending in .onnx or IR text ending in .mlir, or - for IR text on the "
-            "standard input",
-            path,
-        )
+    if is_model(path) or path.endswith(".mlir") or path == "-":
+        return
+    if os.path.isdir(path):
+        raise InputError("a folder, expected a model that ends in .onnx", path)
+    stem, ending = os.path.splitext(path)
+    remedy = EXPORTS.get(ending.lower())
+    if remedy is None and not os.path.exists(path):
+        remedy = missing_file_remedy(path).removeprefix("; ")
+    export = "" if remedy is None else f"; {remedy.format(path=path, onnx=f'{stem}.onnx')}"
+    raise InputError(
+        "expected a model ending in .onnx or IR text ending in .mlir, or - for IR text on the "
+        f"standard input{export}",
+        path,
+    )
+
+
+_PYTORCH = (
+    "export the network from PyTorch: torch.onnx.export(network.eval(), (example_input,), '{onnx}')"
+)
+_KERAS = (
+    "convert it: pip install tf2onnx; python -m tf2onnx.convert {option} {{path}} --output {{onnx}}"
+)
+_SKLEARN = "convert the estimator: pip install skl2onnx; skl2onnx.to_onnx(estimator, example_input)"
+EXPORTS = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors", ".bin"), _PYTORCH),
+    ".tflite": _KERAS.format(option="--tflite"),
+    **dict.fromkeys((".h5", ".keras"), _KERAS.format(option="--keras")),
+    ".pb": _KERAS.format(option="--graphdef"),
+    **dict.fromkeys((".pkl", ".joblib"), _SKLEARN),
+}
+"""The conversion to ONNX of files of other frameworks, by the ending of their names."""
 
 
 def load_module(

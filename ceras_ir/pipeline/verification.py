@@ -9,6 +9,7 @@ graph region, as in MLIR: it has no order. Operations in unreachable blocks are 
 """
 
 from collections.abc import Iterator
+from traceback import walk_tb
 from weakref import ref
 
 from xdsl.dialects.builtin import ModuleOp
@@ -189,11 +190,25 @@ def _invalid_operations(module: ModuleOp) -> Iterator[Diagnostic]:
         try:
             op.verify(verify_nested_ops=False)
         except Exception as error:
-            # A verifier that fails otherwise has met what another one refuses.
-            if not _means_invalid(error):
+            if _means_invalid(error):
+                message = str(error).removeprefix("Operation does not verify: ").strip()
+            # Other errors in verifiers of the compiler follow from errors that are reported.
+            elif type(op).__module__.partition(".")[0] in ("ceras_ir", "xdsl"):
                 continue
-            message = str(error).removeprefix("Operation does not verify: ").strip()
+            else:
+                message = _verifier_error(op, error)
             yield at_operation(op, message)
+
+
+def _verifier_error(op: Operation, error: Exception) -> str:
+    """Return the message about the verifier of a plugin that raised another exception."""
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    place = f"{frame.f_code.co_filename}:{line}"
+    return (
+        f"cannot be verified: {place}: the verifier of class {type(op).__name__} raised "
+        f"{type(error).__name__}: {error}; raise xdsl.utils.exceptions.VerifyException to refuse "
+        "an operation"
+    )
 
 
 def _bad_uses(module: ModuleOp) -> Iterator[Diagnostic]:

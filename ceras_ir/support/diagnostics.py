@@ -7,6 +7,7 @@ remarks on stderr; a command prints equal remarks a single time. An unknown name
 `; did you mean ...?`.
 """
 
+import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -165,6 +166,40 @@ def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -
 
     matches = get_close_matches(name, sorted(known), n=1, cutoff=min_similarity)
     return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+MAX_ENTRIES = 2000
+"""The number of entries up to which a folder is searched for similar names."""
+
+MAX_NAMES = 3
+"""The number of similar files that a message lists."""
+
+
+def with_remedy(error: OSError, path: str) -> str:
+    """Return the text of an error of the file at `path`, with a remedy if the file is missing."""
+    text = error.strerror or str(error)
+    return text + missing_file_remedy(path) if isinstance(error, FileNotFoundError) else text
+
+
+def missing_file_remedy(path: str) -> str:
+    """
+    Return the end of a message about the missing file `path`: the folder that does not exist, the
+    most similar name in the folder, or files with the same ending.
+    """
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return f"; there is no folder '{folder}': create it, or give another path"
+    known = names if len(names) <= MAX_ENTRIES else []
+    if near := did_you_mean(name, known):
+        return near
+    ending = os.path.splitext(name)[1]
+    alike = sorted(each for each in known if ending and each.endswith(ending))[:MAX_NAMES]
+    where = f"folder '{folder}'" if folder else "current folder"
+    if alike:
+        return f"; files that end in {ending} in the {where}: {', '.join(alike)}"
+    return f"; the {where} has no similar file: give the full path"
 
 
 _printed: ContextVar[set[str] | None] = ContextVar("printed", default=None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.diagnostics import InputError, did_you_mean, with_remedy
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -129,7 +129,15 @@ def board_text(
     try:
         return (shipped.get(name) or Path(name)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the board: {error}", name) from error
+        reason = _reason(error, name, known or shipped)
+        raise InputError(f"cannot read the board: {reason}", name) from None
+
+
+def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[str]) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the file is not UTF-8 text"
+    known = f" (boards: {', '.join(shipped)})" if isinstance(error, FileNotFoundError) else ""
+    return with_remedy(error, name) + known
 
 
 Array: TypeAlias = "NDArray[np.generic]"

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.targets.capabilities import (
     Accelerator,
     GapRule,
@@ -234,7 +234,10 @@ class Target(ABC):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         """Return the files of a module at the last level; `title` is the name of the network."""
-        raise InputError(f"target {self.name} writes no files: the class has no method 'emit'")
+        raise InputError(
+            f"target {self.name} writes no files, because class {type(self).__name__} has no "
+            "method 'emit' (docs/new-target.md)"
+        )
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
         """Return the files that `--save-temps` writes in addition to the IR of each level."""
@@ -250,7 +253,10 @@ class Target(ABC):
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
         """Return the network in `folder`, written by `emit`, ready to run."""
-        raise InputError(f"target {self.name} cannot run compiled networks", str(folder))
+        raise UnsupportedError(
+            f"unsupported: target {self.name} cannot run what it compiles, because class "
+            f"{type(self).__name__} has no method 'open' (docs/new-target.md)"
+        )
 
     def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
         """Yield further machines for `ceras-verify`, such as an emulated core, with their names."""

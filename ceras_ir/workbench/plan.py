@@ -105,7 +105,11 @@ def read_requests(path: str, *, placed: bool = False) -> list[Request]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("not a text file", path) from None
+        raise InputError(
+            f"not a text file: expected a table with the columns {','.join(columns)}, such as "
+            "a,0,4,1024 (docs/memory.md)",
+            path,
+        ) from None
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         table = [(rows.line_num, row) for row in rows]

@@ -409,9 +409,8 @@ def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) ->
     assert caught.value.file == "calibration"
     with pytest.raises(ceras.InputError) as caught:
         ceras.load(tmp_path / "nowhere.mlir")
-    assert caught.value.__notes__ == [
-        f"{tmp_path / 'nowhere.mlir'}: error: No such file or directory"
-    ]
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"{tmp_path / 'nowhere.mlir'}: error: No such file or directory; ")
 
 
 @pytest.mark.slow

@@ -14,14 +14,13 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c import emitter
-from ceras_ir.backends.c.board import CORES, Board, load_board
+from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.fit import check_fit, printed_model
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.names import MODEL, Prefix, comment
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact, TensorInfo
-from ceras_ir.support.diagnostics import did_you_mean, remark
 from ceras_ir.targets.capabilities import Array, Manifest, Sample
 
 SCAN_CHANNELS = 3
@@ -296,12 +295,6 @@ def emit(
     not fit.
     """
     board = load_board(board_name)
-    if board.core not in CORES:
-        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
-        remark(
-            f"{board_name}: note: core '{board.core}' is not known{hint} (cores: {known}); "
-            "sizes and times are estimated as for a Cortex-M without DSP instructions"
-        )
     model, options, footprint = printed_model(module, board, title, prefix=prefix)
     check_fit(model, footprint)
     name = sketch_name(title) if prefix == MODEL else prefix.name

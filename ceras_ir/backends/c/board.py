@@ -49,7 +49,7 @@ XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 @dataclass(frozen=True)
 class Core:
-    """The defaults are those of a core that is not in the table."""
+    """The facts of a core that sizes, times and kernels depend on."""
 
     has_dsp: bool = False
     """Whether it has the DSP extension: SMLAD and its like."""
@@ -67,13 +67,16 @@ class Core:
 
 
 CORES = {
+    "cortex-m0": Core(float_library_bytes=3400, is_emulated=True),
     "cortex-m0plus": Core(float_library_bytes=3400, is_emulated=True),
+    "cortex-m23": Core(float_library_bytes=3400),
     "cortex-m3": Core(float_library_bytes=1400, is_emulated=True),
     "cortex-m4": Core(has_dsp=True, is_emulated=True),
     "cortex-m7": Core(has_dsp=True),
     "cortex-m33": Core(has_dsp=True),
     "cortex-m35p": Core(has_dsp=True),
     "cortex-m55": Core(has_dsp=True),
+    "cortex-m85": Core(has_dsp=True),
     "rv32imc": Core(
         float_library_bytes=3200,
         tools=RISCV,
@@ -113,7 +116,7 @@ class Board:
 
     @property
     def known_core(self) -> Core:
-        return CORES.get(self.core, Core())
+        return CORES[self.core]
 
     @property
     def has_dsp(self) -> bool:
@@ -135,6 +138,14 @@ class Board:
         return self.sram_bytes - self.reserved_sram_bytes - self.stack_bytes
 
 
+REMEDIES = {
+    "fqbn": ": add the name of the board in arduino-cli (arduino-cli board listall), such as fqbn "
+    '= "arduino:mbed_nano:nano33ble"',
+    "core": f": add one of {', '.join(CORES)}",
+}
+"""The ends of messages about fields that a board must have."""
+
+
 def parse_board(text: str, file: str) -> Board:
     """The board that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
@@ -148,7 +159,7 @@ def parse_board(text: str, file: str) -> Board:
         if name not in content:
             if name in optional:
                 continue
-            raise InputError(f"board description without '{name}'", file)
+            raise InputError(f"the board has no field '{name}'{REMEDIES.get(name, '')}", file)
         value = content[name]
         if kind is int and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise InputError(f"{name} must be an integer of at least 0, got {value!r}", file)
@@ -159,6 +170,9 @@ def parse_board(text: str, file: str) -> Board:
                 raise InputError(f"flags must be a list of texts, got {value!r}", file)
             content[name] = tuple(value)
     board = Board(**content)
+    if board.core not in CORES:
+        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
+        raise InputError(f"core '{board.core}' is not known{hint} (cores: {known})", file)
     if board.free_flash < 1 or board.free_sram < 1:
         raise InputError("the reserved bytes leave no memory for a model", file)
     return board

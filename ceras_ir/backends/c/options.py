@@ -80,11 +80,15 @@ def parse_machine(text: str, file: str) -> Machine:
 
 def load_machine(name: str) -> Machine | Board:
     """
-    A machine by name (`raspberry_pi_5`, ...) or by the path of a TOML file; a microcontroller's
-    board is one that has an `fqbn`.
+    Return the machine called `name` (`raspberry_pi_5`, ...) or described in a TOML file of this
+    path. A description with one of the fields `BOARD_FIELDS` is the board of a microcontroller.
     """
     text = board_text("c", "ceras_ir.backends.c", name)
-    return (parse_board if "fqbn" in parse_toml(text, name) else parse_machine)(text, name)
+    is_board = not BOARD_FIELDS.isdisjoint(parse_toml(text, name))
+    return (parse_board if is_board else parse_machine)(text, name)
+
+
+BOARD_FIELDS = frozenset({"fqbn", "core", "flash_bytes", "sram_bytes"})
 
 
 def bare_machine(board: Board) -> Machine:

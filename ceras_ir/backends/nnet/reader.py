@@ -39,7 +39,11 @@ NONE = 0xFFFFFFFF
 
 def read_sections(data: bytes) -> dict[str, bytes]:
     """The sections of the container, by name, after every check of the container."""
-    expect(data[:8] == MAGIC, "it does not start as one")
+    expect(
+        data[:8] == MAGIC,
+        "it does not begin with the signature of nnet; ceras-compile MODEL.onnx --target nnet -o "
+        "DIR writes DIR/model.nnet",
+    )
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
     older = f"version {version} is of an older compiler; compile the model again for version 4"

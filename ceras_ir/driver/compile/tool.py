@@ -128,14 +128,13 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import open_folder, write_artefacts
     from ceras_ir.data.magnitudes import PEAKS, note_calibration
-    from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build, provenance
     from ceras_ir.pipeline.report import table
 
     with naming(arguments.model):
         module = read_model(arguments)
-        peaks = note_calibration(options.calibration, network_inputs(main_function(module)))
+        peaks = note_calibration(options.calibration, main_function(module))
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved: list[_Levels] = []
             if arguments.save_temps:
@@ -198,13 +197,13 @@ class _Why:
         self.answers: list[str] = []
 
     def ask(self, module: ModuleOp) -> None:
-        from ceras_ir.transforms.placement.place import explanation
+        from ceras_ir.transforms.placement.place import explanation, unknown_node
 
         self.answers = []
         for node in self.nodes:
             lines = explanation(module, node)
             if not lines:
-                raise UsageError(f"--why: no node '{node}' in the compiled network")
+                raise UsageError(f"--why: {unknown_node(module, node)}")
             self.answers += lines
 
 

@@ -166,17 +166,21 @@ class Verification:
     def above_floor(self, title: str, noise: Mapping[str, OutputNoise]) -> Verdict:
         """
         Return the verdict on the signal-to-noise ratio. A ratio below the floor is an error if the
-        ranges come from the user or from Q/DQ, and a warning otherwise.
+        ranges come from the user or from Q/DQ. With ranges of synthetic samples it is a warning,
+        and an error below 0 dB.
         """
         ratio, text = network_ratio(noise), f"reference; {describe_noise(noise)} against float"
         if self.floor is None or not ratio < self.floor:
             return Verdict(title, True, text)
-        severity = "error" if self.is_calibrated else "warning"
+        is_wrong = self.is_calibrated or ratio < 0
+        remedy = "ceras-compare names the layers and remedies"
+        if not self.is_calibrated:
+            remedy = "give data that the network was trained on: --calibrate DATA.npz"
         remark(
-            f"ceras-verify: {severity}: signal to noise is {ratio:.1f} dB, below --floor "
-            f"{self.floor:g}: ceras-compare names the layers and remedies"
+            f"ceras-verify: {'error' if is_wrong else 'warning'}: signal to noise is "
+            f"{ratio:.1f} dB, below --floor {self.floor:g}: {remedy}"
         )
-        return Verdict(title, not self.is_calibrated, f"{text}, below --floor {self.floor:g}")
+        return Verdict(title, not is_wrong, f"{text}, below --floor {self.floor:g}")
 
     def as_written(self, written: ModuleOp) -> Verdict:
         """Whether quantized numbers are those of the Q/DQ network, on the first samples."""
@@ -215,7 +219,11 @@ class Verification:
         with tempfile.TemporaryDirectory(prefix="ceras-verify-") as work:
             folder = Path(work)
             manifest = compiled.write(folder)
-            machine = target.open(folder, manifest)
+            try:
+                machine = target.open(folder, manifest)
+            except UnsupportedError as error:
+                yield _refusal(f"{name}: machine", error)
+                return
             actual = self.execute(machine, f"{name}: machine", target, folder)
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:

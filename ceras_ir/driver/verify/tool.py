@@ -136,7 +136,7 @@ def _compare(
     arguments: argparse.Namespace, classes: Sequence[TargetClass], workers: "Workers | None"
 ) -> int:
     from ceras_ir.command.exit_status import naming
-    from ceras_ir.data.magnitudes import note_calibration, note_inputs
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs, pixel_inputs
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
     from ceras_ir.driver.verify.levels import check_request, verifications
@@ -153,11 +153,12 @@ def _compare(
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None
         inputs, network = inputs_of(arguments), network_inputs(main_function(module))
-        note_inputs(inputs, network, note_calibration(options.calibration, network))
+        main = main_function(module)
+        peaks = note_calibration(options.calibration, main)
+        note_inputs(inputs, network, peaks, pixels=pixel_inputs(main))
         if inputs is not None and workers is not None:
             samples = SharedSamples(workers, inputs, module, arguments.samples)
         elif inputs is not None:
-            main = main_function(module)
             samples = list(open_samples(inputs, network_inputs(main)).first(arguments.samples))
             require_finite(samples, arguments.inputs, nullable=inputs_with_missing_values(main))
         status, started = 0, False

@@ -26,6 +26,7 @@ from ceras_ir.support.diagnostics import (
     UsageError,
     node_name,
     printable,
+    with_remedy,
 )
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
@@ -97,7 +98,8 @@ def board_regions(name: str) -> list[Region]:
         else:
             text = _board_file(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the board: {error}", name) from None
+        reason = with_remedy(error, name) if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read the board: {reason}", name) from None
     memory = parse_toml(text, name).get("memory")
     tables = memory.get("region") if isa(memory, dict[str, object]) else None
     if not isa(tables, list[dict[str, object]]) or not tables:

@@ -36,6 +36,7 @@ from ceras_ir.network.function import (
     is_quantized,
     keeps_scale,
     main_function,
+    module_of,
     result_values,
     states_of,
 )
@@ -44,7 +45,9 @@ from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,
     UsageError,
+    did_you_mean,
     node_name,
+    node_names,
 )
 from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.targets.protocol import Target
@@ -221,6 +224,11 @@ class PlacePass(NetworkPass):
     def change(self, main: FuncOp) -> None:
         found = None if self.target is None else find_target(self.target)
         device = None if found is None else found.accelerator(self.board, self.jobs)
+        if device is not None and not hasattr(device, "device"):
+            raise UsageError(
+                f"target {self.target}: class {type(device).__name__} has no attribute 'device': "
+                'name the device with a word, such as device = "npu"'
+            )
         if device is None and (self.cpu or self.accelerator or self.board):
             raise UsageError("place: cpu, accelerator and board are for targets with accelerators")
         reasons: dict[Operation, str] = {}
@@ -255,7 +263,7 @@ class PlacePass(NetworkPass):
         for names, wanted in ((self.cpu, False), (self.accelerator, True)):
             for name in names:
                 if name not in found:
-                    raise UsageError(f"place: no node '{name}' in the network to pin")
+                    raise UsageError(f"place: {unknown_node(module_of(main), name)}")
                 for operation in found[name]:
                     if pins.setdefault(operation, wanted) != wanted:
                         raise UsageError(f"place: node '{name}' is pinned to both sides")
@@ -310,14 +318,28 @@ class ExplainPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lines = explanation(op, self.node)
         if not lines:
-            raise UsageError(f"explain: no node '{self.node}' in the network")
+            raise UsageError(f"explain: {unknown_node(op, str(self.node))}")
         sys.stderr.write("".join(f"{line}\n" for line in lines))
 
 
 def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
-    """The lines of a placed network, or of one of its nodes."""
-    found = [op for op in steps(main_function(module)) if node in (None, node_name(op))]
+    """Return the lines of a placed network, or of a node, which may be part of an operation."""
+    found = steps(main_function(module))
+    if node is not None:
+        found = [op for op in found if node == node_name(op) or node in node_names(op)]
     return [_line(op) for op in found]
+
+
+MAX_NODES = 8
+"""The number of nodes that a message lists."""
+
+
+def unknown_node(module: ModuleOp, node: str) -> str:
+    """Return the message that the network has no `node`, with a similar name or the first names."""
+    known = list(dict.fromkeys(map(node_name, steps(main_function(module)))))
+    more = ", ..." if len(known) > MAX_NODES else ""
+    listed = f" (nodes: {', '.join(known[:MAX_NODES])}{more})" if known else ""
+    return f"no node '{node}' in the network{did_you_mean(node, known) or listed}"
 
 
 def _line(op: Operation) -> str:

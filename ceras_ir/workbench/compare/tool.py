@@ -138,7 +138,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
 
     from ceras_ir.command.output_files import open_output, refuse_overwriting
-    from ceras_ir.data.magnitudes import note_calibration, note_inputs
+    from ceras_ir.data.magnitudes import note_calibration, note_inputs, pixel_inputs
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
     from ceras_ir.network.artefacts import network_inputs
@@ -158,11 +158,11 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     module = _read(arguments, arguments.model)
     inputs = inputs_of(arguments) or arguments.inputs
     network = network_inputs(main_function(module))
-    calibrated = note_calibration(with_image_options(arguments.calibrate or [], arguments), network)
-    note_inputs(inputs, network, calibrated)
+    main = main_function(module)
+    calibrated = note_calibration(with_image_options(arguments.calibrate or [], arguments), main)
+    note_inputs(inputs, network, calibrated, pixels=pixel_inputs(main))
     if at_scale:
         return _compare_on_workers(arguments, module, inputs)
-    main = main_function(module)
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)

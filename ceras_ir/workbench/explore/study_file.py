@@ -22,7 +22,14 @@ from ceras_ir.driver.compile.tool import make_parser
 from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning
-from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
+from ceras_ir.support.diagnostics import (
+    InputError,
+    UnsupportedError,
+    UsageError,
+    did_you_mean,
+    missing_file_remedy,
+    with_remedy,
+)
 from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.registry import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
@@ -107,9 +114,13 @@ def load_study(path: str, boards: Path) -> Study:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path) from None
+        raise InputError(f"cannot be read: {with_remedy(error, path)}", path) from None
     except UnicodeDecodeError:
-        raise InputError("not TOML: it is no UTF-8", path) from None
+        raise InputError(
+            "not a study: the file is not text. A study is a TOML file that names the model, such "
+            f"as [models.m] with file = '{path}' (docs/explore.md)",
+            path,
+        ) from None
     with naming(path):
         content = parse_toml(text, path)
         try:
@@ -195,7 +206,8 @@ class _Reader:
         for path in paths.values():
             for part in path.split(","):
                 if not Path(part.partition("?")[0]).exists():
-                    raise InputError(f"[{where}]: no such file: {part}")
+                    remedy = missing_file_remedy(part.partition("?")[0])
+                    raise InputError(f"[{where}]: no such file: {part}{remedy}")
         if "labels" in paths and "inputs" not in paths:
             raise InputError(f"[{where}] has labels and no inputs")
         metric = table.get("metric")
@@ -270,6 +282,11 @@ class _Reader:
             argv = [*fixed_arguments(model, target), *arguments]
             try:
                 parsed = make_parser(cls).read([*argv, "-o", "unused"])
+                if parsed.input_image is not None:
+                    raise UsageError(
+                        "--input-image cannot be chosen in a study: save a model whose input is "
+                        "uint8, and name its file in [models]"
+                    )
                 target_of(cls, parsed).check()
                 pruning(build_options(parsed, target_of(cls, parsed)))
             except UnsupportedError:

@@ -11,7 +11,7 @@ from ceras_ir.command.output_files import write_file
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.worker_options import add_cache, add_workers, cache_folder_of, workers_of
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.explore.exploration import Exploration
@@ -92,7 +92,7 @@ def _explore(argv: Sequence[str]) -> int:
 def _folder(arguments: argparse.Namespace) -> Path:
     study = Path(arguments.study)
     if not study.is_file():
-        raise InputError("no such file", arguments.study)
+        raise InputError(f"no such file{missing_file_remedy(arguments.study)}", arguments.study)
     folder = arguments.folder or study.with_suffix(".study")
     return Path(folder).resolve()
 

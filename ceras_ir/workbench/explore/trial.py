@@ -34,7 +34,7 @@ from ceras_ir.pipeline.stages import (
     quantize_pass,
 )
 from ceras_ir.support.content_cache import CacheError, key_of
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
@@ -148,8 +148,6 @@ class _Trial:
         target = find_target(self.point[TARGET])
         self.argv = arguments_of(self.study, self.point)
         arguments = make_parser(target).read([*self.argv, "-o", "unused"])
-        if arguments.input_image is not None:
-            raise UsageError("--input-image is no choice of a study: save a model that takes bytes")
         self.source = self.stages.source(
             self.model.file, batch=arguments.batch, shapes=dict(arguments.shape)
         )

@@ -21,7 +21,7 @@ from typing import Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
 from ceras_ir.support.files import run_file
 
 Array: TypeAlias = NDArray[np.generic]
@@ -158,7 +158,7 @@ def load_function(text: str) -> Function:
 
 def _load_file(path: str) -> ModuleType:
     if not Path(path).is_file():
-        raise InputError("no such file", path)
+        raise InputError(f"no such file{missing_file_remedy(path)}", path)
     try:
         return run_file(Path(path).stem, path)
     except Exception as error:

@@ -262,7 +262,7 @@ def test_mistakes_are_said_before_the_work(tool: Tool, files: Path) -> None:
     np.savez(files / "nan.npz", image=image)
     done = tool(*COMMON[:-1], "nan.npz", "--html", "o.html")
     assert (done.status, done.stdout) == (1, "")
-    assert done.stderr == "nan.npz: error: sample 2 of 'image' has NaN or infinite elements\n"
+    assert "nan.npz: error: sample 2 of 'image' has NaN or infinite elements" in done.stderr
     assert not (files / "o.html").exists()
     # What is not compared is not looked at.
     assert tool(*COMMON[:-1], "nan.npz", "--samples", "2").status == 0

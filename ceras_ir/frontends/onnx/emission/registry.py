@@ -16,7 +16,7 @@ from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import NEVER_FOLDED
 from ceras_ir.frontends.onnx.emission.values import Value
 from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
-from ceras_ir.support.diagnostics import Finding
+from ceras_ir.support.diagnostics import Finding, did_you_mean
 from ceras_ir.support.options import docstring
 
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
@@ -90,6 +90,10 @@ _QUARK_REMEDY = (
 )
 
 
+MIN_OPERATOR_SIMILARITY = 0.75
+"""The similarity from which an unknown operator is a misspelled one."""
+
+
 def operator(*names: str) -> Callable[[F], F]:
     """Register the importer of the operators called `names`."""
 
@@ -152,7 +156,10 @@ def refusals(node: Node) -> Sequence[Finding]:
         is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED
         decided = node.deciding(*range(len(node.inputs))) if is_function else ()
         remedy = fix_with_set(decided) if decided else _remedy(node.operator)
-        return [node.refusal(f"not an operator that is imported; {remedy}")]
+        known = onnx.defs.has(node.operator) or node.operator in REMEDIES
+        near = "" if known else did_you_mean(node.operator, OPERATORS, MIN_OPERATOR_SIMILARITY)
+        remedy = f"{near} Otherwise {remedy}" if near else f"; {remedy}"
+        return [node.refusal(f"not an operator that is imported{remedy}")]
     found: list[Finding] = []
     for check in OPERATOR_RULES.get(node.operator, ()):
         if (got := check(node)) is not None:

@@ -28,10 +28,13 @@ import onnx
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, printable
 
 LFS = b"version https://git-lfs.github.com/spec/"
 """How the files begin that Git LFS leaves where it has not fetched the real ones."""
+
+TEXT_BYTES = 200
+"""The number of bytes that decide whether a file is text."""
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """What protobuf can hold in one message."""
@@ -59,9 +62,25 @@ def read_model(path: str | Path) -> onnx.ModelProto:
     try:
         return onnx.ModelProto.FromString(data)
     except DecodeError:
-        raise InputError(
-            f"not an ONNX model, or a truncated one: {len(data)} bytes do not decode", str(path)
-        ) from None
+        raise InputError(_not_a_model(data, str(path)), str(path)) from None
+
+
+def _not_a_model(data: bytes, path: str) -> str:
+    """Return the reason why `data` does not decode, and a remedy."""
+    head = data[:TEXT_BYTES]
+    if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "not an ONNX model but an HTML page: download the file itself, not the page about it"
+    if head.isascii() and all(byte >= ord(" ") or byte in b"\t\r\n" for byte in head):
+        first = printable(head.decode().strip().partition("\n")[0], 40)
+        return (
+            f"not an ONNX model but text ('{first}'): export the model again, or give IR text a "
+            "name that ends in .mlir"
+        )
+    return (
+        f"not an ONNX model, or a truncated one: {len(data)} bytes do not decode; copy, download "
+        f'or export the file again, and check it: python -c "import onnx; '
+        f"onnx.load('{path}')\""
+    )
 
 
 @dataclass(frozen=True)
