@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.support.diagnostics import InputError, each_once
+from ceras_ir.support.diagnostics import InputError, each_once, with_remedy
 
 
 class CerasWarning(UserWarning):
@@ -40,7 +40,7 @@ def diagnosed(file: str) -> Generator[None]:
         raise
     except OSError as error:
         place = str(error.filename or file)
-        raise _noted(InputError(error.strerror or str(error), place), file) from error
+        raise _noted(InputError(with_remedy(error, place), place), file) from error
     except DiagnosticException as error:
         raise _noted(InputError(str(error).strip()), file) from error
     finally:
