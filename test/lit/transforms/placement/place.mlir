@@ -16,7 +16,7 @@
 // RULES-NOT:     mem.cost
 // RULES-COUNT-4: mem.device = #mem.device<fpga>
 
-// NOWHERE: place: no node 'nowhere' in the network to pin
+// NOWHERE: place: no node 'nowhere' in the network (nodes: 
 // TARGET:  place: cpu, accelerator and board are for targets with accelerators
 
 // VTA takes nothing that the host has in its hands already.
