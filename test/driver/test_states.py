@@ -220,7 +220,7 @@ def test_states_are_refused_beside_all_else(
     assert compile_tool([str(tmp_path / "model.onnx"), *options]) == 3
     said = capsys.readouterr().err
     assert "(input): error: unsupported on target nnet, which keeps no states" in said
-    assert "the engine takes constant weights of a recurrent layer" in said
+    assert "the engine requires constant weights of a recurrent layer" in said
 
 
 compare_tool = Command("ceras-compare", "", "ceras_ir.workbench.compare.tool")

@@ -1,9 +1,9 @@
 """
-The nnet format: a network as one binary file that an engine runs without a decision.
+Target nnet stores a network in a binary file for a C++ engine, which may use an FPGA.
 
-`emit` writes it, `reader.read` reads and checks it without sharing code with the writer,
-`dump.dump` prints it, `rules.why_not` says what the FPGA cannot run, and `runner` executes it
-in the C++ engine of `runtime/`. The format is specified in `docs/nnet-format.md`.
+`emit` writes the file. `reader.read` reads and checks it; reader and writer share no code. `dump`
+prints it. `rules.why_not` returns why the FPGA cannot execute an operation. `engine` builds the
+C++ engine in `runtime/` and executes networks. `docs/nnet-format.md` specifies the format.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
     from ceras_ir.network.artefacts import Artefact
 
-command = Command(
-    "ceras-nnet", "look into nnet files: dump, check, diff", "ceras_ir.backends.nnet.tool"
-)
+command = Command("ceras-nnet", "dump, check and compare nnet files", "ceras_ir.backends.nnet.tool")
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """The files of a network whose values have places in memory: `model.nnet`."""
+    """Return the artefact `model.nnet` of a network after memory planning."""
     from ceras_ir.backends.nnet.writer import emit
 
     return emit(module)

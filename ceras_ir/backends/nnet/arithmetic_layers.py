@@ -1,13 +1,14 @@
 """
-Layers: convolutions, matrix products, pooling, reductions, and operations with two operands.
+Encode and check convolutions, matrix products, pooling, reductions, and binary operations.
 
-Convolutions and matrix products have bias, multipliers and residual after the operands.
+Bias, multipliers and residual of a convolution or matrix product follow its operands.
 """
 
 import struct
 from collections.abc import Sequence
 
-from ceras_ir.backends.nnet.checks import check_window
+import numpy as np
+
 from ceras_ir.backends.nnet.encoding import (
     AddTable,
     LayerRecord,
@@ -16,7 +17,7 @@ from ceras_ir.backends.nnet.encoding import (
     table_words,
     words_of,
 )
-from ceras_ir.backends.nnet.file import Case, FileLayer, FileTensor, Kind, always
+from ceras_ir.backends.nnet.file import Case, Kind, always, check_window
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain
 from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
@@ -29,7 +30,7 @@ def _check_conv2d(case: Case) -> None:
     groups = case.words[8]
     outputs, per_group = weights.shape[0], weights.shape[3]
     divides = groups > 0 and per_group * groups == x.shape[3] and outputs % groups == 0
-    must(divides, "its groups do not divide its channels")
+    must(divides, "the groups do not divide the channels")
     must(case.result.shape[3] == outputs, "channels differ")
     _check_epilogue(case)
 
@@ -37,15 +38,15 @@ def _check_conv2d(case: Case) -> None:
 def _check_matmul(case: Case) -> None:
     x, weights, must = case.operands[0], case.operands[1], case.must
     must(len(x.shape) == len(weights.shape) == 2, "operands of rank 2 expected")
-    must(x.shape[1] == weights.shape[1], "its shapes are not those of a product")
-    must(case.result.shape == (x.shape[0], weights.shape[0]), "its result has the wrong shape")
+    must(x.shape[1] == weights.shape[1], "the shapes do not fit a matrix product")
+    must(case.result.shape == (x.shape[0], weights.shape[0]), "the result has the wrong shape")
     _check_epilogue(case)
 
 
 def _check_epilogue(case: Case) -> None:
     layer, operands, must = case.layer, case.operands, case.must
     weights = operands[1]
-    must(weights.pitch == 0, "weights have no gaps between rows")
+    must(weights.pitch == 0, "weights without gaps between rows expected")
     if case.is_quantized:
         must(weights.storage in ("i8", "u8"), "weights of 8 bits expected")
         must(not layer.bias or operands[2].storage == "i32", "a bias of 32 bits expected")
@@ -55,10 +56,10 @@ def _check_epilogue(case: Case) -> None:
         must(values.storage == "i32" and values.location == "biases", "constant multipliers")
         must(values.shape == weights.shape[:1], "multipliers have the wrong shape")
         listed = struct.unpack(f"<{values.shape[0]}i", case.file.data(values))
-        greatest = layer.requant is not None and layer.requant.multiplier == max(listed)
-        must(min(listed) >= 1 and greatest, "its multipliers")
+        is_max = layer.requant is not None and layer.requant.multiplier == max(listed)
+        must(min(listed) >= 1 and is_max, "invalid multipliers")
     must(not layer.residual or operands[-1].shape == case.result.shape, "residual: wrong shape")
-    must(layer.residual_shift <= 23, "its residual shift")
+    must(layer.residual_shift <= 23, "the residual shift exceeds 23")
 
 
 CONV2D = Kind(
@@ -87,7 +88,8 @@ def _record(
         bias=op.bias is not None,
         residual=op.residual is not None,
         requant=op.requant,
-        # Of the channel with the greatest multiplier: all multiply their residual by one number.
+        # All channels multiply the residual by the same factor (a rule of the engine), so the
+        # smallest shift is that of the channel with the largest multiplier, which `requant` holds.
         residual_shift=min(op.residual_shifts),
     )
     if (tables := op.tables) is None:
@@ -95,13 +97,9 @@ def _record(
     stored = [add_table(row.tobytes()) for row in tables]
     record.table, words = table_words(stored, op.channel_rows)
     record.attributes, record.fused = [*attributes, *words], True
-    # What the table is of, for people.
+    # The record names the tabulated function for `ceras-nnet dump`.
     tabulated = op.attributes.get(FUNCTION)
     return record.with_function(tabulated if isinstance(tabulated, graph.FunctionAttr) else None)
-
-
-def _is_average(layer: FileLayer) -> bool:
-    return layer.attributes[0] == 1
 
 
 def _check_pool(case: Case) -> None:
@@ -111,61 +109,57 @@ def _check_pool(case: Case) -> None:
     case.must(case.operands[0].shape[3] == case.result.shape[3], "channels differ")
 
 
-POOL2D = Kind(3, "pool2d", _check_pool, words=12, requant=_is_average)
+POOL2D = Kind(3, "pool2d", _check_pool, words=12, requant=lambda layer: layer.attributes[0] == 1)
 
 
-def _words(op: graph.Pool2dOp) -> list[int]:
+def _pool_words(op: graph.Pool2dOp) -> list[int]:
     window = words_of(op.kernel, op.strides, op.padding, op.dilations)
     return [int(op.function is graph.Pool.AVERAGE), *window, int(op.includes_padding)]
 
 
-record_as(POOL2D, graph.Pool2dOp, _words, lambda op: op.requant)
+record_as(POOL2D, graph.Pool2dOp, _pool_words, lambda op: op.requant)
 
 
-REDUCTIONS = (graph.Reduce.SUM, graph.Reduce.PRODUCT, graph.Reduce.MAX, graph.Reduce.MIN)
-"""By number in the format."""
+REDUCTION_NUMBERS = (graph.Reduce.SUM, graph.Reduce.PRODUCT, graph.Reduce.MAX, graph.Reduce.MIN)
+"""The index of a function is its number in the format."""
 
 
 def _check_reduce(case: Case) -> None:
-    """The kind, then the axes in ascending order, whose extents become 1."""
     x, y, must = case.operands[0], case.result, case.must
-    kind, axes = next(iter(case.words), len(REDUCTIONS)), case.words[1:]
-    must(kind < len(REDUCTIONS), "unknown attribute")
-    must(list(axes) == sorted(set(axes)), "its axes do not ascend")
-    must(all(axis < len(x.shape) for axis in axes), "its axis does not exist")
-    _check_reduced(case, axes)
+    kind, axes = next(iter(case.words), len(REDUCTION_NUMBERS)), case.words[1:]
+    must(kind < len(REDUCTION_NUMBERS), "unknown attribute")
+    must(list(axes) == sorted(set(axes)), "the axes are not in ascending order")
+    must(all(axis < len(x.shape) for axis in axes), "the axis does not exist")
+    _check_reduced_axes(case, axes)
     sums = not y.is_quantized or y.is_plain
     must(kind >= 2 or sums, "a sum of floats or of plain integers expected")
 
 
 def _check_arg(case: Case) -> None:
-    """0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts."""
-    x, y, must = case.operands[0], case.result, case.must
+    # 0 for maximum or 1 for minimum; the axis; 1 if the last of equal elements is selected.
     kind, axis, last = case.words
-    must(kind <= 1 and last <= 1, "unknown attribute")
-    must(axis < len(x.shape), "its axis does not exist")
-    must(x.storage != "bool", "numbers expected")
-    must(y.storage == "i64", "integers of 64 bits expected")
-    _check_reduced(case, (axis,))
+    case.must(kind <= 1 and last <= 1, "unknown attribute")
+    case.must(axis < len(case.operands[0].shape), "the axis does not exist")
+    _check_indices_of_numbers(case)
+    _check_reduced_axes(case, (axis,))
 
 
 def _check_top_k(case: Case) -> None:
-    """0 for the greatest or 1 for the least; as many of each row as the result has indices."""
-    x, y, must = case.operands[0], case.result, case.must
+    x, y, must = case.operands[0].shape, case.result.shape, case.must
     must(case.words[0] <= 1, "unknown attribute")
-    must(x.storage != "bool", "numbers expected")
-    must(y.storage == "i64", "integers of 64 bits expected")
-    must(0 < len(x.shape) == len(y.shape), "its result has the wrong shape")
-    must(
-        x.shape[:-1] == y.shape[:-1] and y.shape[-1] <= x.shape[-1],
-        "its result has the wrong shape",
-    )
+    _check_indices_of_numbers(case)
+    fits = 0 < len(x) == len(y) and x[:-1] == y[:-1] and y[-1] <= x[-1]
+    must(fits, "the result has the wrong shape")
 
 
-def _check_reduced(case: Case, axes: Sequence[int]) -> None:
-    """The extents of `axes` became 1, and the others stayed."""
+def _check_indices_of_numbers(case: Case) -> None:
+    case.must(case.operands[0].storage != "bool", "numbers expected")
+    case.must(case.result.storage == "i64", "integers of 64 bits expected")
+
+
+def _check_reduced_axes(case: Case, axes: Sequence[int]) -> None:
     expected = tuple(1 if i in axes else n for i, n in enumerate(case.operands[0].shape))
-    case.must(case.result.shape == expected, "its result has the wrong shape")
+    case.must(case.result.shape == expected, "the result has the wrong shape")
 
 
 REDUCE = Kind(18, "reduce", _check_reduce, words=None, same_type=True, all_storages=True)
@@ -175,7 +169,10 @@ TOP_K = Kind(31, "top_k", _check_top_k, words=1, all_storages=True)
 record_as(
     REDUCE,
     graph.ReduceOp,
-    lambda op: [REDUCTIONS.index(op.function), *(int(axis) for axis in op.axes.get_values())],
+    lambda op: [
+        REDUCTION_NUMBERS.index(op.function),
+        *(int(axis) for axis in op.axes.get_values()),
+    ],
 )
 record_as(
     ARG,
@@ -185,25 +182,16 @@ record_as(
 record_as(TOP_K, graph.TopKOp, lambda op: [int(op.function is graph.Reduce.MIN)])
 
 
-BINARIES = {
-    graph.Binary.ADD: 0,
-    graph.Binary.SUB: 1,
-    graph.Binary.MUL: 2,
-    graph.Binary.DIV: 3,
-    graph.Binary.MIN: 4,
-    graph.Binary.MAX: 5,
-    graph.Binary.POW: 9,
-}
-"""Of floats; of quantized numbers the first three."""
+_BITWISE = (graph.Binary.AND, graph.Binary.OR, graph.Binary.XOR)
 
+INTEGER_BINARIES = (
+    graph.Binary.ADD, graph.Binary.SUB, graph.Binary.MUL, graph.Binary.DIV, graph.Binary.MIN,
+    graph.Binary.MAX, *_BITWISE, graph.Binary.POW,
+)  # fmt: skip
+"""The functions of plain integers, which wrap around. The index is the number in the format."""
 
-INTEGER_BINARIES = {
-    **BINARIES,
-    graph.Binary.AND: 6,
-    graph.Binary.OR: 7,
-    graph.Binary.XOR: 8,
-}
-"""Of plain integers, which wrap around."""
+FLOAT_BINARIES = {f: n for n, f in enumerate(INTEGER_BINARIES) if f not in _BITWISE}
+"""The numbers of the functions of floats; quantized operands accept the first three."""
 
 
 def _check_binary(case: Case) -> None:
@@ -211,29 +199,25 @@ def _check_binary(case: Case) -> None:
     must(len(words) in (3, 5), "3 attributes expected, or 5 with multipliers")
     must(all(t.storage != "i32" for t in case.operands), "operands of 8 or 16 bits expected")
     check_broadcast(case)
-    known = range(3) if case.result.is_quantized else BINARIES.values()
+    known = range(3) if case.result.is_quantized else FLOAT_BINARIES.values()
     must(words[0] in known and max(words[1:3]) <= 22, "unknown attribute")
     for shift, multiplier in zip(words[1:3], words[3:], strict=False):
-        must(1 <= multiplier << shift <= 1 << 22, "an operand's multiplier")
+        must(1 <= multiplier << shift <= 1 << 22, "invalid multiplier of an operand")
 
 
-def _check_integers(case: Case) -> None:
+def _check_integer_binary(case: Case) -> None:
     case.must(case.words[0] < len(INTEGER_BINARIES), "unknown attribute")
     case.must(case.result.is_plain, "integers of scale 1 without zero point expected")
     check_broadcast(case)
 
 
 def check_broadcast(case: Case) -> None:
-    """The operands broadcast to the result as numpy's do."""
-    fits = _broadcast(case.operands) == case.result.shape
-    case.must(fits, "its shapes do not broadcast to its result's")
-
-
-def _broadcast(operands: list[FileTensor]) -> tuple[int, ...] | None:
-    rank = max(len(t.shape) for t in operands)
-    shapes = [(1,) * (rank - len(t.shape)) + t.shape for t in operands]
-    columns = [set(column) - {1} for column in zip(*shapes, strict=True)]
-    return None if any(len(c) > 1 for c in columns) else tuple(max(c, default=1) for c in columns)
+    """Check that the shapes of the operands broadcast to the shape of the result, as in numpy."""
+    try:
+        shape = np.broadcast_shapes(*(t.shape for t in case.operands))
+    except ValueError:
+        shape = None
+    case.must(shape == case.result.shape, "the shapes do not broadcast to that of the result")
 
 
 BINARY = Kind(
@@ -241,30 +225,30 @@ BINARY = Kind(
 )
 
 INTEGER_BINARY = Kind(
-    26, "integer_binary", _check_integers, words=1, operands=2, same_type=True, all_storages=True,
-    in_place=True,
+    26, "integer_binary", _check_integer_binary, words=1, operands=2, same_type=True,
+    all_storages=True, in_place=True,
 )  # fmt: skip
 
 
 @encodes(graph.BinaryOp)
 def encode_binary(op: graph.BinaryOp, add_table: AddTable) -> LayerRecord:
     if is_plain(op.result):
-        return LayerRecord(INTEGER_BINARY, attributes=[INTEGER_BINARIES[op.function]])
-    attributes = [BINARIES[op.function], *op.shifts]
+        return LayerRecord(INTEGER_BINARY, attributes=[INTEGER_BINARIES.index(op.function)])
+    attributes = [FLOAT_BINARIES[op.function], *op.shifts]
     if op.multipliers != (1, 1):
         attributes += op.multipliers
     record = LayerRecord(BINARY, attributes=attributes, requant=op.requant)
     return record.with_function(op.activation)
 
 
-RELATIONS = (graph.Compare.EQUAL, graph.Compare.LESS, graph.Compare.LESS_OR_EQUAL)
-"""By the number that the format has for them."""
+RELATION_NUMBERS = (graph.Compare.EQUAL, graph.Compare.LESS, graph.Compare.LESS_OR_EQUAL)
+"""The index of a relation is its number in the format."""
 
 
 def _check_compare(case: Case) -> None:
     (kind,), (a, b), must = case.words, case.operands, case.must
-    must(kind < len(RELATIONS), "unknown attribute")
-    must(a.type == b.type, "its operands differ in type")
+    must(kind < len(RELATION_NUMBERS), "unknown attribute")
+    must(a.type == b.type, "the operands differ in type")
     must(case.result.storage == "bool", "a result of booleans expected")
     check_broadcast(case)
 
@@ -272,16 +256,13 @@ def _check_compare(case: Case) -> None:
 def _check_select(case: Case) -> None:
     condition, a, b = case.operands
     case.must(condition.storage == "bool", "a condition of booleans expected")
-    one_type = a.type == b.type == case.result.type
-    case.must(one_type, "both choices and the result have one type")
+    same_type = a.type == b.type == case.result.type
+    case.must(same_type, "both choices and the result have different types")
     check_broadcast(case)
 
 
 def _check_cast(case: Case) -> None:
-    def converts(tensor: FileTensor) -> bool:
-        return tensor.is_plain or not tensor.is_quantized
-
-    plain = converts(case.operands[0]) and converts(case.result)
+    plain = all(t.is_plain or not t.is_quantized for t in (case.operands[0], case.result))
     case.must(plain, "floats, or integers of scale 1 without zero point, expected")
 
 
@@ -289,6 +270,6 @@ COMPARE = Kind(27, "compare", _check_compare, words=1, operands=2, all_storages=
 SELECT = Kind(28, "select", _check_select, operands=3, all_storages=True)
 CAST = Kind(29, "cast", _check_cast, same_shape=True, all_storages=True)
 
-record_as(COMPARE, graph.CompareOp, lambda op: [RELATIONS.index(op.function)])
+record_as(COMPARE, graph.CompareOp, lambda op: [RELATION_NUMBERS.index(op.function)])
 record_as(SELECT, graph.SelectOp)
 record_as(CAST, graph.CastOp)

@@ -1,8 +1,8 @@
 """
-Plan operations for the core in Verilog: the registers of each launch, or why the core refuses.
+Plan the launches of operations on the core in Verilog, or return why the core refuses.
 
-This module describes an operation in integers. The plan itself is computed by `core/`, the same
-C++ that prepares launches for the engine; it is built as a shared library when a board has a core.
+This module describes an operation in integers. `core/` computes the plan: the C++ that also
+prepares launches for the engine. It is built as a shared library if a board has a core.
 """
 
 import ctypes
@@ -22,8 +22,7 @@ from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.slices import element_bytes, operand_in_place, slices
 
 BOX_RANK = number("runtime/fpga.h", "FPGA_BOX")
-"""Dimensions of a box that is moved."""
-REASON_BYTES = 256
+MAX_REASON_BYTES = 256
 
 
 class CircuitKind(IntEnum):
@@ -38,7 +37,7 @@ class CircuitKind(IntEnum):
 
 @dataclass(frozen=True)
 class ArrayWindow:
-    """Kernel, stride, padding before and dilation of an axis."""
+    """The kernel, stride, padding before and dilation of an axis."""
 
     kernel: int = 1
     stride: int = 1
@@ -48,7 +47,7 @@ class ArrayWindow:
 
 @dataclass(frozen=True)
 class ArrayLayer:
-    """A layer for the array; pitches are bytes from pixel to pixel, offsets in bytes."""
+    """A layer for the array. Pitches are bytes from pixel to pixel."""
 
     images: int
     height: int
@@ -66,21 +65,21 @@ class ArrayLayer:
     by_channel: bool = False
     """Depthwise: each output is computed from the channel of the same number."""
     pixels: int = 0
-    """Rows of a matrix product, of a sum or of a lookup; 0 for a window."""
+    """The rows of a matrix product, sum or lookup; 0 for a window."""
     tables: int = 0
-    """Different function tables of the channels."""
+    """The number of different function tables of the channels."""
     result_size: int = 1
-    """Bytes of a result: 4 if function tables hold floats."""
+    """Bytes per element of the result: 4 if function tables contain floats."""
     multiplier: int = 0
-    """Of an average, which shifts to the right by `shift` after it; 0 for a maximum."""
+    """The factor of an average, before a right shift by `shift`; 0 for a maximum."""
     shift: int = 0
     circuit: CircuitKind = CircuitKind.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
-    """Offsets of input, result and residual modulo `ALIGNMENT`."""
+    """The byte offsets of input, result and residual modulo `ALIGNMENT`."""
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The layer as `planner.cpp` reads it."""
+        """The layer in the format of `planner.cpp`."""
         return (
             self.circuit, self.images, self.height, self.width, self.channels, self.rows,
             self.columns, self.outputs, self.input_pitch, self.result_pitch, self.residual_pitch,
@@ -91,18 +90,18 @@ class ArrayLayer:
 
 @dataclass(frozen=True)
 class Box:
-    """Elements of `unit` bytes to move: the extents, and the steps of input and result in bytes."""
+    """A copy of elements of `unit` bytes: the extents, and the byte steps of input and result."""
 
     unit: int
     dims: tuple[int, ...]
     steps: tuple[int, ...]
     ends: tuple[int, ...]
     starts: tuple[int, int, int]
-    """As those of an `ArrayLayer`, for the first element."""
+    """The byte offsets of the first element modulo `ALIGNMENT`, as in `ArrayLayer`."""
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The box as `planner.cpp` reads it: missing dimensions, which come first, are 1."""
+        """The box in the format of `planner.cpp`: dimensions of extent 1 are prepended."""
         more = BOX_RANK - len(self.dims)
         dims = (*(1,) * more, *self.dims)
         steps, ends = ((*(0,) * more, *side) for side in (self.steps, self.ends))
@@ -115,7 +114,7 @@ class Launches:
 
     count: int
     registers: Mapping[str, int]
-    """By the names of `hdl/layer_registers.sv`."""
+    """The values by register names of `hdl/layer_registers.sv`."""
 
 
 @cache
@@ -126,7 +125,7 @@ def _library() -> ctypes.CDLL:
 
 
 def plan(layer: ArrayLayer | Box, size: CircuitSize) -> Launches | str:
-    """The launches of a layer on a core of `size`, or why the core refuses the layer."""
+    """Return the launches of a layer on a core of `size`, or why the core refuses the layer."""
     return _plan(layer.request, size)
 
 
@@ -135,10 +134,10 @@ def _plan(request: tuple[int, ...], size: CircuitSize) -> Launches | str:
     known = register_map()
     core = (size.lanes, size.bus_bytes, size.line_bytes, size.result_bytes, size.tables)
     words = (ctypes.c_uint32 * known.constant("WORDS"))()
-    reason = ctypes.create_string_buffer(REASON_BYTES)
+    reason = ctypes.create_string_buffer(MAX_REASON_BYTES)
     count: int = _library().ceras_nnet_plan(
         (ctypes.c_int64 * len(core))(*core), (ctypes.c_int64 * len(request))(*request), words,
-        reason, ctypes.c_int64(REASON_BYTES),
+        reason, ctypes.c_int64(MAX_REASON_BYTES),
     )  # fmt: skip
     if not count:
         return reason.value.decode()
@@ -147,7 +146,7 @@ def _plan(request: tuple[int, ...], size: CircuitSize) -> Launches | str:
 
 
 def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box, Launches]] | str:
-    """The launches of an operation that the FPGA runs, or why a core of `size` does not."""
+    """Return the launches of an operation on a core of `size`, or why the core refuses it."""
     found: list[tuple[ArrayLayer | Box, Launches]] = []
     for layer in _boxes(op) if isinstance(op, MOVERS) else [layer_of(op)]:
         planned = plan(layer, size)
@@ -158,13 +157,13 @@ def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box
 
 
 def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
-    """Why a core of `size` does not run an operation that the FPGA runs; None if it does."""
+    """Return why a core of `size` cannot execute an operation of the FPGA, or None."""
     launches = launches_of(op, size)
     return launches if isinstance(launches, str) else None
 
 
 def layer_of(op: Operation) -> ArrayLayer:
-    """The layer that the array computes for an operation that passes the rules of the FPGA."""
+    """Describe an operation that passes the rules of the FPGA as a layer of the array."""
     residual = op.residual if isinstance(op, graph.LinearOperation) else None
     if isinstance(op, graph.BinaryOp):
         residual = op.rhs
@@ -199,7 +198,7 @@ def layer_of(op: Operation) -> ArrayLayer:
     elif isinstance(op, graph.BinaryOp):
         circuit = CircuitKind.ADD
         if {a, b, c} == {length}:
-            # Without gaps, all elements are a row.
+            # Without gaps, all elements are a single row.
             channels = length = a = b = c = elements
     return ArrayLayer(
         1, 1, 1, channels, 1, 1, length, a, b, c, pixels=elements // length, tables=tables,
@@ -208,7 +207,6 @@ def layer_of(op: Operation) -> ArrayLayer:
 
 
 def _table_count(op: Operation) -> int:
-    """The number of different tables of the channels."""
     if not isinstance(op, graph.LinearOperation | graph.LookupOp):
         return 0
     tables = op.tables
@@ -223,65 +221,63 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> ArrayWindow:
 
 
 def pitch_of(value: SSAValue) -> int:
-    """Elements from row to row in memory; without gaps if the value has no place yet."""
+    """Return the elements from row to row in memory; before memory planning, rows have no gaps."""
     block = block_of(value)
     pitch = 0 if block is None else block.pitch.data // element_bytes(value)
     return pitch or (1, *shape_of(value))[-1]
 
 
 def start_of(value: SSAValue, offset: int = 0) -> int:
-    """The address of a byte of a value modulo `ALIGNMENT`; 0 without a place."""
+    """Return the address of a byte of a value modulo `ALIGNMENT`; 0 before memory planning."""
     block = block_of(value)
     return 0 if block is None else (block.offset.data + offset) % ALIGNMENT
 
 
 def _boxes(op: MOVERS) -> list[Box]:
-    """The boxes that an operation moves, without operands that are in place already."""
     first = 0
-    unit, whole, to = element_bytes(op.results[0]), shape_of(op.results[0]), _steps(op.results[0])
+    unit, shape, to = element_bytes(op.results[0]), shape_of(op.results[0]), _steps(op.results[0])
     source, own = shape_of(op.operands[0]), _steps(op.operands[0])
 
-    def box(dims: Sequence[int], steps: Sequence[int], ends: Sequence[int], *places: int) -> Box:
-        starts, results = ([step * unit for step in side] for side in (steps, ends))
-        return Box(unit, tuple(dims), tuple(starts), tuple(results), (places[0], places[1], 0))
+    def box(dims: Sequence[int], steps: Sequence[int], ends: Sequence[int], *starts: int) -> Box:
+        read, written = (tuple(step * unit for step in side) for side in (steps, ends))
+        return Box(unit, tuple(dims), read, written, (starts[0], starts[1], 0))
 
     match op:
         case graph.ReshapeOp():
-            row = (1, *whole)[-1]
+            row = (1, *shape)[-1]
             gaps = {pitch_of(op.input), pitch_of(op.result)} != {row}
-            dims = (prod(whole) // row, row) if gaps else (1, prod(whole))
-            starts, ends = (pitch_of(op.input), 1), (pitch_of(op.result), 1)
+            dims = (prod(shape) // row, row) if gaps else (1, prod(shape))
+            steps, ends = (pitch_of(op.input), 1), (pitch_of(op.result), 1)
         case graph.TransposeOp():
-            order = op.permutation.get_values()
-            dims, starts, ends = whole, [own[d] for d in order], to
+            dims, steps, ends = shape, [own[d] for d in op.permutation.get_values()], to
         case graph.SliceOp():
-            steps = zip(own, op.strides.get_values(), strict=True)
-            dims, starts, ends = whole, [step * int(stride) for step, stride in steps], to
+            strides = zip(own, op.strides.get_values(), strict=True)
+            dims, steps, ends = shape, [step * int(stride) for step, stride in strides], to
             first = sum(i * step for i, step in zip(op.starts.get_values(), own, strict=True))
         case graph.ResizeOp():
             rows, columns = repetitions(op) or (1, 1)
             dims = (source[0], source[1], rows, source[2], columns, source[3])
-            starts = (own[0], own[1], 0, own[2], 0, own[3])
+            steps = (own[0], own[1], 0, own[2], 0, own[3])
             ends = (to[0], to[1] * rows, to[1], to[2] * columns, to[2], to[3])
         case graph.ConcatOp():
-            there = [
+            in_place = [
                 part.operand
                 for part in slices(op)
                 if block_of(op.result) is not None and operand_in_place(op, part)
             ]
             boxes: list[Box] = []
             for value in op.operands:
-                if value not in there:
-                    places = (start_of(value), start_of(op.result, first * unit))
-                    boxes.append(box(shape_of(value), _steps(value), to, *places))
+                if value not in in_place:
+                    starts = (start_of(value), start_of(op.result, first * unit))
+                    boxes.append(box(shape_of(value), _steps(value), to, *starts))
                 first += shape_of(value)[op.axis.value.data] * to[op.axis.value.data]
             return boxes
-    places = (start_of(op.operands[0], first * unit), start_of(op.results[0]))
-    return [box(dims, starts, ends, *places)]
+    starts = (start_of(op.operands[0], first * unit), start_of(op.results[0]))
+    return [box(dims, steps, ends, *starts)]
 
 
 def _steps(value: SSAValue) -> list[int]:
-    """Elements from an index of each dimension to the next."""
+    # Elements from one index of each dimension to the next.
     shape = shape_of(value)
     steps: list[int] = []
     elements = 1

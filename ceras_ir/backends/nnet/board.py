@@ -1,10 +1,13 @@
 """
-A board for nnet, read from TOML: its FPGA circuits, its CPU and the bus between them.
+Read a board for nnet from TOML: the circuits of the FPGA, the CPU and the bus between them.
 
-The model is simple and stated here: a circuit takes `launch_us`, then its cycles on the array in
-Verilog (`array_cycles`) where the board has one, otherwise the longer of its products and its
-bytes; the CPU takes its products and then its bytes; a value that one side makes and the other
-reads costs `latency_us` and its bytes once.
+The time of an operation is the sum of these terms:
+
+- on the FPGA: `launch_us`, and the cycles on the array in Verilog (`array_cycles`). A board without
+  an array uses the longer of the times for products and for bytes.
+- on the CPU: the time for products and the time for bytes.
+- for a value that one side computes and the other side uses: `latency_us` and the time for its
+  bytes, a single time.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,31 +21,30 @@ from ceras_ir.targets.capabilities import board_text
 
 TomlTable = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
-PRODUCTS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
-"""Circuits that multiply, and of how many of the array's two dimensions each cycle."""
-ON_ARRAY = (*PRODUCTS, "pool2d", "binary")
-"""Circuits that the array in Verilog is."""
-CIRCUITS = (*ON_ARRAY, "lookup", "concat", "slice", "transpose", "resize")
-"""All that a board may have; a reshape moves nothing."""
+MULTIPLYING_CIRCUITS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
+"""The number of dimensions of the array in which a circuit multiplies in each cycle."""
+ARRAY_CIRCUITS = (*MULTIPLYING_CIRCUITS, "pool2d", "binary")
+BOARD_CIRCUITS = (*ARRAY_CIRCUITS, "lookup", "concat", "slice", "transpose", "resize")
+"""The circuits that a board may have. A reshape moves no data."""
 
 
 @dataclass(frozen=True)
 class BoardCircuit:
-    """One kind of operation on the FPGA."""
+    """The rates and limits of the FPGA for one kind of operation."""
 
     bytes_per_cycle: float
-    """At most, like the products."""
+    """The maximum, as for `macs_per_cycle`."""
     launch_us: float
     macs_per_cycle: float = 0.0
     lanes: int = 1
-    """Channels are rounded up to a multiple of this."""
+    """Channels are rounded up to a multiple of `lanes`."""
     max_kernel: int | None = None
     max_channels: int | None = None
 
 
 @dataclass(frozen=True)
 class FpgaBoard:
-    """Times are microseconds, rates per microsecond or clock cycle."""
+    """A board with an FPGA. Times are in microseconds, rates per microsecond or clock cycle."""
 
     title: str
     clock_mhz: float
@@ -51,18 +53,18 @@ class FpgaBoard:
     bus_bytes_per_us: float
     bus_latency_us: float
     circuits: dict[str, BoardCircuit] = field(default_factory=dict[str, BoardCircuit])
-    """By the name of the operation without `graph.`."""
+    """The circuits by the name of the operation without `graph.`."""
     array: CircuitSize | None = None
-    """What the circuits in Verilog are built for, if those are the board's."""
+    """The size of the core in Verilog, or None if the board has other circuits."""
 
 
 def load_board(name: str) -> FpgaBoard:
-    """A board of this package by name, or one described in a TOML file."""
+    """Return a board of this package by name, or the board that a TOML file describes."""
     return parse_board(board_text("nnet", "ceras_ir.backends.nnet", name), name)
 
 
 def parse_board(text: str, file: str) -> FpgaBoard:
-    """The board that the TOML `text` describes; `file` is named in messages."""
+    """Return the board that the TOML `text` describes. Messages name `file`."""
     content = parse_toml(text, file)
     reader = _BoardFields(file)
     reader.only(content, "the board", {*FIELDS, "circuits", "memory", "array"})
@@ -72,16 +74,16 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     array = reader.array(content) if "array" in content else None
     circuits: dict[str, BoardCircuit] = {}
     entries = reader.table(content, "circuits")
-    reader.only(entries, "circuits", {*CIRCUITS})
+    reader.only(entries, "circuits", {*BOARD_CIRCUITS})
     for name in entries:
         entry = reader.table(entries, name)
-        on_array = array if name in ON_ARRAY else None
+        on_array = array if name in ARRAY_CIRCUITS else None
         fields = set(BoardCircuit.__dataclass_fields__)
         if on_array is not None:
-            # The array says these.
+            # The size of the array defines these.
             fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
         reader.only(entry, f"circuits.{name}", fields)
-        circuits[name] = reader.circuit(entry, on_array, PRODUCTS.get(name, 0))
+        circuits[name] = reader.circuit(entry, on_array, MULTIPLYING_CIRCUITS.get(name, 0))
     title = content.get("title")
     if not isinstance(title, str):
         raise InputError("title must be text", file)
@@ -99,8 +101,6 @@ def parse_board(text: str, file: str) -> FpgaBoard:
 
 @dataclass(frozen=True)
 class _BoardFields:
-    """Typed fields of a TOML table."""
-
     file: str
 
     def only(self, table: TomlTable, where: str, known: set[str]) -> None:
@@ -121,8 +121,8 @@ class _BoardFields:
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
         if 0 < number < 1e12 or (number == 0 and zero):
             return float(number)
-        least = "of at least 0" if zero else "above 0"
-        raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
+        bound = ">= 0" if zero else "> 0"
+        raise InputError(f"{name} must be a number {bound}, got {value!r}", self.file)
 
     def circuit(self, entry: TomlTable, array: CircuitSize | None, dimensions: int) -> BoardCircuit:
         launch = self.number(entry, "launch_us", zero=True)
@@ -139,25 +139,24 @@ class _BoardFields:
         entry = self.table(content, "array")
         known = ("lanes", "bus_bytes", "line_bytes", "result_bytes", "tables")
         self.only(entry, "array", set(known))
-        # A core may have no tables; all else it must have.
-        least = dict.fromkeys(known, 1) | {"tables": 0}
+        # A core without tables is possible.
         given = {
             name: value
             for name in known
-            if (value := self.integer(entry, name, least[name])) is not None
+            if (value := self.integer(entry, name, int(name != "tables"))) is not None
         }
         for name, value in given.items():
             if value & (value - 1):
                 raise InputError(f"{name} must be a power of two, got {value}", self.file)
         if given.get("tables") == 1:
-            raise InputError("tables must be 0 or at least 2, got 1", self.file)
+            raise InputError("tables must be 0 or >= 2, got 1", self.file)
         return replace(DEFAULT, **given)
 
-    def integer(self, content: TomlTable, name: str, least: int = 1) -> int | None:
+    def integer(self, content: TomlTable, name: str, minimum: int = 1) -> int | None:
         value = content.get(name)
         if value is None:
             return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            message = f"{name} must be an integer of at least {least}, got {value!r}"
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            message = f"{name} must be an integer >= {minimum}, got {value!r}"
             raise InputError(message, self.file)
         return value

@@ -1,7 +1,7 @@
 """
-Layers: elementwise functions, functions of rows (softmax, normalization), and recurrent layers.
+Encode and check elementwise functions, softmax and normalization, and recurrent layers.
 
-A recurrent layer has all steps of a direction.
+A recurrent layer contains all steps of one direction.
 """
 
 import struct
@@ -22,33 +22,33 @@ from ceras_ir.backends.nnet.rules import is_int8
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell
 
-FLOAT = ("f32",)
-INTEGERS = tuple(storage for storage in BYTES if storage not in FLOAT)
+FLOAT_STORAGES = ("f32",)
+INTEGER_STORAGES = tuple(storage for storage in BYTES if storage not in FLOAT_STORAGES)
 
 
 def _check_floats(case: Case) -> None:
-    case.stored_as(FLOAT, FLOAT, "float tensors expected")
+    case.stored_as(FLOAT_STORAGES, FLOAT_STORAGES, "float tensors expected")
 
 
 def _check_unary(case: Case) -> None:
     _check_floats(case)
-    words = [w - ((w >> 31) << 32) for w in case.words]
-    case.must(
-        len(words) in (0, 2 * case.result.channels), "two exponents for each channel expected"
-    )
-    case.must(all(abs(w) <= 64 for w in words), "its exponents")
+    counts = (0, 2 * case.result.channels)
+    case.must(len(case.words) in counts, "two exponents for each channel expected")
+    case.must(all(abs(_signed(w)) <= 64 for w in case.words), "an exponent exceeds 64")
 
 
 def _check_lookup(case: Case) -> None:
-    """Without attributes a table of 256; else the entries, then one table or each channel's."""
+    # Without attributes, a table of 256 entries. Otherwise the number of entries, and then a single
+    # table or a table per channel.
     must = case.must
     entries, tables = (case.words[0], case.words[1:]) if case.words else (256, ())
     kinds = ("i16",) if entries > 256 else ("i8", "i16", "u8") if case.words else ("i8",)
     case.stored_as(kinds, ("i8", "i16", "f32") if case.words else ("i8",), "int8 expected")
     if not case.words:
         return
-    must(entries.bit_count() == 1 and 256 <= entries <= 1 << 16, "entries of its tables")
-    must(len(tables) in (1, case.result.channels), "one table, or one for each channel")
+    valid = entries.bit_count() == 1 and 256 <= entries <= 1 << 16
+    must(valid, "the entries of a table must be a power of two from 256 to 65536")
+    must(len(tables) in (1, case.result.channels), "a single table or a table per channel expected")
     stored = len(case.file.sections["tables"]) // 256
     blocks = entries * BYTES[case.result.storage] // 256
     must(all(t + blocks <= stored for t in tables), "no such lookup table")
@@ -56,28 +56,28 @@ def _check_lookup(case: Case) -> None:
 
 def _check_softmax(case: Case) -> None:
     _check_floats(case)
-    case.must(case.words[0] < len(case.result.shape), "its axis does not exist")
+    case.must(case.words[0] < len(case.result.shape), "the axis does not exist")
 
 
 def _check_quantize(case: Case) -> None:
-    case.stored_as(FLOAT, INTEGERS, "float to quantized expected")
+    case.stored_as(FLOAT_STORAGES, INTEGER_STORAGES, "float to quantized expected")
 
 
 def _check_dequantize(case: Case) -> None:
-    case.stored_as(INTEGERS, FLOAT, "quantized to float expected")
+    case.stored_as(INTEGER_STORAGES, FLOAT_STORAGES, "quantized to float expected")
 
 
 def _check_requantize(case: Case) -> None:
-    case.stored_as(INTEGERS, INTEGERS, "quantized tensors expected")
+    case.stored_as(INTEGER_STORAGES, INTEGER_STORAGES, "quantized tensors expected")
 
 
 def _check_shift_swish(case: Case) -> None:
     requant, must = case.layer.requant, case.must
-    case.stored_as(("i8", "i16"), INTEGERS, "int8 or int16 expected")
+    case.stored_as(("i8", "i16"), INTEGER_STORAGES, "int8 or int16 expected")
     must(case.operands[0].zero_point == 0, "no zero point expected")
-    must(len(case.words) in (5, 5 * case.result.channels), "five bends for each channel")
-    must(max(case.words) < 1 << 15, "a bend of at most 15 bits")
-    must(requant is not None and requant.multiplier == 1, "it rescales by a shift")
+    must(len(case.words) in (5, 5 * case.result.channels), "five bends for each channel expected")
+    must(max(case.words) < 1 << 15, "a bend exceeds 15 bits")
+    must(requant is not None and requant.multiplier == 1, "a requantization by a shift expected")
 
 
 UNARY = Kind(4, "unary", _check_unary, words=None, function=True, same_shape=True, in_place=True)
@@ -102,13 +102,11 @@ def encode_unary(op: graph.UnaryOp, add_table: AddTable) -> LayerRecord:
 
 @encodes(graph.LookupOp)
 def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
-    """A table of 256 for all channels is the record's own; else the attributes say which."""
+    """Encode a lookup. The attributes list the tables, except if a single int8 table suffices."""
     tables = [add_table(row.tobytes()) for row in op.tables]
-    entries, rows = op.tables.shape[1], op.channel_rows
-    are_bytes = [is_int8(v) for v in (op.input, op.result)]
-    if rows is None and all(are_bytes):
-        return LayerRecord(LOOKUP, table=tables[0])
-    attributes = [entries, *(tables[row] for row in rows or (0,))]
+    attributes: list[int] = []
+    if op.channel_rows is not None or not (is_int8(op.input) and is_int8(op.result)):
+        attributes = [op.tables.shape[1], *(tables[row] for row in op.channel_rows or (0,))]
     return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])
 
 
@@ -124,12 +122,11 @@ record_as(
 )
 
 
-MAX_EXTENT, MAX_TABLE = 1 << 16, 1 << 12
-LEAST_EPSILON, MOST_EPSILON = 1 << 10, 1 << 62
+MAX_AXIS_ELEMENTS, MAX_SOFTMAX_ENTRIES = 1 << 16, 1 << 12
+MIN_EPSILON, MAX_EPSILON = 1 << 10, 1 << 62
 
 
 def _check_channels(case: Case, *storages: str) -> None:
-    """Constants for the elements of a row, stored as `storages`."""
     for tensor, storage in zip(case.operands[1:], storages, strict=True):
         case.must(tensor.shape == case.result.shape[-1:], "channels differ")
         case.must(tensor.storage == storage and not tensor.zero_point, f"{storage} expected")
@@ -137,7 +134,7 @@ def _check_channels(case: Case, *storages: str) -> None:
 
 def _check_normalize(case: Case) -> None:
     case.must(len(case.operands) in (2, 3), "2 or 3 operands expected")
-    case.must(case.operands[0].shape == case.result.shape != (), "rows of one shape expected")
+    case.must(case.operands[0].shape == case.result.shape != (), "equal shapes expected")
     case.must(all(t.storage == "f32" for t in (*case.operands, case.result)), "floats expected")
     _check_channels(case, *["f32"] * (len(case.operands) - 1))
     case.must(case.words[1] < 2, "unknown attribute")
@@ -145,34 +142,36 @@ def _check_normalize(case: Case) -> None:
 
 def _check_integers(case: Case, extent: int) -> None:
     requant, must = case.layer.requant, case.must
-    must(case.operands[0].shape == case.result.shape, "its shapes differ")
+    must(case.operands[0].shape == case.result.shape, "the shapes differ")
     for tensor in (case.operands[0], case.result):
         must(tensor.storage in ("i8", "i16"), "int8 or int16 expected")
-    must(extent <= MAX_EXTENT, "rows that are too long")
+    must(extent <= MAX_AXIS_ELEMENTS, f"an axis of more than {MAX_AXIS_ELEMENTS} elements")
     is_shift = requant is not None and requant.multiplier == 1 and requant.rounding == "half_up"
-    must(is_shift, "it rescales by a shift that rounds half up")
+    must(is_shift, "a requantization by a shift that rounds half up expected")
 
 
 def _check_integer_normalize(case: Case) -> None:
-    case.must(case.result.shape != (), "rows expected")
+    case.must(case.result.shape != (), "rank 1 or more expected")
     _check_integers(case, case.result.channels)
     _check_channels(case, "i16", "i32")
     low, high, centred = case.words
-    case.must(LEAST_EPSILON <= low + (high << 32) <= MOST_EPSILON, "its epsilon")
+    case.must(MIN_EPSILON <= low + (high << 32) <= MAX_EPSILON, "epsilon is out of range")
     case.must(centred < 2, "unknown attribute")
 
 
 def _check_integer_softmax(case: Case) -> None:
     (axis,), must, table = case.words, case.must, case.operands[1]
-    must(axis < len(case.result.shape), "its axis does not exist")
+    must(axis < len(case.result.shape), "the axis does not exist")
     _check_integers(case, case.result.shape[axis])
-    must(len(table.shape) == 1 and 2 <= table.shape[0] <= MAX_TABLE, "entries of its table")
+    valid = len(table.shape) == 1 and 2 <= table.shape[0] <= MAX_SOFTMAX_ENTRIES
+    must(valid, f"the table must have 2 to {MAX_SOFTMAX_ENTRIES} entries")
     must(table.storage == "i32" and table.location == "biases", "a constant table of i32 expected")
     must(not table.zero_point, "a table without zero point expected")
     entries = memoryview(case.file.data(table)).cast("i")
-    must(entries[0] == 1 << 15 and min(entries) >= 0, "a table from 2^15 expected")
-    must(max(entries) == 1 << 15, "a table of at most 2^15 expected")
-    must(case.layer.requant is not None and case.layer.requant.shift > 0, "it shifts to the right")
+    must(entries[0] == 1 << 15 and min(entries) >= 0, "the first entry must be 2^15, none negative")
+    must(max(entries) == 1 << 15, "an entry exceeds 2^15")
+    is_right = case.layer.requant is not None and case.layer.requant.shift > 0
+    must(is_right, "a requantization by a right shift expected")
 
 
 NORMALIZE = Kind(19, "normalize", _check_normalize, words=2, operands=None)
@@ -205,40 +204,41 @@ record_as(
 )
 
 
-CELLS = (Cell.RNN, Cell.GRU, Cell.GRU_RESET_FIRST, Cell.LSTM)
-"""By the number that the format has for them."""
+CELL_NUMBERS = (Cell.RNN, Cell.GRU, Cell.GRU_RESET_FIRST, Cell.LSTM)
+"""The index of a cell is its number in the format."""
 
-GATES, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
+GATE_COUNTS, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
 LSTM = 3
 LAST_FUNCTION = len(graph.Function)
-MAX_WIDTH, MAX_EXPONENT = 1 << 14, 60
+MAX_STATE_ELEMENTS, MAX_EXPONENT = 1 << 14, 60
 DYNAMIC = 1 << 31
-"""-2^31, in place of the exponent of a state that is quantized dynamically."""
+"""The word -2^31, which replaces the exponent of a dynamically quantized state."""
 
 
 def _check_recurrence(case: Case) -> None:
     must = case.must
     must(case.words[:1] in ((0,), (1,), (2,), (LSTM,)), "unknown attribute")
     cell = case.words[0]
-    least = 3 + (cell == LSTM)
-    must(len(case.operands) in (least, least + 1), f"{least} or {least + 1} operands expected")
+    required = 3 + (cell == LSTM)
+    counts = (required, required + 1)
+    must(len(case.operands) in counts, f"{required} or {required + 1} operands expected")
     x, weights, *rest = case.operands
     must(all(t.storage == "f32" for t in (x, *rest, case.result)), "float tensors expected")
     must(weights.location != "arena", "constant weights expected")
     must(len(weights.shape) == 2 and len(x.shape) == 3, "weights of rank 2 and input of 3 expected")
     width, hidden = weights.shape
-    must(hidden <= MAX_WIDTH and width == GATES[cell] * hidden, "its weights: wrong shape")
+    valid = hidden <= MAX_STATE_ELEMENTS and width == GATE_COUNTS[cell] * hidden
+    must(valid, "weights: wrong shape")
     steps, batch, columns = x.shape
-    must(columns == width, "its input: wrong shape")
-    must(all(t.shape == (batch, hidden) for t in rest[: least - 2]), "its state: wrong shape")
-    must(all(t.shape == (width,) for t in rest[least - 2 :]), "its bias: wrong shape")
+    must(columns == width, "input: wrong shape")
+    must(all(t.shape == (batch, hidden) for t in rest[: required - 2]), "state: wrong shape")
+    must(all(t.shape == (width,) for t in rest[required - 2 :]), "bias: wrong shape")
     result = (steps + (cell == LSTM), batch, hidden)
-    must(case.result.shape == result, "its result: wrong shape")
-    _check_words(case, FUNCTION_COUNTS[cell])
+    must(case.result.shape == result, "result: wrong shape")
+    _check_recurrence_words(case, FUNCTION_COUNTS[cell])
 
 
-def _check_words(case: Case, functions: int) -> None:
-    """Check functions and parameters, and the exponents or scales of integer weights."""
+def _check_recurrence_words(case: Case, functions: int) -> None:
     must, weights = case.must, case.operands[1]
     end = 1 + 3 * functions
     integers = case.words[end:]
@@ -247,20 +247,19 @@ def _check_words(case: Case, functions: int) -> None:
     must(len(case.words) == end + expected, f"{end + expected} attributes expected")
     for i in range(1, end, 3):
         must(1 <= case.words[i] <= LAST_FUNCTION, "unknown function")
-        must(
-            not any(isnan(_float(w)) for w in case.words[i + 1 : i + 3]),
-            "a parameter is not a number",
-        )
+        is_nan = any(isnan(_float(w)) for w in case.words[i + 1 : i + 3])
+        must(not is_nan, "a parameter is not a number")
     if not weights.is_quantized:
         return
     plain = weights.type == ("i8", 1.0, 0)
     must(plain, "weights of 8 bits, of scale 1 without zero point, expected")
     if is_dynamic:
         must(case.words[0] == LSTM, "only an lstm has dynamic scales")
-        must(-128 <= _signed(integers[1]) < 128, "its zero point")
-        must(all(0 <= _float(w) < inf for w in integers[2:]), "its scales")
+        must(-128 <= _signed(integers[1]) < 128, "the zero point is no int8")
+        must(all(0 <= _float(w) < inf for w in integers[2:]), "a scale is negative or infinite")
     else:
-        must(all(abs(_signed(w)) <= MAX_EXPONENT for w in integers), "its exponents")
+        valid = all(abs(_signed(w)) <= MAX_EXPONENT for w in integers)
+        must(valid, f"an exponent exceeds {MAX_EXPONENT}")
 
 
 def _float(word: int) -> float:
@@ -276,7 +275,7 @@ RECURRENCE = Kind(22, "recurrence", _check_recurrence, words=None, operands=None
 
 @encodes(graph.RecurrenceOp)
 def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecord:
-    words = [CELLS.index(op.type_of_cell)]
+    words = [CELL_NUMBERS.index(op.type_of_cell)]
     for function in op.functions:
         first, second = (*function.values, 0.0, 0.0)[:2]
         words += [FUNCTIONS[function.kind], float_word(first), float_word(second)]

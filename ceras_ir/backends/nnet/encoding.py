@@ -1,10 +1,9 @@
 """
 Encode the records and sections of an nnet file; `reader.py` has separate definitions.
 
-A record packs itself; `docs/nnet-format.md` specifies the fields. Opcodes are the `Kind`s of the
-layers, which are declared with the encoders of operations (`@encodes`). Sections are tables that
-grow and constants. Constants are written directly from the arrays of the module, without a copy;
-`write` produces equal bytes each time.
+`docs/nnet-format.md` specifies the fields of records. The encoders of operations (`@encodes`) are
+declared with the `Kind` of each layer. A section holds records or constants. Constants are written
+directly from the arrays of the module, without a copy. The bytes are deterministic.
 """
 
 import struct
@@ -59,7 +58,7 @@ FUNCTIONS = {function: number for number, function in enumerate(Function, 1)}
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """64 bytes of the tensor table."""
+    """An entry of the tensor table: 64 bytes."""
 
     name: int
     storage: int
@@ -67,11 +66,11 @@ class TensorRecord:
     scale: float
     zero_point: int
     section: Section | None
-    """Where a constant is; None for the arena."""
+    """The section of a constant; None for a value in the arena."""
     block: int
     offset: int
     pitch: int = 0
-    """Bytes from row to row; 0 if there are no gaps."""
+    """Bytes from row to row; 0 without gaps."""
 
     LOCATIONS = (None, Section.WEIGHTS, Section.BIASES, Section.FLOATS)
 
@@ -86,12 +85,12 @@ class TensorRecord:
 
 @dataclass
 class LayerRecord:
-    """64 bytes of the layer table, and the lists that they point to."""
+    """An entry of the layer table (64 bytes), and the lists to which it refers."""
 
     kind: Kind
     operands: Sequence[int] = ()
     attributes: Sequence[int] = ()
-    """Unsigned words."""
+    """Unsigned words of 32 bits."""
     bias: bool = False
     residual: bool = False
     function: int = 0
@@ -100,7 +99,7 @@ class LayerRecord:
     residual_shift: int = 0
     table: int = NONE
     fused: bool = False
-    """Whether the table is behind a requantization."""
+    """Whether the table is applied after a requantization."""
     name: int = field(default=0, kw_only=True)
     device: int = field(default=0, kw_only=True)
     result: int = field(default=0, kw_only=True)
@@ -131,33 +130,34 @@ class LayerRecord:
 
 
 def words_of(*fields: DenseArrayBase[IntegerType]) -> list[int]:
-    """Numbers of several lists, one after the other, as 32 bits."""
+    """Return the elements of all lists, concatenated, as words of 32 bits."""
     return [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
 
 
 def float_word(value: float) -> int:
-    """The bits of an f32."""
+    """Return the bits of an f32."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int, list[int]]:
-    """The first table, and of several that of each channel."""
-    first = tables[0 if rows is None else rows[0]]
-    return first, [] if rows is None else [tables[row] for row in rows]
+    """Return the first table, and the table of each channel if `rows` selects tables."""
+    if rows is None:
+        return tables[0], []
+    return tables[rows[0]], [tables[row] for row in rows]
 
 
 AddTable = Callable[[bytes], int]
-"""Stores a table and gives the number of its first 256 bytes."""
+"""Store a table, and return the number of its first 256 bytes."""
 
 OpT = TypeVar("OpT", bound=Operation)
 Encoder = Callable[[OpT, AddTable], LayerRecord | None]
-"""The record of an operation, operands and names left to the caller; None if there is none."""
+"""Create the record of an operation, or return None; the caller adds operands and names."""
 
 ENCODERS: dict[type[Operation], Encoder[Operation]] = {}
 
 
 def encodes(kind: type[OpT]) -> Callable[[Encoder[OpT]], Encoder[OpT]]:
-    """Register what makes records of operations of exactly this class."""
+    """Register an encoder for operations of exactly this class."""
 
     def register(encoder: Encoder[OpT]) -> Encoder[OpT]:
         def checked(op: Operation, add_table: AddTable) -> LayerRecord | None:
@@ -176,7 +176,7 @@ def record_as(
     attributes: Callable[[OpT], Sequence[int]] = lambda op: (),
     requant: Callable[[OpT], RequantAttr | None] = lambda op: None,
 ) -> None:
-    """Register records that hold no more than attributes and a requantization."""
+    """Register an encoder for operations with only attributes and a requantization."""
 
     @encodes(op_class)
     def record(op: OpT, add_table: AddTable) -> LayerRecord:
@@ -186,38 +186,34 @@ def record_as(
 CONSTANT_ALIGNMENT = {Section.WEIGHTS: 64, Section.BIASES: 4, Section.FLOATS: 4}
 
 
-def _padding(size: int, alignment: int) -> bytes:
-    return bytes(-size % alignment)
-
-
 @dataclass
 class Constants:
     """
-    Constants of one section, each at a multiple of `alignment` and of its elements; those with
-    equal bytes, such as weights of the steps of a loop, are one.
+    The constants of a section. Offsets are multiples of `alignment` and of the element size.
+    Constants with equal bytes, such as the weights of all steps of a loop, are stored once.
     """
 
     alignment: int
     size: int = 0
     parts: list[ConstantOp] = field(default_factory=list[ConstantOp])
-    known: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """The offsets of what is there."""
+    offsets: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """The offset of each stored constant, by digest."""
 
     def padding(self, constant: ConstantOp, size: int) -> int:
-        """Bytes before a constant behind `size` others."""
+        """Return the padding in bytes between the first `size` bytes and a constant."""
         return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
 
     def add(self, constant: ConstantOp, size: int) -> int:
-        """The offset at which the constant will lie, or an equal one lies."""
-        if (there := self.known.get(digest := constant.digest())) is not None:
-            return there
-        self.known[digest] = offset = self.size + self.padding(constant, self.size)
-        self.size = offset + size
-        self.parts.append(constant)
-        return offset
+        """Add a constant unless an equal constant is stored, and return the offset."""
+        digest = constant.digest()
+        if digest not in self.offsets:
+            self.offsets[digest] = offset = self.size + self.padding(constant, self.size)
+            self.size = offset + size
+            self.parts.append(constant)
+        return self.offsets[digest]
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """The section's bytes."""
+        """Return the bytes of the section."""
         size = 0
         for constant in self.parts:
             yield (padding := bytes(self.padding(constant, size)))
@@ -229,7 +225,7 @@ class Constants:
 
 @dataclass
 class Sections:
-    """Everything of a file but its header."""
+    """The sections of a file."""
 
     tables: dict[Section, bytearray] = field(
         default_factory=lambda: {s: bytearray() for s in Section if s not in CONSTANT_ALIGNMENT}
@@ -250,7 +246,7 @@ class Sections:
         return self.constants[section].size
 
     def header(self) -> bytes:
-        """Magic, version, section table and their checksum."""
+        """Return magic, version, section table and their checksum."""
         end = 32 + 24 * len(Section)
         table = bytearray()
         for section in Section:
@@ -264,13 +260,12 @@ class Sections:
         return head + struct.pack("<I", zlib.crc32(table, zlib.crc32(head))) + table
 
     def write(self, stream: BinaryIO) -> None:
-        """The whole file."""
+        """Write the file."""
         header = self.header()
         stream.write(header)
         end = len(header)
         for section in Section:
-            padding = _padding(end, ALIGNMENT)
-            stream.write(padding)
+            stream.write(padding := bytes(-end % ALIGNMENT))
             for chunk in self.chunks(section):
                 stream.write(chunk)
             end += len(padding) + self.size(section)

@@ -1,9 +1,9 @@
 """
-What the engine runs at all, on the CPU, one rule per function.
+Decide whether the engine can execute an operation on the CPU, with a rule per function.
 
-A rule returns None where it is met, and otherwise one sentence that names what was found and
-what the engine takes. The engine refuses the same when it loads a file (`runtime/`);
-here the node is known by its name. The docstrings are printed in the documentation.
+A rule returns None, or a sentence with the finding and the limit. The engine refuses the same
+operations when it loads a file (`runtime/`), but only the compiler knows the node. The docstrings
+are printed in the documentation.
 """
 
 from collections.abc import Callable
@@ -18,51 +18,50 @@ from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.slices import row_bytes
 
 MAX_WINDOW = number("runtime/format.h", "MAX_WINDOW")
-MAX_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
+MAX_TENSOR_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
 MAX_STATE_WEIGHTS = number("runtime/format.h", "MAX_STATE_WEIGHTS")
 
 Rule = Callable[[Operation], str | None]
 
 
 def operands_are_narrow(op: Operation) -> str | None:
-    """Quantized elementwise operations take operands of 8 or 16 bits."""
+    """Quantized elementwise operations require operands of 8 or 16 bits."""
     if not isinstance(op, graph.BinaryOp) or is_plain(op.result):
         return None
     for value in op.operands:
         if _bits(value) not in (None, 8, 16):
-            return f"the engine takes operands of 8 or 16 bits, got {_bits(value)}"
+            return f"the engine requires operands of 8 or 16 bits, got {_bits(value)}"
     return None
 
 
-def sums_are_of_bytes(op: Operation) -> str | None:
+def products_are_narrow(op: Operation) -> str | None:
     """
-    A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point. Its
-    residual is multiplied by one number in all channels.
+    Quantized convolutions and matrix products require 8-bit weights, and an input of 8 bits, or of
+    16 bits without zero point. All channels multiply the residual by the same factor.
     """
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
     element = stored_element(op.input)
     if _bits(op.weights) != 8:
-        return f"the engine takes weights of 8 bits, got {_bits(op.weights)}"
+        return f"the engine requires weights of 8 bits, got {_bits(op.weights)}"
     is_wide = _bits(op.input) == 16 and element.is_signed and not element.zero_point
     if _bits(op.input) != 8 and not is_wide:
         return (
-            f"the engine takes an input of 8 bits, or of i16 without zero point, got {element}; "
-            "quantize to 8 bits, to int16 around zero, or compile for target c"
+            f"the engine requires an input of 8 bits, or of i16 without zero point, got {element}; "
+            "quantize to 8 bits, to int16 without zero point, or compile for target c"
         )
     if op.residual is not None and _bits(op.residual) not in (8, 16):
-        return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
+        return f"the engine requires a residual of 8 or 16 bits, got {_bits(op.residual)}"
     if len(factors := _residual_factors(op)) > 1:
         return (
-            "the engine multiplies the residual of all channels by one number, got "
-            f"{', '.join(map(str, sorted(factors)[:3]))}: take it out of the layer "
-            "(split-residual), or quantize with one scale of weights"
+            "the engine multiplies the residual of all channels by the same factor, got "
+            f"{', '.join(map(str, sorted(factors)[:3]))}: separate the residual from the layer "
+            "(split-residual), or quantize weights per-tensor"
         )
     return None
 
 
 def _residual_factors(op: graph.LinearOperation) -> set[int]:
-    """What channels multiply their residual by in the end: one, if all have the same scales."""
     if op.residual is None or op.requant is None:
         return set()
     channels = graph.shape_of(op.weights)[0]
@@ -73,80 +72,80 @@ def _residual_factors(op: graph.LinearOperation) -> set[int]:
     return {m << shift for m, shift in zip(multipliers, shifts, strict=True)}
 
 
-def borders_fit(op: Operation) -> str | None:
-    """The elements of a constant border are floats, or integers of 32 bits."""
+def pad_values_fit(op: Operation) -> str | None:
+    """The value of a constant padding is a float or an integer of 32 bits."""
     if not isinstance(op, graph.PadOp) or isinstance(value := op.stored_value, float):
         return None
     if -(1 << 31) <= value < 1 << 31:
         return None
-    return f"the engine takes borders of 32 bits, got {value}"
+    return f"the engine requires padding values of 32 bits, got {value}"
 
 
 def recurrent_weights_are_constant(op: Operation) -> str | None:
-    """Weights of recurrent layers are constant, and at most 33554432."""
+    """Recurrent layers have constant weights, at most 33554432."""
     if not isinstance(op, graph.RecurrenceOp):
         return None
     if not isinstance(op.weights.owner, graph.ConstantOp):
         return (
-            "the engine takes constant weights of a recurrent layer; make them initializers, or "
+            "the engine requires constant weights of a recurrent layer; make them initializers, or "
             "compile for target c"
         )
     if (count := prod(graph.shape_of(op.weights))) > MAX_STATE_WEIGHTS:
-        return f"the engine takes at most {MAX_STATE_WEIGHTS} recurrent weights, got {count}"
+        return f"the engine accepts at most {MAX_STATE_WEIGHTS} recurrent weights, got {count}"
     return None
 
 
-def rows_are_replaced(op: Operation) -> str | None:
-    """A put replaces rows, and combines none with what is there."""
+def puts_replace_rows(op: Operation) -> str | None:
+    """A put replaces rows. It does not combine new rows with existing rows."""
     if not isinstance(op, graph.PutOp) or op.function is None:
         return None
     return (
-        f"the engine puts rows in place of others, got '{op.function.value}' of both; leave it to "
-        "the application, or compile for target c"
+        f"the engine only replaces rows, got '{op.function.value}' of old and new rows; leave it "
+        "to the application, or compile for target c"
     )
 
 
 def sizes_fit(op: Operation) -> str | None:
     """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
     for value in (*op.operands, *op.results):
-        if (size := byte_size(value)) > MAX_BYTES:
-            return f"the engine takes tensors of at most {MAX_BYTES} bytes, got {size}"
+        if (size := byte_size(value)) > MAX_TENSOR_BYTES:
+            return f"the engine accepts tensors of at most {MAX_TENSOR_BYTES} bytes, got {size}"
     if isinstance(op, graph.Conv2dOp | graph.Pool2dOp):
-        fields = [op.strides, op.padding, op.dilations]
-        if isinstance(op, graph.Pool2dOp):
-            fields.append(op.kernel)
-        greatest = max(int(v) for field in fields for v in field.get_values())
-        if isinstance(op, graph.Conv2dOp):
-            greatest = max(greatest, *graph.shape_of(op.weights)[1:3])
-        if greatest > MAX_WINDOW:
-            return f"the engine takes window attributes of at most {MAX_WINDOW}, got {greatest}"
+        is_pool = isinstance(op, graph.Pool2dOp)
+        kernel = op.kernel.get_values() if is_pool else graph.shape_of(op.weights)[1:3]
+        fields = (op.strides, op.padding, op.dilations)
+        largest = max(*kernel, *(v for field in fields for v in field.get_values()))
+        if largest > MAX_WINDOW:
+            return f"the engine accepts window attributes of at most {MAX_WINDOW}, got {largest}"
     return None
 
 
 def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
     """
-    Every operation writes and reads rows with gaps between them (columns of a concatenation),
-    but for a reshape that changes the rows; weights have none.
+    Return why an operation cannot access a value with gaps between rows, or None.
+
+    A column of a concatenation has such gaps. All operations support them, except for weights and
+    for reshapes that change the rows.
     """
     if isinstance(op, graph.LinearOperation) and value is op.weights:
         return "weights have no gaps between rows"
     if isinstance(op, graph.ReshapeOp) and row_bytes(op.input) != row_bytes(op.result):
-        return "it is reshaped to other rows"
+        return "the reshape changes the rows"
     return None
 
 
 RULES: tuple[Rule, ...] = (
     operands_are_narrow,
-    sums_are_of_bytes,
-    borders_fit,
+    products_are_narrow,
+    pad_values_fit,
     recurrent_weights_are_constant,
-    rows_are_replaced,
+    puts_replace_rows,
     sizes_fit,
 )
 
 
 def why_refused(op: Operation) -> str | None:
-    """None where the engine can run `op`; otherwise the first rule that it breaks, in words."""
+    """Return None if the engine can execute `op`; otherwise the reason of the first broken rule."""
     return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
 
 

@@ -1,8 +1,10 @@
 """
-The content of an nnet file after reading: tables whose entries are records of this module.
+Represent the content of an nnet file as tables of records, and check that the tables agree.
 
-`reader.py` creates the records and `checks.py` checks them; the writer has separate records. A
-`Kind` is the specification of an opcode in the format; the `*_layers.py` modules declare them.
+`reader.py` creates the records; the writer has separate records. A `Kind` specifies an opcode of
+the format; the modules `*_layers.py` declare the kinds. The checks follow `docs/nnet-format.md`.
+`check` replays the layers over the arena: it refuses a memory plan in which a value is overwritten
+before its last use.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from math import prod
 from ceras_ir.support.diagnostics import InputError
 
 Place = tuple[int, int, int, int]
-"""First byte, number of rows, bytes of each, and from one to the next."""
+"""First byte, number of rows, bytes per row, and bytes from row to row."""
 
 BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
 
 ONLY_PLAIN = ("i64", "bool")
-"""Storages that quantized numbers do not have."""
+"""Storages that quantized values cannot have."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,15 @@ class FileTensor:
     block: int | None
     offset: int
     pitch: int
-    """Bytes from row to row, gaps included; 0 if there are none."""
+    """Bytes from row to row including gaps; 0 without gaps."""
 
     @property
     def nbytes(self) -> int:
-        """Of its elements."""
         return prod(self.shape) * BYTES[self.storage]
 
     @property
     def rows(self) -> tuple[int, int, int]:
-        """How many rows, bytes of each, and from one to the next; one row without gaps."""
+        """Number of rows, bytes per row, and bytes from row to row; without gaps a single row."""
         if not self.pitch:
             return 1, self.nbytes, self.nbytes
         return prod(self.shape[:-1]), self.shape[-1] * BYTES[self.storage], self.pitch
@@ -54,7 +55,7 @@ class FileTensor:
 
     @property
     def type(self) -> tuple[str, float, int]:
-        """What an operation that moves elements keeps."""
+        """The storage, scale and zero point, which data movement operations preserve."""
         return self.storage, self.scale, self.zero_point
 
     @property
@@ -63,23 +64,22 @@ class FileTensor:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its numbers are integers or booleans and no more."""
+        """Whether the elements are integers or booleans with scale 1 and no zero point."""
         return self.is_quantized and self.type[1:] == (1.0, 0)
 
     @property
     def channels(self) -> int:
-        """Extent of the last dimension."""
         return (1, *self.shape)[-1]
 
     @property
     def end(self) -> int:
-        """Behind its last byte."""
+        """The address after the last byte."""
         count, width, pitch = self.rows
         return self.offset + (count - 1) * pitch + width
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Least and greatest stored integer."""
+        """The lowest and the highest stored integer."""
         bits = 8 * BYTES[self.storage]
         if self.storage.startswith("u"):
             return 0, (1 << bits) - 1
@@ -120,7 +120,7 @@ class FileLayer:
     residual_shift: int
     table: int | None
     fused: bool
-    """Whether the table is behind a requantization."""
+    """Whether the table is applied after a requantization."""
 
     @property
     def opcode(self) -> str:
@@ -129,7 +129,7 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class NnetFile:
-    """The content of a file; numbers refer to the tuples here."""
+    """The content of a file. Integers refer to entries of the tuples."""
 
     arena_size: int
     alignment: int
@@ -138,12 +138,12 @@ class NnetFile:
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[tuple[int, str], ...]
     states: int
-    """How many of the inputs, the last of them, are what as many last outputs were before."""
+    """The number of states: the last inputs carry the last outputs of the previous run."""
     layers: tuple[FileLayer, ...]
     sections: dict[str, bytes]
 
     def data(self, tensor: FileTensor) -> bytes:
-        """The bytes of a constant."""
+        """Return the bytes of a constant."""
         return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
 
 
@@ -155,7 +155,7 @@ def expect(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer under judgement, with its tensors."""
+    """A layer to check, with its tensors."""
 
     file: NnetFile
     number: int
@@ -175,7 +175,7 @@ class Case:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it computes on integers, of which a fused table may make floats."""
+        """Whether the layer computes on integers; a fused table may convert them to floats."""
         return self.layer.fused or self.result.is_quantized
 
     def must(self, condition: bool, message: str) -> None:
@@ -190,39 +190,206 @@ class Case:
 
     def keeps_type(self) -> None:
         same = all(t.type == self.result.type for t in self.operands)
-        self.must(same, "it must keep the type of its operands")
+        self.must(same, "the result must have the type of the operands")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the format says of the layers of one opcode."""
+    """The specification of an opcode in the format."""
 
     number: int
-    """The opcode; numbers that exist never change."""
+    """The opcode. Existing numbers never change."""
     name: str
     check: Callable[[Case], None] = lambda case: None
-    """What must hold beyond what the fields below say."""
+    """The check of all properties that the following fields do not express."""
     _: KW_ONLY
     words: int | None = 0
-    """How many attributes; None where `check` counts them."""
+    """The number of attributes; None if `check` counts them."""
     operands: int | None = 1
-    """Those of the epilogue not counted; None for one or more."""
+    """The number of operands before those of the output stage; None for one or more."""
     epilogue: bool = False
     """Whether bias, multipliers and residual may follow the operands."""
     function: bool = False
     table: bool = False
     requant: Callable[[FileLayer], bool] = lambda layer: False
-    """Whether a quantized result is requantized; its operands are quantized like it then."""
+    """Whether a quantized result is requantized. All operands must then be quantized, too."""
     same_shape: bool = False
     same_type: bool = False
     all_storages: bool = False
-    """Whether it takes integers of 64 bits and booleans too."""
+    """Whether the layer accepts integers of 64 bits and booleans, too."""
     in_place: bool = False
     """Whether the result may replace an operand."""
     kept: Callable[[NnetFile, FileLayer], list[Place]] = lambda file, layer: []
-    """Bytes of operands that are already where the result has them."""
+    """The bytes of operands that are already at their positions in the result."""
 
 
 def always(layer: FileLayer) -> bool:
-    """`requant` of what is requantized whenever it is quantized."""
+    """Require a requantization of each quantized result; a value of `Kind.requant`."""
     return True
+
+
+def check(file: NnetFile) -> None:
+    """Check that layers, states and the memory plan of a file agree."""
+    for number, layer in enumerate(file.layers):
+        _check_layer(Case(file, number, layer))
+    _check_states(file)
+    _check_memory(file)
+
+
+def _check_states(file: NnetFile) -> None:
+    count, inputs, outputs = file.states, file.inputs, file.outputs
+    expect(count <= min(len(inputs), len(outputs)), f"{count} states, more than inputs or outputs")
+    tensors, ids = file.tensors, [id for id, _ in inputs]
+    for i in range(-count, 0):
+        (id, name), (last, _) = inputs[i], outputs[i]
+        expect(ids.count(id) == 1, f"state '{name}' is an input twice")
+        same = tensors[id].shape == tensors[last].shape and tensors[id].type == tensors[last].type
+        expect(same, f"state '{name}' and its next value have different types")
+
+
+def _check_layer(case: Case) -> None:
+    layer, result, must = case.layer, case.result, case.must
+    kind = layer.kind
+    own = max(1, len(case.operands)) if kind.operands is None else kind.operands
+    expected = own + layer.bias + layer.multipliers + layer.residual
+    must(len(case.operands) == expected, f"{expected} operands expected, got {len(case.operands)}")
+    extra = layer.bias or layer.residual or layer.multipliers
+    must(kind.epilogue or not extra, "bias, residual or multipliers are not allowed")
+    must(layer.residual or layer.residual_shift == 0, "there is no residual to shift")
+    counted = kind.words is None or layer.fused
+    must(counted or kind.words == len(case.words), f"{kind.words} attributes expected")
+    must(result.location == "arena", "the result is a constant")
+    plain = any(t.storage in ONLY_PLAIN for t in (*case.operands, result))
+    must(kind.all_storages or not plain, "no integers of 64 bits and no booleans expected")
+    must(kind.epilogue or not layer.fused, "no table after a requantization expected")
+    tabulated = kind.table or layer.fused
+    must((layer.table is not None) == tabulated, "wrong lookup table")
+    if layer.fused:
+        _check_fused_tables(case)
+    must(kind.function or layer.function == "none", "no function expected")
+    _check_requant(case)
+    must(not kind.same_shape or case.operands[0].shape == result.shape, "the shapes differ")
+    if kind.same_type:
+        case.keeps_type()
+    kind.check(case)
+
+
+def _check_requant(case: Case) -> None:
+    layer, result, must = case.layer, case.result, case.must
+    needed = layer.kind.requant(layer)
+    must((layer.requant is not None) == (needed and case.is_quantized), "wrong requantization")
+    if needed:
+        same = all(t.is_quantized == case.is_quantized for t in case.operands)
+        must(same, "float and quantized tensors are mixed")
+        # The function of a layer with a table is the tabulated function.
+        plain = layer.fused or not result.is_quantized or layer.function == "none"
+        must(plain, "a quantized layer has no function")
+    if (requant := layer.requant) is not None:
+        valid = 1 <= requant.multiplier < 1 << 31 and requant.shift <= 62
+        must(valid, "invalid multiplier or shift of the requantization")
+        low, high = (-128, 127) if layer.fused else result.limits
+        must(low <= requant.low <= requant.high <= high, "invalid clamp range")
+
+
+def _check_fused_tables(case: Case) -> None:
+    layer, result, must = case.layer, case.result, case.must
+    must(result.storage in ("i8", "f32"), "a table of int8 or floats expected")
+    must(layer.kind.words is not None, "no attributes except tables expected")
+    first = layer.table
+    assert first is not None
+    by_channel = case.words[layer.kind.words or 0 :]
+    must(len(case.words) >= (layer.kind.words or 0), "attributes are missing")
+    must(len(by_channel) in (0, result.channels), "a single table or a table per channel expected")
+    must(not by_channel or by_channel[0] == first, "the table is not that of the first channel")
+    stored, pieces = len(case.file.sections["tables"]) // 256, BYTES[result.storage]
+    must(all(t + pieces <= stored for t in (first, *by_channel)), "no such lookup table")
+
+
+def check_window(case: Case, words: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+    """Check that strides, padding and dilations in `words` give the shape of the result."""
+    x, y, must = case.operands[0], case.result, case.must
+    must(len(x.shape) == len(y.shape) == 4 and x.shape[0] == y.shape[0], "rank 4 expected")
+    for axis in (0, 1):
+        stride, dilation = words[axis], words[6 + axis]
+        before, after = words[2 + axis], words[4 + axis]
+        must(stride > 0 and dilation > 0 and kernel[axis] > 0, "a window attribute is zero")
+        padded = x.shape[1 + axis] + before + after - (kernel[axis] - 1) * dilation - 1
+        must(padded >= 0 and padded // stride + 1 == y.shape[1 + axis], "the window does not fit")
+
+
+def _check_memory(file: NnetFile) -> None:
+    alive: dict[int, FileTensor] = {}
+
+    def write(id: int, kept: list[Place]) -> None:
+        # A value that shares bytes with `id` is overwritten, unless all shared bytes are `kept`.
+        new = file.tensors[id]
+        for other, old in list(alive.items()):
+            if not _survives(old.place, new.place, kept):
+                del alive[other]
+        alive[id] = new
+
+    for id, name in file.inputs:
+        expect(file.tensors[id].location == "arena", f"input '{name}' is a constant")
+        write(id, [])
+    expect(len(alive) == len({i for i, _ in file.inputs}), "two inputs overlap")
+    for number, layer in enumerate(file.layers):
+        result = file.tensors[layer.result]
+        kept = layer.kind.kept(file, layer)
+        for i, id in enumerate(layer.operands):
+            operand = file.tensors[id]
+            if operand.location != "arena":
+                continue
+            where = f"layer {number} '{layer.name}': operand {i}"
+            expect(id in alive, f"{where} is not in memory")
+            last_residual = layer.residual and i == len(layer.operands) - 1
+            allowed = layer.kind.in_place or last_residual
+            in_place = operand.place in kept or (allowed and _replaces(result, operand))
+            disjoint = not _shared_bytes(operand.place, result.place)
+            expect(disjoint or in_place, f"{where} overlaps the result")
+        write(layer.result, kept)
+    for id, name in file.outputs:
+        stored = id in alive or file.tensors[id].location != "arena"
+        expect(stored, f"output '{name}' is not in memory at the end")
+
+
+def _replaces(result: FileTensor, operand: FileTensor) -> bool:
+    if operand.pitch or result.pitch:
+        return operand.place == result.place
+    return operand.offset == result.offset and operand.nbytes >= result.nbytes
+
+
+def _survives(old: Place, new: Place, kept: list[Place]) -> bool:
+    if not (overwritten := _shared_bytes(new, old)):
+        return True
+    has_other_pitch = old[1] > 1 and new[1] > 1 and old[3] != new[3]
+    return not has_other_pitch and overwritten == sum(_shared_bytes(k, old) for k in kept)
+
+
+def _bytes_below(place: Place, address: int) -> int:
+    start, count, width, pitch = place
+    rows, rest = divmod(address - start, pitch)
+    return min(max(rows * width + min(rest, width), 0), count * width)
+
+
+def _shared_bytes(a: Place, b: Place) -> int:
+    # The format defines that rows of different pitches share all bytes that their ranges share.
+    ends = [start + (count - 1) * pitch + width for start, count, width, pitch in (a, b)]
+    if ends[0] <= b[0] or ends[1] <= a[0]:
+        return 0
+    if a[1] > 1 and b[1] > 1:
+        return _shared_columns(a, b) if a[3] == b[3] else min(ends) - max(a[0], b[0])
+    single, rows = (a, b) if a[1] == 1 else (b, a)
+    return _bytes_below(rows, single[0] + single[2]) - _bytes_below(rows, single[0])
+
+
+def _shared_columns(a: Place, b: Place) -> int:
+    # Rows of an equal pitch: each row of `b` begins in a row of `a` and may end in the next row.
+    pitch = a[3]
+    row, column = divmod(b[0] - a[0], pitch)
+    in_row = max(min(a[2], column + b[2]) - column, 0)
+    in_next_row = max(min(a[2], column + b[2] - pitch), 0)
+
+    def pairs(shift: int) -> int:
+        return max(min(a[1], b[1] + shift) - max(0, shift), 0)
+
+    return in_row * pairs(row) + in_next_row * pairs(row + 1)

@@ -1,9 +1,9 @@
 """
-The kinds of layers in an nnet file, by opcode, and the encoder of each operation.
+List the kinds of layers in an nnet file by opcode, and encode operations.
 
-A family of layers is a module: it declares the `Kind` of each opcode with a check for the reader,
-and the encoders of operations (`@encodes`). Both follow `docs/nnet-format.md`; a check may use
-nothing of the writer.
+The three modules of layers declare the `Kind` of each opcode with a check for the reader, and the
+encoders of operations (`@encodes`). Both follow `docs/nnet-format.md`. A check uses no code of the
+writer.
 """
 
 from xdsl.ir import Operation
@@ -14,14 +14,14 @@ from ceras_ir.backends.nnet.file import Kind
 
 KINDS = {
     kind.number: kind
-    for family in (arithmetic_layers, elementwise_layers, movement_layers)
-    for kind in vars(family).values()
+    for module in (arithmetic_layers, elementwise_layers, movement_layers)
+    for kind in vars(module).values()
     if isinstance(kind, Kind)
 }
-"""By opcode."""
+"""The kinds by opcode."""
 
 
 def encode(op: Operation, add_table: AddTable) -> LayerRecord | None:
-    """The record of `op`, or None for an operation that the format does not have."""
+    """Return the record of `op`, or None if the format does not support the operation."""
     encoder = ENCODERS.get(type(op))
     return None if encoder is None else encoder(op, add_table)

@@ -1,7 +1,7 @@
 """
-Layers that move elements and keep the type, and resizes by lists of indices.
+Encode and check data movement operations and resizes.
 
-All indices of a resize are computed at compile time.
+Data movement preserves the type. The indices of a resize are computed at compile time.
 """
 
 from math import prod
@@ -23,9 +23,9 @@ from ceras_ir.interpreters.selection import border_indices, linear_weights, near
 
 def _check_reshape(case: Case) -> None:
     x, y = case.operands[0], case.result
-    case.must(prod(x.shape) == prod(y.shape), "its shapes differ in size")
+    case.must(prod(x.shape) == prod(y.shape), "the shapes differ in size")
     same_rows = x.shape[-1:] == y.shape[-1:]
-    case.must(same_rows or not (x.pitch or y.pitch), "it changes rows that have gaps")
+    case.must(same_rows or not (x.pitch or y.pitch), "rows with gaps cannot be reshaped")
 
 
 def _kept_by_reshape(file: NnetFile, layer: FileLayer) -> list[Place]:
@@ -36,15 +36,16 @@ def _kept_by_reshape(file: NnetFile, layer: FileLayer) -> list[Place]:
 def _check_transpose(case: Case) -> None:
     x, order = case.operands[0], case.words
     case.must(sorted(order) == list(range(len(x.shape))), "not a permutation")
-    case.must(tuple(x.shape[i] for i in order) == case.result.shape, "its result: wrong shape")
+    case.must(tuple(x.shape[i] for i in order) == case.result.shape, "result: wrong shape")
 
 
 def _check_concat(case: Case) -> None:
     (axis,), y, must = case.words, case.result, case.must
-    must(axis < len(y.shape), "its axis does not exist")
+    must(axis < len(y.shape), "the axis does not exist")
     expected = [(*t.shape[:axis], *t.shape[axis + 1 :]) for t in (*case.operands, y)]
-    must(len(set(expected)) == 1, "an operand does not fit")
-    must(sum(t.shape[axis] for t in case.operands) == y.shape[axis], "it is not filled")
+    must(len(set(expected)) == 1, "the shape of an operand does not fit")
+    filled = sum(t.shape[axis] for t in case.operands) == y.shape[axis]
+    must(filled, "the operands do not fill the result")
 
 
 def _kept_by_concat(file: NnetFile, layer: FileLayer) -> list[Place]:
@@ -72,45 +73,46 @@ def _kept_by_concat(file: NnetFile, layer: FileLayer) -> list[Place]:
 
 
 def _check_slice(case: Case) -> None:
-    """Starts, then signed strides: the first and the last index of each dimension exist."""
+    # The attributes are the starts, then the signed strides.
     rank = _check_rank(case, 0)
-    for start, word, own, whole in zip(
+    for start, word, extent, source in zip(
         case.words, case.words[rank:], case.result.shape, case.operands[0].shape, strict=False
     ):
         stride = word - ((word >> 31) << 32)
         case.must(stride != 0, "a stride is zero")
-        last = start + (own - 1) * stride
-        case.must(start < whole and 0 <= last < whole, "it leaves its tensor")
+        last = start + (extent - 1) * stride
+        case.must(start < source and 0 <= last < source, "the slice exceeds the tensor")
 
 
 def _check_pad(case: Case) -> None:
-    """Elements before, then between two neighbours, then the value of all of them."""
+    # The attributes are the elements before, the elements between two neighbours, and the value.
     rank = _check_rank(case, 1)
-    for before, between, own, whole in zip(
+    for before, between, source, extent in zip(
         case.words, case.words[rank:], case.operands[0].shape, case.result.shape, strict=False
     ):
-        case.must(before + (own - 1) * (between + 1) < whole, "it leaves its tensor")
+        fits = before + (source - 1) * (between + 1) < extent
+        case.must(fits, "the operand exceeds the result")
 
 
 def _check_gather(case: Case) -> None:
-    """The dimensions that have lists, as bits, then the lists in their order."""
+    # The attributes are the dimensions that have lists, as bits, and these lists.
     x, y, words, must = case.operands[0], case.result, case.words, case.must
-    must(len(x.shape) == len(y.shape), "it must keep the rank")
+    must(len(x.shape) == len(y.shape), "equal ranks expected")
     must(bool(words) and words[0] < 1 << len(y.shape), "unknown attribute")
     mask, at = words[0], 1
     for d, (extent, count) in enumerate(zip(x.shape, y.shape, strict=True)):
         if not mask >> d & 1:
-            must(extent == count, "its result: wrong shape")
+            must(extent == count, "result: wrong shape")
             continue
         must(len(words) >= at + count, "wrong number of attributes")
-        must(all(i < extent for i in words[at : at + count]), "an index lies outside its input")
+        must(all(i < extent for i in words[at : at + count]), "an index is outside the input")
         at += count
     must(at == len(words), "wrong number of attributes")
 
 
 def _check_rank(case: Case, more: int) -> int:
     rank = len(case.result.shape)
-    case.must(len(case.operands[0].shape) == rank, "it must keep the rank")
+    case.must(len(case.operands[0].shape) == rank, "equal ranks expected")
     case.must(len(case.words) == 2 * rank + more, "wrong number of attributes")
     return rank
 
@@ -122,30 +124,24 @@ def _check_take(case: Case) -> None:
 
 def _check_put(case: Case) -> None:
     x, indices, rows = case.operands
-    case.must(x.shape == case.result.shape, "its result: wrong shape")
-    case.must(x.type == case.result.type, "it must keep the type of its rows")
+    case.must(x.shape == case.result.shape, "result: wrong shape")
+    case.must(x.type == case.result.type, "matrix and rows have different types")
     _check_rows(case, x, indices, rows)
 
 
 def _check_rows(case: Case, matrix: FileTensor, indices: FileTensor, rows: FileTensor) -> None:
-    """A matrix, and rows for indices of its own."""
     must, both = case.must, len(matrix.shape) == 2 and len(indices.shape) == 1
     must(both, "a matrix and a list of indices expected")
-    must(rows.shape == (*indices.shape, matrix.shape[1]), "its rows: wrong shape")
-    must(matrix.type == rows.type, "it must keep the type of its rows")
+    must(rows.shape == (*indices.shape, matrix.shape[1]), "rows: wrong shape")
+    must(matrix.type == rows.type, "matrix and rows have different types")
     plain = indices.is_plain and indices.storage != "bool"
     must(plain, "indices of scale 1 without zero point expected")
 
 
 RESHAPE = Kind(
-    8,
-    "reshape",
-    _check_reshape,
-    same_type=True,
-    all_storages=True,
-    in_place=True,
+    8, "reshape", _check_reshape, same_type=True, all_storages=True, in_place=True,
     kept=_kept_by_reshape,
-)
+)  # fmt: skip
 TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True, all_storages=True)
 CONCAT = Kind(
     10, "concat", _check_concat, words=1, operands=None, same_type=True, all_storages=True,
@@ -170,7 +166,9 @@ record_as(GATHER, graph.GatherOp, lambda op: [1 << op.axis.value.data, *words_of
 @encodes(graph.PadOp)
 def encode_pad(op: graph.PadOp, add_table: AddTable) -> LayerRecord:
     if op.function is graph.Pad.CONSTANT:
-        return LayerRecord(PAD, attributes=[*words_of(op.low, op.interior), pad_word(op)])
+        is_float, value = isinstance(op.value, FloatAttr), op.value.value.data
+        word = float_word(value) if is_float else int(value) & 0xFFFFFFFF
+        return LayerRecord(PAD, attributes=[*words_of(op.low, op.interior), word])
     bits, words = 0, list[int]()
     for axis, extent in enumerate(graph.shape_of(op.input)):
         low, high = op.low.get_values()[axis], op.high.get_values()[axis]
@@ -180,16 +178,7 @@ def encode_pad(op: graph.PadOp, add_table: AddTable) -> LayerRecord:
     return LayerRecord(GATHER, attributes=[bits, *words])
 
 
-def pad_word(op: graph.PadOp) -> int:
-    """The stored number around the input, as 32 bits."""
-    match op.value:
-        case FloatAttr():
-            return float_word(op.value.value.data)
-        case number:
-            return number.value.data & 0xFFFFFFFF
-
-
-def _check(case: Case) -> None:
+def _check_resize(case: Case) -> None:
     x, y, words, must = case.operands[0], case.result, case.words, case.must
     step = 3 if words and words[0] == 1 else 1
     must(bool(words) and words[0] <= 1, "unknown attribute")
@@ -198,14 +187,14 @@ def _check(case: Case) -> None:
     split = 1 + step * y.shape[1]
     for axis, part in ((1, words[1:split]), (2, words[split:])):
         inside = all(i < x.shape[axis] for n in range(min(2, step)) for i in part[n::step])
-        must(inside, "an index lies outside its input")
+        must(inside, "an index is outside the input")
 
 
-RESIZE = Kind(11, "resize", _check, words=None, same_type=True)
+RESIZE = Kind(11, "resize", _check_resize, words=None, same_type=True)
 
 
-def resize_words(op: graph.ResizeOp) -> list[int]:
-    """Kind, then for each output row and column its index, or two indices and a weight."""
+def _resize_words(op: graph.ResizeOp) -> list[int]:
+    # 1 if linear. Then an index for each row and column of the result; if linear, two and a weight.
     mode = op.coordinates.data
     source, target = graph.shape_of(op.input), graph.shape_of(op.result)
     words = [int(op.function is graph.Resize.LINEAR)]
@@ -220,4 +209,4 @@ def resize_words(op: graph.ResizeOp) -> list[int]:
     return words
 
 
-record_as(RESIZE, graph.ResizeOp, resize_words)
+record_as(RESIZE, graph.ResizeOp, _resize_words)

@@ -1,16 +1,16 @@
 """
-Read an nnet file, trusting nothing: a reader written from `docs/nnet-format.md` alone.
+Read an nnet file and check all of its content, as `docs/nnet-format.md` specifies it.
 
-It shares with the writer the table of kinds of layers and no code, so that a test that compares the
-two compares them with the document. `read` checks the container and every table by itself;
-`checks.py` checks that tables and layers agree.
+Reader and writer share the table of kinds of layers but no code. A test that compares them
+therefore compares both with the document. `read` checks the container and each table; `check`
+checks that the tables agree.
 """
 
 import struct
 import zlib
+from collections.abc import Sequence
 from math import isfinite, isnan
 
-from ceras_ir.backends.nnet.checks import check
 from ceras_ir.backends.nnet.file import (
     BYTES,
     ONLY_PLAIN,
@@ -19,6 +19,7 @@ from ceras_ir.backends.nnet.file import (
     FileTensor,
     NnetFile,
     Requant,
+    check,
     expect,
 )
 from ceras_ir.backends.nnet.layers import KINDS
@@ -38,7 +39,7 @@ NONE = 0xFFFFFFFF
 
 
 def read_sections(data: bytes) -> dict[str, bytes]:
-    """The sections of the container, by name, after every check of the container."""
+    """Check the container and return the sections by name."""
     expect(
         data[:8] == MAGIC,
         "it does not begin with the signature of nnet; ceras-compile MODEL.onnx --target nnet -o "
@@ -46,11 +47,11 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     )
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
-    older = f"version {version} is of an older compiler; compile the model again for version 4"
+    older = f"version {version} is from an older compiler; compile the model again for version 4"
     expect(version not in (1, 2, 3), older)
     expect(version == 4, f"unknown version {version}")
     expect(flags == 0, f"unknown flags {flags:#x}")
-    expect(size == len(data), f"the header says {size} bytes, the file has {len(data)}")
+    expect(size == len(data), f"the header specifies {size} bytes, the file has {len(data)}")
     expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")
     end = 32 + 24 * count
     expect(len(data) >= end, "the section table is truncated")
@@ -59,7 +60,7 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     for i, name in enumerate(SECTIONS):
         kind, crc, offset, size = struct.unpack_from("<IIQQ", data, 32 + 24 * i)
         expect(kind == i + 1, f"section {i + 1} expected, got {kind}")
-        expect(offset == -(-end // 64) * 64, f"section '{name}' does not lie where it must")
+        expect(offset == -(-end // 64) * 64, f"section '{name}' has the wrong offset {offset}")
         expect(offset + size <= len(data), f"section '{name}' is truncated")
         expect(not any(data[end:offset]), f"bytes before section '{name}' are not zero")
         sections[name] = data[offset : offset + size]
@@ -82,60 +83,51 @@ class _FileReader:
 
     def string(self, offset: int) -> str:
         strings = self.sections["strings"]
-        expect(offset < len(strings), f"string {offset} lies outside its section")
+        expect(offset < len(strings), f"string {offset} is outside the section")
         return strings[offset : strings.index(0, offset)].decode("utf-8", "replace")
 
     def read(self) -> NnetFile:
         network, strings = self.sections["network"], self.sections["strings"]
-        expect(len(network) == 40, "the network section has 40 bytes")
-        expect(strings[:1] == b"\0" == strings[-1:], "strings start and end with a zero")
+        expect(len(network) == 40, "the network section does not have 40 bytes")
+        expect(strings[:1] == b"\0" == strings[-1:], "strings must start and end with a zero")
         arena, alignment, *counts, states, reserved = struct.unpack("<QI5III", network)
         expect(reserved == 0, "reserved bytes are not zero")
         expect(alignment.bit_count() == 1 and alignment <= 4096, f"alignment {alignment}")
-        expect(len(self.sections["tables"]) % 256 == 0, "a lookup table is cut short")
-        blocks = [
-            self.block(i, r, arena)
-            for i, r in enumerate(self.records("blocks", "<IIQQ", counts[1]))
-        ]
-        tensors = [
-            self.tensor(i, r, blocks)
-            for i, r in enumerate(self.records("tensors", "<IBBBBfiIIQ8I", counts[0]))
-        ]
-        layout = "<HBBIIIIIIBBBBffIiiiII"
-        layers = [
-            self.layer(i, r, len(tensors))
-            for i, r in enumerate(self.records("layers", layout, counts[4]))
-        ]
+        expect(len(self.sections["tables"]) % 256 == 0, "a lookup table is truncated")
+        records = enumerate(self.records("blocks", "<IIQQ", counts[1]))
+        blocks = tuple(self.block(i, record, arena) for i, record in records)
+        records = enumerate(self.records("tensors", "<IBBBBfiIIQ8I", counts[0]))
+        tensors = tuple(self.tensor(i, record, blocks) for i, record in records)
+        records = enumerate(self.records("layers", "<HBBIIIIIIBBBBffIiiiII", counts[4]))
+        layers = tuple(self.layer(i, record, len(tensors)) for i, record in records)
         for name, end in (("operands", self.next_operand), ("attributes", self.next_attribute)):
-            expect(4 * end == len(self.sections[name]), f"'{name}' holds more than the layers use")
+            expect(4 * end == len(self.sections[name]), f"the layers do not use all of '{name}'")
+        inputs, outputs = (
+            self.named_tensors(section, counts[i], tensors)
+            for i, section in ((2, "inputs"), (3, "outputs"))
+        )
         return NnetFile(
-            arena,
-            alignment,
-            tuple(tensors),
-            tuple(blocks),
-            self.borders("inputs", counts[2], tensors),
-            self.borders("outputs", counts[3], tensors),
-            states,
-            tuple(layers),
-            self.sections,
+            arena, alignment, tensors, blocks, inputs, outputs, states, layers, self.sections
         )
 
-    def borders(
-        self, section: str, count: int, tensors: list[FileTensor]
+    def named_tensors(
+        self, section: str, count: int, tensors: Sequence[FileTensor]
     ) -> tuple[tuple[int, str], ...]:
         entries = self.records(section, "<II", count)
-        expect(all(t < len(tensors) for t, _ in entries), f"'{section}' names no tensor")
+        expect(all(t < len(tensors) for t, _ in entries), f"'{section}': a tensor does not exist")
         dense = all(tensors[t].pitch == 0 for t, _ in entries)
-        expect(dense, f"'{section}' names a tensor with gaps between rows")
+        expect(dense, f"'{section}': a tensor has gaps between rows")
         return tuple((t, self.string(name)) for t, name in entries)
 
     def block(self, number: int, record: tuple[int, ...], arena: int) -> FileBlock:
         id, reserved, offset, size = record
         expect(reserved == 0, f"block {number}: reserved bytes are not zero")
-        expect(offset + size <= arena, f"block {number} does not lie inside the arena")
+        expect(offset + size <= arena, f"block {number} is not inside the arena")
         return FileBlock(id, offset, size)
 
-    def tensor(self, number: int, record: tuple[int, ...], blocks: list[FileBlock]) -> FileTensor:
+    def tensor(
+        self, number: int, record: tuple[int, ...], blocks: Sequence[FileBlock]
+    ) -> FileTensor:
         name, storage, rank, location, zero, scale, point, block, pitch, offset = record[:10]
         extents = record[10:]
 
@@ -144,7 +136,7 @@ class _FileReader:
 
         must(storage < len(STORAGES), f"unknown storage {storage}")
         must(location < len(LOCATIONS), f"unknown location {location}")
-        must(rank <= 8 and not any(extents[rank:]), "its rank and extents disagree")
+        must(rank <= 8 and not any(extents[rank:]), "rank and extents disagree")
         must(zero == 0, "reserved bytes are not zero")
         must(all(extents[:rank]), "an extent is zero")
         tensor = FileTensor(
@@ -157,28 +149,28 @@ class _FileReader:
             must(isfinite(scale) and scale > 0, f"scale {scale}")
             must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
         must(tensor.is_plain or tensor.storage not in ONLY_PLAIN, "scale 1, no zero point expected")
-        must(offset % BYTES[tensor.storage] == 0, "it is not aligned to its elements")
+        must(offset % BYTES[tensor.storage] == 0, "the offset is not aligned to the elements")
         if pitch:
             count, width, _ = tensor.rows
-            must(count > 1 and pitch > width, "its pitch leaves no gaps")
-            must(pitch % BYTES[tensor.storage] == 0, "its pitch is not of whole elements")
+            must(count > 1 and pitch > width, "the pitch leaves no gaps")
+            must(pitch % BYTES[tensor.storage] == 0, "the pitch is no multiple of an element")
         if tensor.location == "arena":
             must(tensor.block is not None and tensor.block < len(blocks), "no such block")
             place = blocks[block]
             inside = place.offset <= offset and tensor.end <= place.offset + place.size
-            must(inside, "it does not lie inside its block")
+            must(inside, "the tensor is not inside the block")
             return tensor
         must(tensor.block is None, "a constant has no block")
         must(pitch == 0, "a constant has no gaps between rows")
         wide = BYTES[tensor.storage] > 1
         home = "floats" if tensor.storage == "f32" else "biases" if wide else "weights"
         must(tensor.location == home, f"{tensor.storage} belongs into '{home}'")
-        must(offset + tensor.nbytes <= len(self.sections[home]), "it does not lie in its section")
+        must(offset + tensor.nbytes <= len(self.sections[home]), f"the end of '{home}' is exceeded")
         return tensor
 
     def words(self, section: str, first: int, count: int) -> tuple[int, ...]:
         data = self.sections[section]
-        expect(4 * (first + count) <= len(data), f"a list lies outside section '{section}'")
+        expect(4 * (first + count) <= len(data), f"a list is outside section '{section}'")
         return struct.unpack_from(f"<{count}I", data, 4 * first)
 
     def layer(self, number: int, record: tuple[int, ...], tensors: int) -> FileLayer:
@@ -196,13 +188,12 @@ class _FileReader:
         must(rounding < len(ROUNDINGS), f"unknown rounding {rounding}")
         must(zero == 0, "reserved bytes are not zero")
         must(not isnan(p0) and not isnan(p1), "a parameter is not a number")
-        must(
-            operand == self.next_operand and word == self.next_attribute, "its lists do not follow"
-        )
+        follows = operand == self.next_operand and word == self.next_attribute
+        must(follows, "the lists do not follow those of the previous layer")
         self.next_operand += operands
         self.next_attribute += words
         ids = self.words("operands", operand, operands)
-        must(all(i < tensors for i in (*ids, result)), "it names no tensor")
+        must(all(i < tensors for i in (*ids, result)), "a tensor does not exist")
         must(table == NONE or table < len(self.sections["tables"]) // 256, "no such lookup table")
         requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
         return FileLayer(
@@ -214,7 +205,7 @@ class _FileReader:
 
 
 def read(data: bytes) -> NnetFile:
-    """The content of a file, or an `InputError` that says what is wrong with it."""
+    """Return the content of a file, or raise an `InputError` that names the first fault."""
     file = _FileReader(read_sections(data)).read()
     check(file)
     return file

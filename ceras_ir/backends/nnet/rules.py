@@ -1,9 +1,8 @@
 """
-What the FPGA's circuits can run, one rule per function.
+Decide whether the circuits of the FPGA can execute an operation, with a rule per function.
 
-A rule returns None where it is met, and otherwise one sentence that names what was found and
-what the circuit takes; it becomes `mem.reason` and a line of the report. The docstrings are
-printed in the documentation.
+A rule returns None, or a sentence with the finding and the limit. The sentence becomes
+`mem.reason` and a line of the report. The docstrings are printed in the documentation.
 """
 
 from collections.abc import Callable
@@ -19,30 +18,29 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.selection import nearest_indices
 
 FPGA = "fpga"
-"""What `#mem.device` calls the accelerator."""
+"""The name of the accelerator in `#mem.device`."""
 
-CIRCUITS = "runtime/fpga.h"
-MAX_PATCH = number(CIRCUITS, "FPGA_MAX_PATCH")
-MAX_SHIFT = number(CIRCUITS, "FPGA_MAX_SHIFT")
-MAX_LEFT_SHIFT = number(CIRCUITS, "FPGA_MAX_LEFT_SHIFT")
-MAX_EXTENT = number(CIRCUITS, "FPGA_MAX_EXTENT")
-MAX_TAPS = number(CIRCUITS, "FPGA_MAX_TAPS")
-MAX_TABLES = number(CIRCUITS, "FPGA_MAX_TABLES")
-MAX_RANK = number(CIRCUITS, "FPGA_MAX_RANK")
-LINE_BYTES = number(CIRCUITS, "FPGA_LINE_BYTES")
-"""What the circuits are built for."""
+_LIMITS = "runtime/fpga.h"
+MAX_PATCH = number(_LIMITS, "FPGA_MAX_PATCH")
+MAX_SHIFT = number(_LIMITS, "FPGA_MAX_SHIFT")
+MAX_LEFT_SHIFT = number(_LIMITS, "FPGA_MAX_LEFT_SHIFT")
+MAX_EXTENT = number(_LIMITS, "FPGA_MAX_EXTENT")
+MAX_TAPS = number(_LIMITS, "FPGA_MAX_TAPS")
+MAX_TABLES = number(_LIMITS, "FPGA_MAX_TABLES")
+MAX_RANK = number(_LIMITS, "FPGA_MAX_RANK")
+MAX_LINE_BYTES = number(_LIMITS, "FPGA_LINE_BYTES")
 
 Rule = Callable[[Operation], str | None]
 
 
 MOVERS = graph.ConcatOp | graph.SliceOp | graph.TransposeOp | graph.ResizeOp | graph.ReshapeOp
-"""What one circuit moves, or where a result lies in place of its operands, nobody."""
+"""The operations of the copy circuit. A result that is in place of its operands is not copied."""
 
 
 def has_a_circuit(op: Operation) -> str | None:
     """
     There are circuits for conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
-    and reshape; all else runs on the CPU.
+    and reshape. The CPU executes all other operations.
     """
     computes = graph.LinearOperation | graph.Pool2dOp | graph.BinaryOp | graph.LookupOp
     if isinstance(op, computes | MOVERS):
@@ -50,10 +48,10 @@ def has_a_circuit(op: Operation) -> str | None:
     return f"the FPGA has no circuit for {op.name}"
 
 
-def numbers_are_int8(op: Operation) -> str | None:
+def values_are_int8(op: Operation) -> str | None:
     """
-    Every operand but the bias, and the result, is stored as int8 with one scale; weights may have
-    one for each output channel. Tables also make floats, and floats that a circuit made are moved.
+    All operands except the bias, and the result, are stored as int8 with a per-tensor scale.
+    Weights may have per-channel scales. Results of tables may be floats, which the FPGA can copy.
     """
     linear = op if isinstance(op, graph.LinearOperation) else None
     tabulated = isinstance(op, graph.LookupOp) or (linear is not None and linear.table is not None)
@@ -64,37 +62,37 @@ def numbers_are_int8(op: Operation) -> str | None:
         if not isinstance(element, UniformType):
             if tabulated and value in op.results:
                 continue
-            if isinstance(op, MOVERS) and _moves_what_circuits_made(op):
+            if isinstance(op, MOVERS) and _copies_results_of_circuits(op):
                 continue
             kind = "float" if isinstance(element, Float32Type) else element
             return f"the FPGA computes on int8, got {kind}"
         by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
         if element.storage.width.data != 8 or not element.is_signed or by_axis:
-            return f"the FPGA computes on int8 with one scale, got {element}"
+            return f"the FPGA computes on int8 with a per-tensor scale, got {element}"
     return None
 
 
-def _moves_what_circuits_made(op: Operation) -> bool:
-    """Whether circuits made all floats that `op` moves; others may move them in between."""
-    seen, waiting = {op}, [op]
-    while waiting:
-        for value in waiting.pop().operands:
-            if not isinstance(maker := value.owner, Operation):
+def _copies_results_of_circuits(op: Operation) -> bool:
+    # Circuits compute all floats that `op` copies, possibly through other copies.
+    visited, pending = {op}, [op]
+    while pending:
+        for value in pending.pop().operands:
+            if not isinstance(producer := value.owner, Operation):
                 return False
-            if maker in seen:
+            if producer in visited:
                 continue
-            seen.add(maker)
-            moves = isinstance(maker, MOVERS) and quantized_element(value) is None
-            rules = [rule for rule in RULES if not (moves and rule is numbers_are_int8)]
-            if any(rule(maker) is not None for rule in rules):
+            visited.add(producer)
+            is_copy = isinstance(producer, MOVERS) and quantized_element(value) is None
+            rules = [rule for rule in RULES if not (is_copy and rule is values_are_int8)]
+            if any(rule(producer) is not None for rule in rules):
                 return False
-            if moves:
-                waiting.append(maker)
+            if is_copy:
+                pending.append(producer)
     return True
 
 
 def is_int8(value: SSAValue) -> bool:
-    """Whether a value is stored as int8 with one scale."""
+    """Return whether a value is stored as int8 with a per-tensor scale."""
     element = quantized_element(value)
     if element is None or element.is_per_axis:
         return False
@@ -106,30 +104,30 @@ def tables_fit(op: Operation) -> str | None:
     if not isinstance(op, graph.LinearOperation | graph.LookupOp) or (tables := op.tables) is None:
         return None
     if len(tables) > MAX_TABLES:
-        return f"the FPGA has {MAX_TABLES} tables in a layer, got {len(tables)}"
+        return f"the FPGA has {MAX_TABLES} tables per layer, got {len(tables)}"
     return None
 
 
-def moves_boxes(op: Operation) -> str | None:
+def copies_fit(op: Operation) -> str | None:
     """
-    What is moved is computed and has at most 5 dimensions; a resize takes the nearest element of a
-    whole factor.
+    The operands of data movement operations are computed and have at most 5 dimensions. A resize
+    repeats each row and column an integer number of times.
     """
     if not isinstance(op, MOVERS):
         return None
     if any(map(_is_constant, op.operands)):
-        return "the FPGA moves what is computed, got a constant"
+        return "the FPGA copies only computed values, got a constant"
     if isinstance(op, graph.ReshapeOp):
         return None
     if (rank := len(shape_of(op.result))) > MAX_RANK:
-        return f"the FPGA moves tensors of at most {MAX_RANK} dimensions, got {rank}"
+        return f"the FPGA copies tensors of at most {MAX_RANK} dimensions, got {rank}"
     if isinstance(op, graph.ResizeOp) and repetitions(op) is None:
-        return "the FPGA repeats rows and columns a whole number of times"
+        return "the FPGA repeats rows and columns an integer number of times"
     return None
 
 
 def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
-    """How often a resize repeats each row and column; None where it does anything else."""
+    """Return how often a resize repeats each row and column, or None for other resizes."""
     if op.function is not graph.Resize.NEAREST:
         return None
     factors: list[int] = []
@@ -146,30 +144,30 @@ def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
 
 
 def weights_have_no_zero_point(op: Operation) -> str | None:
-    """Weights have no zero point; all else may have one."""
+    """Weights have no zero point. All other values may have a zero point."""
     if not isinstance(op, graph.LinearOperation):
         return None
     element = quantized_element(op.weights)
     points = [] if element is None else [point.data for point in element.zero_points]
     if any(points):
-        return f"the FPGA takes weights without zero point, got {next(filter(None, points))}"
+        return f"the FPGA requires weights without zero point, got {next(filter(None, points))}"
     return None
 
 
 def extents_fit(op: Operation) -> str | None:
-    """No dimension exceeds 32768, what the circuits' counters hold."""
+    """No dimension exceeds 32768, the limit of the counters in the circuits."""
     for value in (op.operands[0], *op.results):
-        if (greatest := max(shape_of(value), default=1)) > MAX_EXTENT:
-            return f"a dimension of {greatest} exceeds the {MAX_EXTENT} that the FPGA counts to"
+        if (largest := max(shape_of(value), default=1)) > MAX_EXTENT:
+            return f"a dimension of {largest} exceeds the {MAX_EXTENT} of the FPGA's counters"
     return None
 
 
 def rounds_to_nearest(op: Operation) -> str | None:
-    """A requantization rounds half up or to even, by a shift of at most 47."""
+    """A requantization rounds half up or half to even, with a shift of at most 47."""
     if (requant := _requant(op)) is None:
         return None
     if requant.mode not in (Rounding.HALF_UP, Rounding.HALF_EVEN):
-        return f"the FPGA rounds half up or to even, got {requant.mode.value}"
+        return f"the FPGA rounds half up or half to even, got {requant.mode.value}"
     if requant.shift.data > MAX_SHIFT:
         return f"the FPGA shifts by at most {MAX_SHIFT}, got {requant.shift.data}"
     return None
@@ -184,8 +182,8 @@ def adds_a_zero_point(op: Operation) -> str | None:
 
 def rescales_by_a_shift(op: Operation) -> str | None:
     """
-    Except in an average, multipliers are powers of two, so that each output channel has a shift
-    of its own, to the left by at most 8.
+    Multipliers of requantizations are powers of two, except in an average. The resulting shift of
+    each output channel is to the left by at most 8.
     """
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):
@@ -194,18 +192,18 @@ def rescales_by_a_shift(op: Operation) -> str | None:
         return f"the FPGA shifts operands, got the multipliers {list(op.multipliers)}"
     for multiplier in requant.multipliers:
         if multiplier & (multiplier - 1):
-            return f"the FPGA rescales by a shift, got the multiplier {multiplier}"
+            return f"the FPGA requantizes by a shift, got the multiplier {multiplier}"
     if (left := -min(requant.net_shifts)) > MAX_LEFT_SHIFT:
         return f"the FPGA shifts left by at most {MAX_LEFT_SHIFT}, got {left}"
     return None
 
 
 def is_dense_or_depthwise(op: Operation) -> str | None:
-    """A convolution sums all channels, or each channel by itself into one."""
+    """A convolution is depthwise or has a single group."""
     if isinstance(op, graph.Conv2dOp) and op.group_count != 1 and not graph.is_depthwise(op):
         outputs, channels = shape_of(op.weights)[0], shape_of(op.input)[3]
         return (
-            "the FPGA convolves all channels or each by itself, got "
+            "the FPGA requires depthwise convolutions or a single group, got "
             f"{channels} channels in {op.group_count} groups to {outputs}"
         )
     return None
@@ -213,69 +211,72 @@ def is_dense_or_depthwise(op: Operation) -> str | None:
 
 def weights_and_bias_are_known(op: Operation) -> str | None:
     """
-    A bias is known at compile time, and so are the weights of a convolution. Those of a matrix
-    product may be computed: the CPU packs them before each run.
+    The bias, and the weights of a convolution, are constants. The weights of a matrix product may
+    be computed: the CPU packs them before each run.
     """
     if not isinstance(op, graph.LinearOperation):
         return None
     if op.bias is not None and not _is_constant(op.bias):
-        return "the FPGA takes a constant bias"
+        return "the FPGA requires a constant bias"
     if isinstance(op, graph.Conv2dOp) and not _is_constant(op.weights):
-        return "the FPGA takes constant weights of a convolution"
+        return "the FPGA requires constant weights of a convolution"
     return None
 
 
 def packed_operands(op: Operation) -> tuple[int, ...]:
-    """The operands that the CPU packs for the FPGA before each run: computed weights."""
+    """Return the indices of operands that the CPU packs before each run: computed weights."""
     computed = isinstance(op, graph.LinearOperation) and not _is_constant(op.weights)
     return (1,) if computed else ()
 
 
 def patch_fits(op: Operation) -> str | None:
-    """At most 65536 products, kernel height x width x channels, and at most 32768 outputs."""
+    """
+    A layer has at most 65536 products per output (kernel height x width x channels), and at most
+    32768 outputs.
+    """
     if not isinstance(op, graph.LinearOperation):
         return None
     outputs, *patch = shape_of(op.weights)
     if (products := prod(patch)) > MAX_PATCH:
-        return f"{products} products per output exceed the {MAX_PATCH} that the FPGA counts"
+        return f"{products} products per output exceed the {MAX_PATCH} of the FPGA's counters"
     if outputs > MAX_EXTENT:
-        return f"{outputs} outputs exceed the {MAX_EXTENT} that the FPGA counts to"
+        return f"{outputs} outputs exceed the {MAX_EXTENT} of the FPGA's counters"
     return None
 
 
 def lines_fit(op: Operation) -> str | None:
     """
-    The rows under a window fit the line buffer of 262144 bytes, but for 1x1 and depthwise
+    The rows of a window fit the line buffer of 262144 bytes, except for 1x1 and depthwise
     convolutions.
     """
     if not isinstance(op, graph.Conv2dOp) or is_product(op) or graph.is_depthwise(op):
         return None
     height, dilation = shape_of(op.weights)[1], op.dilations.get_values()[0]
     _, _, width, channels = shape_of(op.input)
-    if (size := ((height - 1) * dilation + 1) * width * channels) > LINE_BYTES:
-        return f"rows of {size} bytes exceed the {LINE_BYTES} of the FPGA's line buffer"
+    if (size := ((height - 1) * dilation + 1) * width * channels) > MAX_LINE_BYTES:
+        return f"rows of {size} bytes exceed the {MAX_LINE_BYTES} of the FPGA's line buffer"
     return None
 
 
 def is_product(op: graph.Conv2dOp) -> bool:
-    """Whether a convolution is a matrix product on its pixels, which needs no line buffer."""
-    ones = (*shape_of(op.weights)[1:3], *op.strides.get_values())
-    return set(ones) == {1} and not any(op.padding.get_values())
+    """Return whether a convolution is a matrix product on pixels, which needs no line buffer."""
+    extents = (*shape_of(op.weights)[1:3], *op.strides.get_values())
+    return set(extents) == {1} and not any(op.padding.get_values())
 
 
-def windows_divide_alike(op: Operation) -> str | None:
-    """An average divides every window by the same number, and has at most 65536 taps."""
+def averages_have_equal_divisors(op: Operation) -> str | None:
+    """An average divides all windows by the same number. A window has at most 65536 elements."""
     if not isinstance(op, graph.Pool2dOp):
         return None
     if (taps := prod(op.kernel.get_values())) > MAX_TAPS:
         return f"a window of {taps} elements exceeds the {MAX_TAPS} that the FPGA adds"
     if op.function is Pool.AVERAGE and any(op.padding.get_values()) and not op.includes_padding:
-        return "the FPGA divides every window by the same number, but padding is not counted"
+        return "the FPGA divides all windows by the same number, but padding is not counted"
     return None
 
 
 def adds_equal_shapes(op: Operation) -> str | None:
-    """Of the binary operations only `add` has a circuit, for tensors of one shape."""
+    """The only binary operation with a circuit is `add`, for operands of equal shape."""
     if not isinstance(op, graph.BinaryOp):
         return None
     if op.function is not Binary.ADD:
@@ -287,9 +288,9 @@ def adds_equal_shapes(op: Operation) -> str | None:
 
 RULES: tuple[Rule, ...] = (
     has_a_circuit,
-    numbers_are_int8,
+    values_are_int8,
     tables_fit,
-    moves_boxes,
+    copies_fit,
     weights_have_no_zero_point,
     extents_fit,
     rounds_to_nearest,
@@ -299,13 +300,13 @@ RULES: tuple[Rule, ...] = (
     weights_and_bias_are_known,
     patch_fits,
     lines_fit,
-    windows_divide_alike,
+    averages_have_equal_divisors,
     adds_equal_shapes,
 )
 
 
 def why_not(op: Operation) -> str | None:
-    """None where the FPGA can run `op`; otherwise the first rule that it breaks, in words."""
+    """Return None if the FPGA can execute `op`; otherwise the reason of the first broken rule."""
     return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
 
 

@@ -1,7 +1,7 @@
 """
-Replace functions of single int8 values by tables, and fuse tables into convolutions and products.
+Replace functions of int8 values by lookup tables, and fuse tables into convolutions and products.
 
-The circuits of the FPGA look up tables; the circuits of convolutions and products contain tables.
+The FPGA has a circuit for lookups. The circuits of convolutions and products contain tables, too.
 """
 
 import numpy as np
@@ -30,19 +30,18 @@ from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
-STORED = np.arange(-128, 128).astype(np.int8)
-"""Every number that a table is asked for."""
+TABLE_INPUTS = np.arange(-128, 128).astype(np.int8)
 
 
 class TabulateRequantize(RewritePattern):
-    """`requantize(x)` from int8 to int8 becomes `lookup(x)`."""
+    """Replace `requantize(x)` from int8 to int8 by `lookup(x)`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.RequantizeOp, rewriter: PatternRewriter, /):
         if not is_int8(op.input) or not is_int8(op.result):
             return
         source, target = graph.stored_element(op.input), graph.stored_element(op.result)
-        centred = STORED.astype(np.int64) - source.zero_point
+        centred = TABLE_INPUTS.astype(np.int64) - source.zero_point
         entries = integer.requantize(centred, op.requant, target)
         new = graph.LookupOp(op.input, _table(entries, target.storage), target)
         new.location = op.location
@@ -51,8 +50,10 @@ class TabulateRequantize(RewritePattern):
 
 class TabulateDequantize(RewritePattern):
     """
-    `dequantize(x)` of what a convolution or product on the FPGA makes, with the function of it
-    where that is all that reads it, becomes `lookup(x)` with float entries.
+    Replace `dequantize(conv2d)` by `lookup(conv2d)` with float entries; so for `matmul`.
+
+    The FPGA must be able to execute the convolution or product. A function that is the only
+    consumer of the floats becomes part of the table.
     """
 
     @op_type_rewrite_pattern
@@ -60,15 +61,15 @@ class TabulateDequantize(RewritePattern):
         linear = op.input.owner
         if not isinstance(linear, graph.LinearOperation) or not is_int8(op.input):
             return
-        # The CPU dequantizes what it has computed itself.
+        # After a layer on the CPU, the dequantization remains.
         if why_not(linear) is not None:
             return
-        values = integer.dequantize(STORED, graph.stored_element(op.input))
+        values = integer.dequantize(TABLE_INPUTS, graph.stored_element(op.input))
         last: graph.GraphOperation = op
         use = op.result.get_user_of_unique_use()
-        # Of exponents by channel there would be tables by channel.
+        # Exponents by channel would need a table per channel.
         if isinstance(use, graph.UnaryOp) and use.channel_exponents is None:
-            # A function may overflow far outside what the network computes.
+            # A function may overflow for inputs that do not occur in the network.
             with np.errstate(all="ignore"):
                 values = apply_function(use.function, values)
             last = use
@@ -93,9 +94,9 @@ def _table(
 
 class TabulatePass(PatternPass):
     """
-    Replace requantizations of int8, and dequantizations behind convolutions, by tables.
+    Replace requantizations of int8 and dequantizations of FPGA layers by lookups.
 
-    Exact: an entry is what the interpreter computes for the stored number of its place.
+    The rewrite is exact: each entry is the result of the interpreter for the input of the entry.
     """
 
     name = "tabulate"
@@ -104,15 +105,15 @@ class TabulatePass(PatternPass):
 
 
 class FuseLookup(RewritePattern):
-    """`lookup(conv2d(x, w), t)` becomes `conv2d(x, w) {table = t}`; so for `matmul`."""
+    """Fuse `lookup(conv2d(x, w), t)` into `conv2d(x, w) {table = t}`; so for `matmul`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.LookupOp, rewriter: PatternRewriter, /):
         linear = op.input.owner
-        # Another reader wants the numbers in front of the table.
+        # Another consumer needs the values before the lookup.
         if not isinstance(linear, graph.LinearOperation) or not op.input.has_one_use():
             return
-        # The CPU looks up whole layers faster than it does pixels.
+        # On the CPU, a separate lookup of the entire tensor is faster.
         if linear.table is not None or not is_int8(op.input) or why_not(linear) is not None:
             return
         target = graph.quantized_element(op.result)
@@ -131,9 +132,9 @@ class FuseLookup(RewritePattern):
 
 class FuseLookupPass(PatternPass):
     """
-    Fuse a lookup into the convolution or matrix product before it, where the FPGA runs that.
+    Fuse a lookup into the preceding convolution or matrix product if the FPGA can execute it.
 
-    Exact: the table is read at the number that the requantization has made.
+    The rewrite is exact: the table is applied to the result of the requantization.
     """
 
     name = "fuse-lookup"

@@ -1,4 +1,4 @@
-"""Target nnet: a file for the Ceras engine; CPU and FPGA share memory."""
+"""Define target nnet: a file for the Ceras engine, with CPU and FPGA in a shared memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NnetTarget(Target):
-    """One binary file for an engine that runs it without a decision, on CPU and FPGA."""
+    """Compile to a binary file that the Ceras engine executes on CPU and FPGA."""
 
     name = "nnet"
     arithmetic = Arithmetic(
@@ -51,8 +51,8 @@ class NnetTarget(Target):
     )
     fpga: Literal["cpp", "rtl"] = option(
         "cpp",
-        "run the FPGA's layers in its circuits in C++, or in those in Verilog, simulated cycle by "
-        "cycle with Verilator",
+        "execute layers of the FPGA in C++, or in the circuits in Verilog, which Verilator "
+        "simulates cycle by cycle",
         tools=("ceras-run",),
     )
 
@@ -64,9 +64,9 @@ class NnetTarget(Target):
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
-        from ceras_ir.backends.nnet.placement import FpgaCircuits
+        from ceras_ir.backends.nnet.placement import FpgaAccelerator
 
-        return FpgaCircuits(board)
+        return FpgaAccelerator(board)
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:

@@ -1,4 +1,4 @@
-"""`ceras-nnet`: look into nnet files, checked as a whole first; or write engine and circuits."""
+"""Implement `ceras-nnet`: dump, check and compare nnet files, and write engine and circuits."""
 
 import difflib
 import sys
@@ -14,25 +14,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-nnet`."""
+    """Return the parser of `ceras-nnet`."""
     parser = ToolParser(
         "ceras-nnet",
-        description="Look into nnet files, or write the engine and the circuits that run them.",
-        epilog="Exit status: 0 done, 1 not a valid file, or the files differ; 2 wrong usage.",
+        description="Dump, check and compare nnet files, or write the engine and the circuits.",
+        epilog="Exit status: 0 success, 1 invalid file or files differ, 2 wrong usage.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    dump = commands.add_parser("dump", help="print every table of a file")
+    dump = commands.add_parser("dump", help="print all tables of a file")
     dump.add_argument("file", metavar="MODEL.nnet")
-    dump.add_argument("--bytes", action="store_true", help="print it byte by byte instead")
+    dump.add_argument("--bytes", action="store_true", help="print each byte with its field")
     check = commands.add_parser("check", help="check a file as the engine does when it loads it")
     check.add_argument("file", metavar="MODEL.nnet")
-    diff = commands.add_parser("diff", help="print where two files differ; status 1 if they do")
+    diff = commands.add_parser("diff", help="print the differences of two files; status 1 if any")
     diff.add_argument("file", metavar="A.nnet")
     diff.add_argument("other", metavar="B.nnet")
     engine = commands.add_parser("engine", help="write the C++ sources of the engine to a folder")
     engine.add_argument("file", metavar="FOLDER")
     circuits = commands.add_parser(
-        "circuits", help="write the FPGA's circuits, a block design and a device tree to a folder"
+        "circuits", help="write the circuits, a block design and a device tree to a folder"
     )
     circuits.add_argument("file", metavar="FOLDER")
     circuits.add_argument(
@@ -43,7 +43,7 @@ def make_parser() -> ToolParser:
         help="rows and columns of the array",
     )
     circuits.add_argument(
-        "--bus", type=int, choices=(8, 16), default=16, help="bytes of the bus to memory"
+        "--bus", type=int, choices=(8, 16), default=16, help="width of the memory bus in bytes"
     )
     return parser
 
@@ -95,6 +95,6 @@ def _summary(data: bytes) -> str:
 
 
 def _checked(form: Callable[[bytes], str], data: bytes, path: str) -> str:
-    """`form` of a file, whose name goes into what is wrong with it."""
+    # Errors name the file.
     with naming(path):
         return form(data)

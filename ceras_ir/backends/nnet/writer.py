@@ -1,9 +1,9 @@
 """
 Write a network as an nnet file.
 
-The module has `@main` of `graph` operations, a block for every value that is not a constant
-and `mem.device` where the FPGA runs an operation. What the format or the engine cannot hold is
-refused, all of it at once; nothing is decided here that an earlier pass should have decided.
+The function `@main` consists of `graph` operations. All values except constants have a
+`mem.block`, and operations of the FPGA have a `mem.device`. The writer refuses all operations
+together that the format or the engine does not support.
 """
 
 import struct
@@ -29,7 +29,7 @@ from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import (
     input_names,
@@ -46,15 +46,14 @@ MODEL = "model.nnet"
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """The file of a network whose values have places in memory."""
+    """Return the file of a network after memory planning."""
     sections = _FileWriter(main_function(module)).sections_of_network()
     return [Artefact(MODEL, "network for the nnet engine", sections.write)]
 
 
 @dataclass
 class _FileWriter:
-    """Numbers tensors, blocks, strings and tables in the order they are met."""
-
+    # Tensors, blocks, strings and tables are numbered in the order of their first use.
     main: FuncOp
     sections: Sections = field(default_factory=Sections)
     tensors: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
@@ -73,12 +72,12 @@ class _FileWriter:
         states = states_of(self.main)
         inputs = zip(input_names(self.main), self.main.body.block.args, strict=True)
         outputs = zip(output_names(self.main), result_values(self.main), strict=True)
-        for section, ends, kept in (
+        for section, values, kept in (
             (Section.INPUTS, inputs, [(state.name, state.argument) for state in states]),
             (Section.OUTPUTS, outputs, [(state.result_name, state.result) for state in states]),
         ):
-            own = {name for name, _ in kept}
-            for name, value in (*(end for end in ends if end[0] not in own), *kept):
+            kept_names = {name for name, _ in kept}
+            for name, value in (*(v for v in values if v[0] not in kept_names), *kept):
                 entry = struct.pack("<II", self.tensor(value), self.string(name))
                 self.sections.tables[section] += entry
         for op in order:
@@ -91,7 +90,6 @@ class _FileWriter:
         return self.sections
 
     def refuse(self, order: list[Operation]) -> None:
-        """Refuse everything that cannot be written, all of it at once."""
         unsupported: list[Finding] = []
         wrong: list[Finding] = []
         for op in order:
@@ -114,7 +112,6 @@ class _FileWriter:
             raise InputError(list(dict.fromkeys(wrong)))
 
     def string(self, text: str) -> int:
-        """The offset of a text, stored once."""
         table = self.sections.tables[Section.STRINGS]
         if text not in self.strings:
             self.strings[text] = len(table)
@@ -122,14 +119,13 @@ class _FileWriter:
         return self.strings[text]
 
     def table(self, data: bytes) -> int:
-        """The number of the first 256 bytes of a lookup table, stored once."""
+        # The number counts units of 256 bytes.
         if data not in self.tables:
             self.tables[data] = len(self.sections.tables[Section.TABLES]) // 256
             self.sections.tables[Section.TABLES] += data
         return self.tables[data]
 
     def block(self, block: BlockAttr) -> int:
-        """The number of a block in the block table."""
         if block not in self.blocks:
             self.blocks[block] = len(self.blocks)
             entry = struct.pack("<IIQQ", block.id.data, 0, block.offset.data, block.size.data)
@@ -137,7 +133,6 @@ class _FileWriter:
         return self.blocks[block]
 
     def tensor(self, value: SSAValue) -> int:
-        """The number of a value in the tensor table."""
         if value in self.tensors:
             return self.tensors[value]
         element, shape = element_of(value), shape_of(value)
@@ -166,13 +161,6 @@ class _FileWriter:
         self.sections.tables[Section.TENSORS] += record.pack()
         return self.tensors.setdefault(value, len(self.tensors))
 
-    def multipliers(self, op: Operation, requant: RequantAttr) -> SSAValue:
-        """The multipliers of the output channels as a constant of the file."""
-        array = np.array(requant.multipliers, np.int32)
-        return ConstantOp.from_array(
-            array, UniformType(1.0, storage=i32), location=op.location
-        ).result
-
     def layer(self, op: Operation) -> None:
         record = encode(op, self.table)
         assert record is not None
@@ -180,9 +168,13 @@ class _FileWriter:
         record.device = DEVICES[device_of(op)]
         numbers = [self.tensor(v) for v in op.operands]
         if record.requant is not None and record.requant.is_per_channel:
-            # After the bias; a residual stays last.
-            multipliers = self.tensor(self.multipliers(op, record.requant))
-            numbers.insert(len(numbers) - record.residual, multipliers)
+            # The multipliers follow the bias and precede the residual.
+            array, element = (
+                np.array(record.requant.multipliers, np.int32),
+                UniformType(1.0, storage=i32),
+            )
+            multipliers = ConstantOp.from_array(array, element, location=op.location).result
+            numbers.insert(len(numbers) - record.residual, self.tensor(multipliers))
         record.operands = numbers
         record.result = self.tensor(op.results[0])
         operands = self.sections.tables[Section.OPERANDS]
@@ -193,12 +185,10 @@ class _FileWriter:
         attributes += struct.pack(f"<{len(record.attributes)}I", *record.attributes)
 
 
-WAY_OUT = "leave it to the application, or compile for target c"
-"""For what the format cannot hold."""
+REMEDY = "leave it to the application, or compile for target c"
 
 
 def _scale_of(element: Attribute) -> float:
-    """The scale of the record: of several the greatest, 1 of plain integers, 0 of floats."""
     if isinstance(element, UniformType):
         return max(scale.data for scale in element.scales)
     return 0.0 if isinstance(element, Float32Type) else 1.0
@@ -211,33 +201,32 @@ def _section_of(dtype: np.dtype[np.generic]) -> Section:
 
 
 def why_not_written(op: Operation) -> str | None:
-    """Why the format or the engine cannot hold an operation, or None."""
+    """Return why the format or the engine does not support an operation, or None."""
     if reason := why_refused(op):
         return reason
     record = encode(op, lambda _: 0)
     if record is None:
-        return f"the nnet format has no such operation; {WAY_OUT}"
+        return f"the nnet format has no such operation; {REMEDY}"
     values = (*op.operands, *op.results)
-    reasons = (unsupported_tensor(value, record.kind.all_storages) for value in values)
-    return next((f"{reason}; {WAY_OUT}" for reason in reasons if reason is not None), None)
+    reasons = (_unsupported_tensor(value, record.kind.all_storages) for value in values)
+    return next((f"{reason}; {REMEDY}" for reason in reasons if reason is not None), None)
 
 
-def unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
-    """Why a layer, of a kind with `all_storages` or not, cannot have a tensor, or None."""
+def _unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
     element = element_of(value)
     if len(shape_of(value)) > MAX_RANK:
         return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
     if numpy_dtype(element).name not in STORAGES:
         return f"a tensor is stored as {numpy_dtype(element).name}"
     if element in (i1, i64) and not all_storages:
-        return f"the engine's operation takes no {element}"
+        return f"the operation of the engine does not accept {element}"
     if isinstance(element, UniformType):
         if element.is_per_axis and not isinstance(value.owner, ConstantOp):
-            return "a tensor has one scale per channel"
+            return "a tensor has per-channel scales"
         if len({point.data for point in element.zero_points}) > 1:
-            return "a tensor has one zero point per channel"
+            return "a tensor has per-channel zero points"
         with np.errstate(over="ignore", under="ignore"):
             for scale in (scale.data for scale in element.scales):
                 if not 0.0 < np.float32(scale) < np.inf:
-                    return f"scale {scale} is no float32"
+                    return f"scale {scale} exceeds the range of float32"
     return None

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet import emit
-from ceras_ir.backends.nnet.engine import SOURCES, NnetModel, runtime
+from ceras_ir.backends.nnet.engine import SOURCES, NnetModel, runtime_part
 from ceras_ir.dialects.graph import (
     ConstantOp,
     element_of,
@@ -95,7 +95,7 @@ def resealed(data: bytes, at: int, value: bytes) -> bytes:
 
 def build_around_engine(source: str, target: Path, purpose: str) -> None:
     """Compile a source of this folder with the engine under the sanitizers, but for its `main`."""
-    engine = runtime(extra_flags=SANITIZERS)
+    engine = runtime_part(extra_flags=SANITIZERS)
     flags = (*engine.flags, f"-I{SOURCES}")
     main = Part([Path(__file__).with_name(source)], engine.headers, flags, engine.made)
     rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])

@@ -262,7 +262,7 @@ def test_the_result_does_not_lie_over_it(tmp_path: Path):
 def test_wide_activations_stay_on_the_cpu():
     net = Network([((4, 6), UniformType(0.5, storage=i16)), ((5, 6), INT8)])
     op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=RequantAttr(6))
-    assert "the FPGA computes on int8 with one scale" in (why_not(op) or "")
+    assert "the FPGA computes on int8 with a per-tensor scale" in (why_not(op) or "")
 
 
 def transformer_heads() -> bytes:

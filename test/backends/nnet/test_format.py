@@ -149,13 +149,13 @@ def test_bytes_behind_the_last_section_are_refused():
 
 # (section, byte in it, replacement, what the reader says)
 CRAFTED = [
-    ("network", 0, (16).to_bytes(8, "little"), "does not lie inside the arena"),
+    ("network", 0, (16).to_bytes(8, "little"), "is not inside the arena"),
     ("network", 12, (99).to_bytes(4, "little"), "does not hold 99 entries"),
-    ("blocks", 8, (2**64 - 8).to_bytes(8, "little"), "does not lie inside the arena"),
-    ("tensors", 24, (2**40).to_bytes(8, "little"), "does not lie inside its block"),
-    ("tensors", 24, (4).to_bytes(8, "little"), "does not lie inside its block"),
+    ("blocks", 8, (2**64 - 8).to_bytes(8, "little"), "is not inside the arena"),
+    ("tensors", 24, (2**40).to_bytes(8, "little"), "not inside the block"),
+    ("tensors", 24, (4).to_bytes(8, "little"), "not inside the block"),
     ("tensors", 24, (1).to_bytes(8, "little"), "not aligned"),
-    ("tensors", 32, b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not lie inside its block"),
+    ("tensors", 32, b"\xff\xff\xff\xff\xff\xff\xff\xff", "not inside the block"),
     ("tensors", 5, b"\x09", "rank"),
     ("tensors", 128 + 12, (128).to_bytes(4, "little"), "zero point 128"),
     ("tensors", 16, (77).to_bytes(4, "little"), "no such block"),
@@ -164,12 +164,12 @@ CRAFTED = [
     ("layers", 2, b"\x02", "unknown device"),
     ("layers", 8, (5).to_bytes(4, "little"), "do not follow"),
     ("layers", 12, (2**31).to_bytes(4, "little"), "outside section"),
-    ("layers", 64 + 30, b"\x3f", "its rescaling"),
-    ("layers", 64 + 48, (-300).to_bytes(4, "little", signed=True), "its clamp range"),
+    ("layers", 64 + 30, b"\x3f", "invalid multiplier or shift"),
+    ("layers", 64 + 48, (-300).to_bytes(4, "little", signed=True), "invalid clamp range"),
     ("layers", 56, b"\0\0\0\0", "no such lookup table"),
-    ("operands", 0, (1000).to_bytes(4, "little"), "it names no tensor"),
+    ("operands", 0, (1000).to_bytes(4, "little"), "a tensor does not exist"),
     ("operands", 4, (1).to_bytes(4, "little"), "float and quantized"),
-    ("outputs", 0, (1000).to_bytes(4, "little"), "names no tensor"),
+    ("outputs", 0, (1000).to_bytes(4, "little"), "a tensor does not exist"),
     ("strings", 0, b"x", "start and end with a zero"),
 ]
 
@@ -194,7 +194,7 @@ def test_values_that_are_not_there_are_refused():
     )
     file = read(data)
     later = file.outputs[0][0].to_bytes(4, "little")
-    with pytest.raises(InputError, match="operand 1 is not there when it is read"):
+    with pytest.raises(InputError, match="operand 1 is not in memory"):
         read(resealed(data, offset_of(file, data, "operands") + 4, later))
     records = [offset_of(file, data, "tensors") + 64 * id for id, _ in file.inputs]
     changed = data
@@ -218,7 +218,7 @@ def test_overlap_is_refused(tmp_path: Path):
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
     entry = 32 + 24 * list(file.sections).index("floats")
     changed = resealed(data, entry + 8, data[entry - 24 + 8 : entry - 24 + 16])
-    with pytest.raises(InputError, match="does not lie where it must"):
+    with pytest.raises(InputError, match="has the wrong offset"):
         read(changed)
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
 
@@ -242,7 +242,7 @@ def test_what_the_writer_refuses():
     assert isinstance(main, FuncOp)
     product = next(op for op in main.walk() if isinstance(op, graph.MatmulOp))
     product.properties["requant"] = RequantAttr(7, multiplier=3)
-    with pytest.raises(InputError, match="rescales by a shift, got the multiplier 3"):
+    with pytest.raises(InputError, match="requantizes by a shift, got the multiplier 3"):
         emit(module)
     product.properties["requant"] = RequantAttr(7)
     del product.attributes[BLOCK]

@@ -122,11 +122,11 @@ def test_the_file_says_layer_and_table() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        (3, b"\x01", "a wrong lookup table|attributes expected"),
-        (56, b"\xff\xff\xff\xff", "a wrong lookup table"),
-        (56, b"\x01\0\0\0", "not that of its first channel"),
+        (3, b"\x01", "wrong lookup table|attributes expected"),
+        (56, b"\xff\xff\xff\xff", "wrong lookup table"),
+        (56, b"\x01\0\0\0", "not that of the first channel"),
         (3, b"\x31", "unknown flags"),
-        (48, b"\x00\xff\xff\xff", "its clamp range"),
+        (48, b"\x00\xff\xff\xff", "invalid clamp range"),
     ],
 )
 def test_wrong_tables_are_refused(field: int, value: bytes, message: str) -> None:
@@ -138,5 +138,5 @@ def test_wrong_tables_are_refused(field: int, value: bytes, message: str) -> Non
 
 
 def test_an_older_version_is_named() -> None:
-    with pytest.raises(InputError, match="version 2 is of an older compiler; compile"):
+    with pytest.raises(InputError, match="version 2 is from an older compiler; compile"):
         read(resealed(example(), 8, b"\x02"))

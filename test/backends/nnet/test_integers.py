@@ -232,14 +232,14 @@ def layers() -> bytes:
 NAMES = ("binary", "compare", "select", "cast", "arg", "gather")
 SCALE, STORAGE, SHAPE = 8, 4, 32
 TENSORS = [
-    ("binary", "result", STORAGE, b"\x05", "keep the type"),
+    ("binary", "result", STORAGE, b"\x05", "must have the type of the operands"),
     ("binary", "result", SHAPE, struct.pack("<2I", 3, 2), "do not broadcast"),
     ("binary", "operand", SCALE, struct.pack("<f", 2.0), "scale 1, no zero point"),
     ("compare", "result", STORAGE, b"\x01", "a result of booleans"),
     ("compare", "result", SHAPE, struct.pack("<2I", 3, 2), "do not broadcast"),
     ("select", "operand", STORAGE, b"\x01", "a condition of booleans"),
-    ("select", "result", STORAGE, b"\x05", "one type"),
-    ("cast", "result", SHAPE, struct.pack("<2I", 3, 2), "its shapes differ"),
+    ("select", "result", STORAGE, b"\x05", "different types"),
+    ("cast", "result", SHAPE, struct.pack("<2I", 3, 2), "the shapes differ"),
     ("arg", "result", STORAGE, b"\x05", "integers of 64 bits expected"),
     ("arg", "result", SHAPE, struct.pack("<2I", 1, 2), "the wrong shape"),
     ("gather", "result", SHAPE, struct.pack("<2I", 1, 2), "wrong shape"),
@@ -249,12 +249,12 @@ WORDS = [
     ("binary", 0, 10, "unknown attribute"),
     ("compare", 0, 3, "unknown attribute"),
     ("arg", 0, 2, "unknown attribute"),
-    ("arg", 1, 2, "its axis does not exist"),
+    ("arg", 1, 2, "the axis does not exist"),
     ("arg", 2, 2, "unknown attribute"),
     ("gather", 0, 4, "unknown attribute"),
-    ("gather", 0, 3, "an index lies outside"),
+    ("gather", 0, 3, "an index is outside"),
     ("gather", 0, 0, "wrong shape"),
-    ("gather", 1, 3, "an index lies outside"),
+    ("gather", 1, 3, "an index is outside"),
 ]
 
 

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.nnet.arithmetic_layers import BINARIES
+from ceras_ir.backends.nnet.arithmetic_layers import FLOAT_BINARIES
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
@@ -257,7 +257,7 @@ def test_pools_of_other_types(kernel: tuple[int, int], window: Windows, element:
     agree(net.module(maximum, average))
 
 
-@pytest.mark.parametrize("kind", list(BINARIES))
+@pytest.mark.parametrize("kind", list(FLOAT_BINARIES))
 @pytest.mark.parametrize(
     ("lhs", "rhs"),
     [
@@ -282,7 +282,7 @@ def test_binaries(kind: Binary, lhs: tuple[int, ...], rhs: tuple[int, ...]):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", [k for k in BINARIES if k not in QUANTIZED_BINARIES])
+@pytest.mark.parametrize("kind", [k for k in FLOAT_BINARIES if k not in QUANTIZED_BINARIES])
 def test_float_binaries_at_the_edges(kind: Binary):
     """Every pair of zeros of both signs, infinities, NaN, and what over- and underflows."""
     edges = np.array([0.0, -0.0, 1e-45, -3, 7, 3e38, np.inf, -np.inf, np.nan], np.float32)

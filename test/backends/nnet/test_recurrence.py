@@ -129,14 +129,14 @@ CRAFTED = [
     (INTEGER, 1, 0, "unknown function"),
     (INTEGER, 1, 256 + 4, "unknown function"),
     (INTEGER, 2, 0x7FC00000, "not a number"),
-    (INTEGER, 10, 61, "its exponents"),
-    (INTEGER, 22, 2**32 - 61, "its exponents"),
+    (INTEGER, 10, 61, "an exponent exceeds 60"),
+    (INTEGER, 22, 2**32 - 61, "an exponent exceeds 60"),
     (DYNAMIC, 10, 2**32 - 14, "23 attributes expected"),
     (INTEGER, 10, 2**31, "24 attributes expected"),
-    (DYNAMIC, 11, 128, "its zero point"),
-    (DYNAMIC, 12, 0xBF800000, "its scales"),
-    (DYNAMIC, 23, 0x7F800000, "its scales"),
-    (DYNAMIC, 13, 0x7FC00000, "its scales"),
+    (DYNAMIC, 11, 128, "the zero point is no int8"),
+    (DYNAMIC, 12, 0xBF800000, "a scale is negative or infinite"),
+    (DYNAMIC, 23, 0x7F800000, "a scale is negative or infinite"),
+    (DYNAMIC, 13, 0x7FC00000, "a scale is negative or infinite"),
     (FLOATS, 4, 2**32 - 1, "unknown function"),
     (FLOATS, 9, 0xFFFFFFFF, "not a number"),
 ]
@@ -154,15 +154,15 @@ def test_crafted_attributes_are_refused(
 
 # (operand, byte of its tensor, replacement, what the reader says)
 TENSORS = [
-    (0, 32, struct.pack("<2I", 1, 10), "its state: wrong shape"),
+    (0, 32, struct.pack("<2I", 1, 10), "state: wrong shape"),
     (0, 5, b"\x02", "weights of rank 2 and input of 3|reserved bytes|extent"),
     (1, 8, struct.pack("<f", 0.5), "scale 1"),
     (1, 12, struct.pack("<i", 1), "without zero point"),
     (1, 4, b"\x02", "weights of 8 bits"),
-    (1, 32, struct.pack("<2I", 3, 12), "its weights: wrong shape"),
-    (2, 32, struct.pack("<2I", 3, 2), "its state: wrong shape"),
-    (3, 32, struct.pack("<2I", 1, 6), "its state: wrong shape"),
-    (4, 32, struct.pack("<I", 11), "its bias: wrong shape"),
+    (1, 32, struct.pack("<2I", 3, 12), "weights: wrong shape"),
+    (2, 32, struct.pack("<2I", 3, 2), "state: wrong shape"),
+    (3, 32, struct.pack("<2I", 1, 6), "state: wrong shape"),
+    (4, 32, struct.pack("<I", 11), "bias: wrong shape"),
 ]
 
 
@@ -182,7 +182,7 @@ def test_a_result_without_the_cell_state_is_refused(tmp_path: Path):
     file = read(INTEGER)
     record = offset_of(file, INTEGER, "tensors") + 64 * file.layers[0].result
     changed = resealed(INTEGER, record + 32, struct.pack("<I", 5))
-    with pytest.raises(InputError, match="its result: wrong shape"):
+    with pytest.raises(InputError, match="result: wrong shape"):
         read(changed)
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
 

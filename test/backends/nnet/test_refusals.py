@@ -74,7 +74,7 @@ def test_residuals():
         requant=REQUANT,
         residual_shift=(1, 2, 3, 4),
     )
-    assert "multiplies the residual of all channels by one number, got" in refused(net, op)
+    assert "multiplies the residual of all channels by the same factor, got" in refused(net, op)
 
 
 def test_elementwise():
@@ -87,7 +87,7 @@ def test_borders():
     net = Network([((3,), i64)])
     border = IntegerAttr(1 << 31, i64)
     op = graph.PadOp(graph.Pad.CONSTANT, net.inputs[0], (1,), (0,), value=border)
-    assert "borders of 32 bits, got 2147483648" in refused(net, op)
+    assert "padding values of 32 bits, got 2147483648" in refused(net, op)
 
 
 def test_recurrent_layers():
@@ -112,7 +112,7 @@ def test_rows_that_are_combined():
     net = Network([((5, 3), f32), ((4,), i64), ((4, 3), f32)])
     x, indices, rows = net.inputs
     op = graph.PutOp(x, indices, rows, graph.Reduce.MAX)
-    assert "puts rows in place of others, got 'max' of both" in refused(net, op)
+    assert "only replaces rows, got 'max' of old and new rows" in refused(net, op)
 
 
 def test_sizes():
@@ -126,7 +126,7 @@ def test_sizes():
 
 
 def test_limits_are_read_from_the_engine():
-    assert (engine_rules.MAX_WINDOW, engine_rules.MAX_BYTES) == (32768, 2 << 30)
+    assert (engine_rules.MAX_WINDOW, engine_rules.MAX_TENSOR_BYTES) == (32768, 2 << 30)
     assert f"at most {engine_rules.MAX_WINDOW}." in (engine_rules.sizes_fit.__doc__ or "")
 
 

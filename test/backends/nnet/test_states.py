@@ -85,13 +85,13 @@ def test_the_file_says_it():
     assert [name for _, name in file.inputs[2:]] == list(STATES)
     assert [name for _, name in file.outputs[2:]] == list(STATES.values())
     text = dump(written(network()))
-    assert "states:\n  'input0' was 'output2' of the run before\n" in text
+    assert "states:\n  'input0' = 'output2' of the previous run\n" in text
 
 
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        (5, "of different types"),
+        (5, "different types"),
         (7, "7 states, more than inputs or outputs"),
         (2**32 - 1, "4294967295 states"),
     ],

@@ -147,19 +147,19 @@ TENSORS = [
     ("indices", 4, b"\x07", "indices of scale 1"),
     ("indices", 4, b"\x08", "unknown storage 8"),
     ("indices", 24, struct.pack("<Q", 4), "not aligned|does not lie inside"),
-    ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
+    ("rows", 8, struct.pack("<f", 2.0), "different types"),
     ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
     ("result", 32, struct.pack("<2I", 3, 4), "wrong shape"),
 ]
 PUT = [
     ("indices", 8, struct.pack("<f", 2.0), "scale 1, no zero point"),
-    ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
+    ("rows", 8, struct.pack("<f", 2.0), "different types"),
     ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
-    ("put", 8, struct.pack("<f", 2.0), "it must keep the type"),
-    ("put", 32, struct.pack("<2I", 3, 4), "its rows: wrong shape"),
-    ("put", 32, struct.pack("<2I", 2, 6), "its rows: wrong shape"),
-    ("result", 8, struct.pack("<f", 2.0), "it must keep the type"),
-    ("result", 32, struct.pack("<2I", 3, 5), "its result: wrong shape"),
+    ("put", 8, struct.pack("<f", 2.0), "different types"),
+    ("put", 32, struct.pack("<2I", 3, 4), "rows: wrong shape"),
+    ("put", 32, struct.pack("<2I", 2, 6), "rows: wrong shape"),
+    ("result", 8, struct.pack("<f", 2.0), "different types"),
+    ("result", 32, struct.pack("<2I", 3, 5), "result: wrong shape"),
 ]
 CASES = [("take", *case) for case in TENSORS] + [("put", *case) for case in PUT]
 

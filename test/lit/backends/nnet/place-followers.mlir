@@ -14,7 +14,7 @@ func.func @main(%x: tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<24x!quant
 
 // -----
 
-// CHECK:         graph.transpose {{.*}}mem.device = #mem.device<cpu>, mem.reason = "nothing on the FPGA makes or reads its operands or its result"
+// CHECK:         graph.transpose {{.*}}mem.device = #mem.device<cpu>, mem.reason = "no circuit of the FPGA computes the operands or uses the result"
 // CHECK-NEXT:    graph.dequantize {{.*}}mem.device = #mem.device<cpu>
 func.func @main(%x: tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<6x4xf32> {
   %t = graph.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<6x4x!quant.uniform<i8:f32, 0.5>>

@@ -22,8 +22,8 @@ func.func @main(%q: tensor<197x64x!quant.uniform<i8:f32, 0.5>>, %k: tensor<197x6
 
 // Weights have a zero point, or are of a convolution: the reason says so.
 // CHECK-LABEL: func.func @main(
-// CHECK:         graph.matmul {{.*}}mem.device = #mem.device<cpu>, mem.reason = "the FPGA takes weights without zero point, got 3"
-// CHECK:         graph.conv2d {{.*}}mem.device = #mem.device<cpu>, mem.reason = "the FPGA takes constant weights of a convolution"
+// CHECK:         graph.matmul {{.*}}mem.device = #mem.device<cpu>, mem.reason = "the FPGA requires weights without zero point, got 3"
+// CHECK:         graph.conv2d {{.*}}mem.device = #mem.device<cpu>, mem.reason = "the FPGA requires constant weights of a convolution"
 func.func @main(%q: tensor<4x8x!quant.uniform<i8:f32, 0.5>>, %k: tensor<4x8x!quant.uniform<i8:f32, 0.5:3>>, %x: tensor<1x4x4x8x!quant.uniform<i8:f32, 0.5>>, %w: tensor<4x1x1x8x!quant.uniform<i8:f32, 0.5>>) -> (tensor<4x4x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x4x!quant.uniform<i8:f32, 0.5>>) {
   %s = graph.matmul %q, %k {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>} : (tensor<4x8x!quant.uniform<i8:f32, 0.5>>, tensor<4x8x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x4x!quant.uniform<i8:f32, 0.5>>
   %y = graph.conv2d %x, %w {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x4x4x8x!quant.uniform<i8:f32, 0.5>>, tensor<4x1x1x8x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x4x!quant.uniform<i8:f32, 0.5>>

@@ -3,8 +3,8 @@
 // RUN: %if nnet %{ not ceras-compile %s --target nnet -o %t 2>&1 | filecheck %s --check-prefix=COMPILE %}
 
 // What has a quantized form, or only moves elements, is not judged in float; each other node once.
-// NNET:      node 'cell' (graph.recurrence): error: unsupported: the engine takes constant weights of a recurrent layer
-// NNET-NEXT: node 'rows' (graph.put): error: unsupported: the engine puts rows in place of others, got 'max' of both
+// NNET:      node 'cell' (graph.recurrence): error: unsupported: the engine requires constant weights of a recurrent layer
+// NNET-NEXT: node 'rows' (graph.put): error: unsupported: the engine only replaces rows, got 'max' of old and new rows
 // NNET-NOT:  error
 
 // Nothing is calibrated before.
