@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph import LookupOp, Pool, Pool2dOp, shape_of, tensor_t
 
 
 class SinkLookup(RewritePattern):
-    """Exchange a table and the max pooling that alone reads its result."""
+    """Exchange a table and the max pooling that is the only consumer of the result."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: Pool2dOp, rewriter: PatternRewriter) -> None:
@@ -27,7 +27,7 @@ class SinkLookup(RewritePattern):
         if not lookup.result.has_one_use() or lookup.rows is not None:
             return
         if not rises(lookup):
-            return  # The greatest number need not have the greatest entry.
+            return  # The largest input need not have the largest entry.
         pooled = TensorType(tensor_type(lookup.input).element_type, shape_of(op.result))
         pool = Pool2dOp.build(
             operands=[lookup.input], properties=dict(op.properties), result_types=[pooled]
@@ -43,15 +43,16 @@ class SinkLookup(RewritePattern):
 
 
 def rises(lookup: LookupOp) -> bool:
-    """Whether no entry of the table is less than the one before it."""
+    """Return whether each entry of the table is at least as large as the previous entry."""
     return bool(np.all(np.diff(lookup.tables.astype(np.int64)) >= 0))
 
 
 @dataclass(frozen=True)
 class SinkLookupPass(ModulePass):
     """
-    Move lookup tables below the max pooling that follows. Exact where entries rise, as of tanh
-    and sigmoid: then the entry of the greatest number is the greatest entry. Others stay.
+    Move lookup tables below the max pooling that follows. This is exact for monotonic tables, such
+    as those of tanh and sigmoid: the entry of the largest input is the largest entry. Other tables
+    remain.
     """
 
     name = "sink-lookup"
