@@ -1,16 +1,15 @@
 """
-What becomes of networks as they are shipped, as the page docs/tried-networks.md.
+Try published networks without options, and write the page docs/tried-networks.md.
 
     python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed]
         [--large FOLDER|MODEL.onnx...] [-o PAGE.md]
 
-Every network is taken as it is: imported, compared with ONNX Runtime in float, quantized on 16
-samples of NAME.npz beside it, or of made-up inputs, judged on 8 others, verified against the
-interpreter, compiled and timed beside ONNX Runtime in float and in int8 (static, per channel, on
-the same samples), in process CPU time on one thread, rounds of all in turns. `--installed` adds the
-models that installed packages bring along; those behind `--large` take fewer samples. What is
-absent, refused or takes too long is a line with the reason. Lines of the page about networks that
-are not tried this time stay, marked with *.
+Each network is imported, compared with ONNX Runtime in float, quantized on 16 samples of NAME.npz
+next to it (or synthetic samples), evaluated on 8 other samples, verified against the interpreter,
+compiled, and timed alternately with ONNX Runtime in float and int8 (static, per channel, same
+samples), in processor time on a single thread. `--installed` adds the models of installed
+packages; models of `--large` use fewer samples. A network that is missing, refused or too slow has
+a line with the reason.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from network_pages import earlier, models, samples_of
+from network_pages import models, samples_of
 from numpy.typing import NDArray
 
 from ceras_ir.interpreters.network import run
@@ -51,22 +50,21 @@ FEW = 4, 2
 PAGE = """\
 <!-- Written by benchmarks/tried_networks.py. -->
 
-# Networks that were tried
+# Networks with times
 
-Networks as they are shipped or exported, without options; those with seeded weights stand for a
-topology. Times are milliseconds of process CPU time on one thread, rounds in turns; in brackets how
-many times as fast as ONNX Runtime, in float and in int8 (static, per channel).
-[networks.md](networks.md) has networks with real inputs on all targets.
+`python benchmarks/tried_networks.py FOLDER` writes this page. Networks are published files or
+exports with default options; networks with random weights represent a topology. Times are
+milliseconds of processor time on a single thread, with alternating rounds; brackets have the speed
+relative to ONNX Runtime in float and in int8 (static, per channel). [networks.md](networks.md) has
+networks with real inputs on all targets.
 
-- *error*: the largest difference of the float network in the interpreter from ONNX Runtime,
-  relative to the largest output; where that is large, in brackets from ONNX's reference
-  implementation.
-- *int8*: the share of multiplications that are done in integers.
-- *dB*: signal to noise of int8 against float at the outputs, on 8 samples behind 16 that
-  calibrated; in brackets ONNX Runtime's, calibrated on the same.
-- *exact*: the targets that have the interpreter's integers, of c and nnet.
-
-Lines with * are of an earlier version.
+- *error*: the maximum difference of the float network in the interpreter from ONNX Runtime,
+  relative to the maximum output; if it is large, brackets have the difference from the reference
+  of ONNX.
+- *int8*: the share of multiplications in integers.
+- *dB*: signal-to-noise ratio of int8 at the outputs, on 8 samples after 16 calibration samples;
+  brackets have ONNX Runtime with the same samples.
+- *exact*: targets with the integers of the interpreter, of c and nnet.
 
 | network | import | error | int8 | dB | exact | ONNX Runtime | its int8 | C, float | C, int8 |
 |---|---|---|---|---|---|---|---|---|---|
@@ -314,7 +312,7 @@ def main() -> None:
     parser.add_argument("--large", nargs="*", default=[])
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
-    rows = earlier(arguments.o)
+    rows: dict[str, str] = {}
     named = [*models(arguments.models), *(installed_models() if arguments.installed else ())]
     chosen = [(path, (CALIBRATE, JUDGE)) for path in named]
     chosen += [(path, FEW) for path in models(arguments.large)]
@@ -322,7 +320,7 @@ def main() -> None:
         row = tried(path, *counts)
         rows[row.name] = row.markdown()
         print(rows[row.name], end="", flush=True)
-        # After each: a run of hours may end early.
+        # Write after each network, because a long run may be interrupted.
         lines = (rows[name] for name in sorted(rows))
         arguments.o.write_text(PAGE + "".join(lines), encoding="utf-8")
 

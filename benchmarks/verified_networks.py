@@ -1,13 +1,12 @@
 """
-`ceras-verify` on every network of some folders, as the page docs/networks.md.
+Run `ceras-verify` on each network of some folders, and write the page docs/networks.md.
 
     python benchmarks/verified_networks.py FOLDER|MODEL.onnx... [-o docs/networks.md]
                                            [--samples 2] [--only NAME] [--targets c,nnet,vta]
 
-Beside `NAME.onnx` may lie `NAME.npz`, inputs to compare on, and `NAME.cal.npz`, others to calibrate
-with; without the second the first serve for both, without both synthetic ones do. Float networks
-are also run by ONNX Runtime on the first input, and in float by the interpreter and in C. Lines of
-the page about networks that are not verified this time stay, marked with *.
+`NAME.npz` next to `NAME.onnx` has the inputs, and `NAME.cal.npz` the calibration data. Without the
+second file, the first is used for both; without both, samples are synthetic. Float networks also
+run in ONNX Runtime on the first input, and in float in the interpreter and in C.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from network_pages import earlier, models, samples_of
+from network_pages import models, samples_of
 from numpy.typing import NDArray
 
 from ceras_ir.data.samples import save_arrays
@@ -39,17 +38,20 @@ PAGE = """\
 
 # Verified networks
 
-Each network is compiled for each target and run at every level on the way, `ceras-verify`: the
-quantized graph, the placed graph, memory, machine code or instruction streams. *exact* means that
-all of them have the same integers in every element of every output. The two columns of ONNX
-Runtime are the largest difference of the float network, relative to the largest output, in the
-interpreter and in C; of networks that come quantized, `quantized-import.md` tells. Signal to noise
-is int8 against float at the outputs, without options; it says as much about the inputs as about
-the compiler. [quantization.md](quantization.md) has what int8 costs in right answers.
+`python benchmarks/verified_networks.py FOLDER -o docs/networks.md` writes this page. Each network
+is compiled for each target, and `ceras-verify` runs all levels: the quantized graph, the placed
+graph, memory, and machine code or instruction streams.
 
-Where a network says *Q/DQ* its own scales are kept on c and nnet and snapped to powers of two for
-vta. Lines with * are of an earlier version. [tried-networks.md](tried-networks.md) has what else
-was tried, with times.
+- *inputs*: the number of samples.
+- *calibrated on*: separate data, the inputs, or synthetic samples. *Q/DQ* networks keep the scales
+  of the model on c and nnet; vta snaps them to powers of two.
+- *ONNX Runtime*: the maximum difference of the float network relative to the maximum output, in the
+  interpreter and in C. [quantized-import.md](quantized-import.md) has Q/DQ networks.
+- *signal to noise*: int8 compared with float at the outputs, with default options.
+- *exact*: all levels have equal integers in each element of each output.
+
+[quantization.md](quantization.md) has the accuracy of int8, and
+[tried-networks.md](tried-networks.md) more networks, with times.
 
 """
 COLUMNS = (
@@ -60,7 +62,7 @@ COLUMNS = (
 
 @dataclass
 class Row:
-    """What is known of one network."""
+    """The results of a network."""
 
     name: str
     compared: str
@@ -87,7 +89,7 @@ def main() -> None:
     arguments = parser.parse_args()
     targets = str(arguments.targets).split(",")
     rows: list[Row] = []
-    lines = earlier(arguments.output)
+    lines: dict[str, str] = {}
     for path in models(arguments.paths):
         if arguments.only and arguments.only not in path.stem:
             continue
@@ -95,7 +97,7 @@ def main() -> None:
         lines[path.stem] = rows[-1].markdown()
         print(lines[path.stem], *rows[-1].reasons, end="", flush=True)
         if arguments.output:
-            # As far as it is, so that a long run that ends early leaves what it found.
+            # Write after each network, because a long run may be interrupted.
             reasons = [reason for row in rows for reason in row.reasons]
             arguments.output.write_text(page(lines, reasons, targets), encoding="utf-8")
     exact = sum(all(v == "exact" for v in row.verdicts) for row in rows)
@@ -103,7 +105,7 @@ def main() -> None:
 
 
 def page(lines: Mapping[str, str], reasons: Sequence[str], targets: Sequence[str]) -> str:
-    rest = ["\n## Not taken\n", *reasons] if reasons else []
+    rest = ["\n## Refused\n", *reasons] if reasons else []
     columns = (*COLUMNS, *targets)
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
     return PAGE + head + "".join(lines[name] for name in sorted(lines)) + "\n".join(rest)
