@@ -1,9 +1,8 @@
 """
-Build the documentation as a site that works offline, in build/site: `make docs-site`.
+Build the documentation as an offline site in build/site (`make docs-site`).
 
-The pages are copied in the layout of the repository, with every file that they link to, so that
-links are the same in both. A gallery of reports is made with them. Any warning of MkDocs is an
-error.
+The pages and all linked files are copied in the layout of the repository, so that links remain
+valid. A gallery of reports is generated. Each warning of MkDocs is an error.
 """
 
 import argparse
@@ -47,19 +46,19 @@ NAVIGATION: list[Page | Section] = [
             {"Forests and linear models": "docs/classical-models.md"},
             {"Gallery of reports": "docs/gallery.md"},
             {"Messages and exit statuses": "docs/diagnostics.md"},
-            {"Finding a wrong pass": "docs/debugging.md"},
-            {"What is guaranteed": "docs/trust.md"},
+            {"Find a wrong pass": "docs/debugging.md"},
+            {"Guarantees": "docs/trust.md"},
         ]
     },
     {
         "Understand": [
             {"Architecture": "docs/architecture.md"},
             {"Quantization": "docs/quantization.md"},
-            {"What its steps earn": "docs/quantization-measured.md"},
-            {"The contract between its passes": "docs/quantization-contract.md"},
+            {"Quantization, measured": "docs/quantization-measured.md"},
+            {"Attributes of quantization": "docs/quantization-contract.md"},
             {"Functions": "docs/functions.md"},
             {"HardSwish for SiLU": "docs/hardswish.md"},
-            {"Networks that come quantized": "docs/quantized-import.md"},
+            {"Quantized models": "docs/quantized-import.md"},
             {"The quantized graph": "docs/quantized-graph.md"},
             {"Sparse weights": "docs/sparse-weights.md"},
             {"Loops, branches and states": "docs/control-flow.md"},
@@ -70,6 +69,7 @@ NAVIGATION: list[Page | Section] = [
     {
         "Targets": [
             {"C on hosts": "docs/c-backend.md"},
+            {"C, measured": "docs/c-measured.md"},
             {"VTA": "docs/vta.md"},
             {"VTA, measured": "docs/vta-measured.md"},
             {"nnet engine": "docs/nnet-engine.md"},
@@ -91,6 +91,7 @@ NAVIGATION: list[Page | Section] = [
         ]
     },
     {"Papers": "docs/papers.md"},
+    {"Glossary": "docs/glossary.md"},
     {
         "Project": [
             {"Changes": "CHANGELOG.md"},
@@ -98,17 +99,17 @@ NAVIGATION: list[Page | Section] = [
         ]
     },
 ]
-"""Titles and pages, in the order of the site. Pages that it lacks form a section of their own."""
+"""Titles and pages in the order of the site. Missing pages form a separate section."""
 
 
 def page_names() -> list[str]:
-    """List the pages of the site, by their paths in the repository."""
+    """Return the paths of the pages of the site."""
     found = {p.relative_to(ROOT).as_posix() for pattern in PAGES for p in ROOT.glob(pattern)}
     return sorted(found - {LEFT_OUT})
 
 
 def stage(folder: Path) -> None:
-    """Copy pages, and the files that they link to, to `folder`."""
+    """Copy pages and linked files to `folder`."""
     pages = [ROOT / name for name in page_names()]
     for page in pages:
         text = page.read_text(encoding="utf-8")
@@ -122,8 +123,8 @@ def stage(folder: Path) -> None:
 
 def python_markdown(text: str) -> str:
     """
-    Adapt a page from CommonMark to Python-Markdown: a list needs an empty line before it, what is
-    inside of an item is indented by four, and a fence takes no attributes.
+    Adapt a page from CommonMark to Python-Markdown: a list needs an empty line before it, the
+    content of an item is indented by four, and a fence has no attributes.
     """
     lines, is_code = list[str](), False
     for line in text.splitlines():
@@ -151,7 +152,7 @@ def _copy(source: Path, path: Path) -> None:
 
 
 def navigation() -> list[object]:
-    """Return `NAVIGATION` and the pages that it lacks."""
+    """Return `NAVIGATION` and the missing pages."""
     known = re.findall(r'": "([^"]+)"', json.dumps(NAVIGATION))
     rest = [page for page in page_names() if page not in known]
     examples = [page for page in rest if page.startswith("examples/")]

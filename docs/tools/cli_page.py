@@ -1,4 +1,4 @@
-"""docs/cli.md: the options of every command, from the parsers that print `--help`."""
+"""Print docs/cli.md from the parsers of the commands."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -47,24 +47,24 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 WIDTH = 100
 
 TOOLS = ("ceras-compile", "ceras-run")
-"""Those with options of one target."""
+"""Commands with options of a target."""
 
 INTRODUCTION = """\
 # Commands
 
-Results go to stdout, or to the file that `-o` or `--outputs` names. Diagnostics, dumps and progress
-go to stderr. [diagnostics.md](diagnostics.md) explains messages and exit statuses.
+Results are printed to stdout, or written to the file of `-o` or `--outputs`. Diagnostics, dumps
+and progress are printed to stderr. [diagnostics.md](diagnostics.md) explains messages and exit
+statuses.
 """
 
 
 def _item(text: str) -> str:
-    """Wrap an item of a list."""
     inner = " " * (text.index("-") + 2)
     return fill(text, WIDTH, subsequent_indent=inner, break_on_hyphens=False)
 
 
 class MarkdownFormatter(argparse.HelpFormatter):
-    """Help as Markdown: the same on every version of Python, whose own layout changes."""
+    """Format help as Markdown, independent of the layout of a Python version."""
 
     def __init__(self, prog: str):
         super().__init__(prog)
@@ -77,7 +77,7 @@ class MarkdownFormatter(argparse.HelpFormatter):
         groups: object,
         prefix: str | None = None,
     ) -> None:
-        assert usage is not None, "tools have a usage of one line"
+        assert usage is not None, "the usage of a command is a single line"
         self.lines += ["```", usage.replace("%%", "%"), "```", ""]
 
     def add_text(self, text: str | None) -> None:
@@ -115,7 +115,7 @@ def _spelling(action: argparse.Action) -> str:
 
 
 def _target_options(target: TargetClass) -> str:
-    """What `--target NAME` adds, in every command that takes it."""
+    """Return the options that `--target NAME` adds to commands."""
     lines = [f"### Options of target {target.name}", "", str(target.arithmetic) + ".", ""]
     hints = get_type_hints(target)
     for field, described in ((f, d) for t in TOOLS for f, d in options_of(target, t)):

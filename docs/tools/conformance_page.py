@@ -1,13 +1,13 @@
 """
-docs/conformance.md: cases of ONNX's own test suite, run by the interpreter and as C.
+Print docs/conformance.md: the test suite of ONNX in the interpreter and as C.
 
-    python docs/tools/conformance_page.py ../shared/tools             write the page: minutes
-    python docs/tools/conformance_page.py ../shared/tools --every 20  print what a sample gives
+    python docs/tools/conformance_page.py TOOLS             write the page: minutes
+    python docs/tools/conformance_page.py TOOLS --every 20  print the result of a sample
 
-`../shared/tools` has `onnx_conformance.py`, which knows the cases and their tolerances, and
-`onnx_edge_required.txt`, which names those that an edge compiler should take. Of ONNX's whole node
-suite what else there is may be refused, but not computed wrongly. Every case is what
-`ceras-run MODEL --inputs IN.npz --outputs OUT.npz [--target c]` does, but in one process.
+The folder TOOLS has `onnx_conformance.py`, which loads the cases and their tolerances, and
+`onnx_edge_required.txt`, the list of cases that an edge compiler should support. The other cases of
+the node suite may be refused. Each case runs like
+`ceras-run MODEL --inputs IN.npz --outputs OUT.npz [--target c]`, but in this process.
 """
 
 import argparse
@@ -36,22 +36,22 @@ HEAD = """\
 
 # Conformance
 
-The first table has the cases of ONNX's test suite that an edge compiler should take. Parameters are
-initializers. `ceras-run` runs each case on all of its data sets, in the interpreter and with
-`--target c`. PASS: the result is within the tolerance of the case, integers and types are equal.
-UNSUPPORTED: exit status 3 with a reason and no output. WRONG, FAIL (another status) and DIRTY (a
-file is left) must not occur.
+The first table has the cases of the ONNX test suite that an edge compiler should support.
+Parameters are initializers. `ceras-run` runs each case on all data sets, in the interpreter and
+with `--target c`. PASS: the result is within the tolerance of the case; integers and types are
+equal. UNSUPPORTED: exit status 3 with a reason and no output. WRONG, FAIL (another status) and
+DIRTY (a file remains) must not occur.
 """
 
 WHOLE = """\
-## The whole node suite
+## The complete node suite
 
 The second table has all node cases of the `onnx` package, expanded functions included. Results in
-bfloat16 may differ by half a unit in the last place, because they are computed and kept in float32.
+bfloat16 may differ by half a unit in the last place, because they are computed in float32.
 
-`make fuzz-node-suite` compares the interpreter and C with the suite a second time, with no file but
-those of the `onnx` package. It runs each case with computed operands, and once more with the
-operands after the first as initializers. The test suite runs a sample of it.
+`make fuzz-node-suite` runs the suite with only the files of the `onnx` package: each case with
+computed operands, and again with the operands after the first as initializers. The test suite runs
+a sample.
 """
 PARAMETERS = {
     **dict.fromkeys(("DFT", "STFT", "CumSum", "CumProd", "Trilu", "CenterCropPad"), "1-"),
@@ -59,17 +59,17 @@ PARAMETERS = {
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"), "0-"),
     **dict.fromkeys(("NonMaxSuppression", "MaxUnpool"), "2-"),
 }
-"""Further operands that a deployed model has as constants, as the harness spells them."""
+"""Operator -> operands that a deployed model has as constants, in the notation of the harness."""
 
 CAUSAL_CONVOLUTION = "CausalConvWithState"
-"""Whose weights and bias are parameters, and whose state is none."""
+"""An operator with weights and bias as parameters, and a state as input."""
 
 BFLOAT16_TOLERANCE = 2.0**-8
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one case in one engine."""
+    """The result of a case in an engine."""
 
     name: str
     group: str
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def harness(tools: Path) -> Any:
-    """The module that knows ONNX's cases."""
+    """Return the module that loads the cases."""
     if str(tools) not in sys.path:
         sys.path.append(str(tools))
     module: Any = import_module("onnx_conformance")
@@ -88,7 +88,7 @@ def harness(tools: Path) -> Any:
 
 
 def required_cases(tools: Path) -> list[Any]:
-    """The cases of the list, by name."""
+    """Return the cases of the list, sorted by name."""
     lines = (tools / "onnx_edge_required.txt").read_text("utf-8").splitlines()
     names = {line.split("#")[0].strip() for line in lines}
     kinds = {"node", "expanded", "pytorch-converted", "pytorch-operator", "simple", "light"}
@@ -97,7 +97,7 @@ def required_cases(tools: Path) -> list[Any]:
 
 
 def all_node_cases(tools: Path) -> list[Any]:
-    """Every node case, by name, of whatever operators and types."""
+    """Return all node cases, sorted by name."""
     from onnx.backend.test.loader import load_model_tests
 
     known = harness(tools)
@@ -110,7 +110,7 @@ def all_node_cases(tools: Path) -> list[Any]:
         whole = by_name.get(case.name.removesuffix("_expanded"), case)
         ours = whole.model.graph.node[0].op_type == CAUSAL_CONVOLUTION
         if len(case.data) != 1 or not (ours or case is not whole):
-            continue  # The harness makes initializers of its parameters.
+            continue  # The harness converts its parameters to initializers.
         fixed = _parameters(known, whole) & {value.name for value in case.model.graph.input}
         if fixed and not case.model.graph.initializer:
             _freeze(case, fixed)
@@ -118,19 +118,19 @@ def all_node_cases(tools: Path) -> list[Any]:
 
 
 def _parameters(known: Any, whole: Any) -> set[str]:
-    """The inputs of a node case that a deployed model has as initializers."""
+    """Return the inputs of a node case that a deployed model has as initializers."""
     node = whole.model.graph.node[0]
     if node.op_type == CAUSAL_CONVOLUTION:
-        return set(node.input[1:3])  # Not the state behind them.
+        return set(node.input[1:3])  # The state after them is an input.
     kept = {value.name for value in known.freeze(whole)[0].graph.input}
     return {value.name for value in whole.model.graph.input} - kept
 
 
 def _freeze(case: Any, fixed: set[str]) -> None:
-    """Make initializers of some inputs."""
+    """Convert some inputs to initializers."""
     import onnx
 
-    # ONNX keeps the cases that it has made.
+    # ONNX caches the cases.
     case.model = onnx.ModelProto.FromString(case.model.SerializeToString())
     real = [value.name for value in case.model.graph.input]
     (inputs, outputs) = case.data[0]
@@ -151,7 +151,7 @@ def _freeze(case: Any, fixed: set[str]) -> None:
 
 
 def has_numbers(case: Any) -> bool:
-    """Whether all ends of a case are tensors with elements, of numbers that are taken."""
+    """Return whether inputs and outputs are nonempty tensors of supported types."""
     from onnx import TensorProto
 
     from ceras_ir.frontends.onnx.model.model_file import element_type
@@ -169,7 +169,7 @@ def has_numbers(case: Any) -> bool:
 
 
 def _in_float32(case: Any) -> Any:
-    """The case with float32 for bfloat16, which files of arrays lack, and tensors alone."""
+    """Return the case with float32 instead of bfloat16, which npz files lack, and only tensors."""
     data: list[tuple[list[Any], list[Any]]] = []
     for inputs, outputs in case.data:
         ends = [[_array(value) for value in values] for values in (inputs, outputs)]
@@ -182,12 +182,12 @@ def _in_float32(case: Any) -> Any:
 
 
 def _array(value: Any) -> tuple[Any, bool]:
-    """An array that a file can hold, and whether it was bfloat16; what is no tensor is empty."""
+    """Return an array for a file, and whether it was bfloat16. A sequence becomes empty."""
     import onnx
 
     if isinstance(value, onnx.TensorProto):
         value = onnx.numpy_helper.to_array(value)
-    # Sequences, which may be ragged, and what is optional.
+    # Sequences, which may be ragged, and optional values.
     array: NDArray[Any] = np.zeros(0) if isinstance(value, list) else np.asarray(value)
     if array.dtype == object:
         return np.zeros(0), False
@@ -196,7 +196,7 @@ def _array(value: Any) -> tuple[Any, bool]:
 
 
 def outcome(tools: Path, case: Any, engine: str) -> Outcome:
-    """Run one case."""
+    """Run a case."""
     known = harness(tools)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -204,13 +204,13 @@ def outcome(tools: Path, case: Any, engine: str) -> Outcome:
         output = folder / "out.npz"
         for inputs, reference in data:
             arguments = [str(model), "--inputs", str(inputs), "--outputs", str(output)]
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said):
+            messages = io.StringIO()
+            with contextlib.redirect_stderr(messages):
                 status = ceras_run([*arguments, "--target", engine])
             if status:
                 kind = "UNSUPPORTED" if status == 3 else "FAIL"
                 kind = "DIRTY" if output.exists() else kind
-                reason = said.getvalue().strip().replace(f"{model}: ", "")
+                reason = messages.getvalue().strip().replace(f"{model}: ", "")
                 return Outcome(case.name, case.group, engine, kind, reason)
             wrong = known.compare(reference, output, case.rtol, case.atol)
             if wrong is not None:
@@ -220,22 +220,22 @@ def outcome(tools: Path, case: Any, engine: str) -> Outcome:
 
 
 def page(required: Sequence[Outcome], whole: Sequence[Outcome], fixed: set[str]) -> str:
-    """The text of the page; `fixed` are the cases of the whole suite with tensors of numbers."""
+    """Return the page; `fixed` are the cases of the complete suite with tensors of numbers."""
     failed = [o for o in whole if o.status != "UNSUPPORTED"]
     parts = [HEAD, *_table(required), "", *_exceptions(required)]
-    parts += ["", WHOLE, *_table(whole), "", *(_exceptions(failed) or ["None is wrong."])]
+    parts += ["", WHOLE, *_table(whole), "", *(_exceptions(failed) or ["No case is wrong."])]
     parts += ["", *_shares([o for o in whole if o.name in fixed])]
     return "\n".join(parts) + "\n"
 
 
 def _shares(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """How many cases of numbers pass, and which operators the others are of."""
+    """Yield the number of passed cases of `fixed`, and the operators of refused cases."""
     for engine in ENGINES:
         mine = [o for o in outcomes if o.engine == engine]
         good = sum(o.status == "PASS" for o in mine)
         share = 100 * good / max(len(mine), 1)
         yield (
-            f"{engine}: of {len(mine)} cases whose inputs and outputs are tensors with elements, "
+            f"{engine}: of {len(mine)} cases with nonempty tensors, "
             f"floats of 16 to 64 bits, integers of 8 to 64 or booleans, {good} pass: {share:.1f}%."
         )
     refused = Counter(
@@ -248,7 +248,7 @@ def _shares(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A line for each group of operators, and one for all if there are several."""
+    """Yield a line for each group of operators, and the total of several groups."""
     heads = [f"{engine} {status}" for engine in ENGINES for status in STATUSES]
     yield "| group | cases | " + " | ".join(heads) + " |"
     yield "|---" * (len(heads) + 2) + "|"
@@ -265,7 +265,7 @@ def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _exceptions(outcomes: Sequence[Outcome]) -> list[str]:
-    """All that did not pass, with what was said; nothing if all did."""
+    """Return the cases that did not pass, with their messages."""
     lines = [
         f"- `{o.name}` ({o.engine}): {o.status}: {o.reason}" for o in outcomes if o.status != "PASS"
     ]
@@ -273,7 +273,7 @@ def _exceptions(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _whole(tools: Path, required: Sequence[Outcome], every: int) -> Iterator[Outcome]:
-    """Outcomes of all node cases; those that were run already are not run again."""
+    """Yield outcomes of all node cases, without repeating those of `required`."""
     known = {(o.name, o.engine): o for o in required}
     for engine in ENGINES:
         for case in all_node_cases(tools)[::every]:
@@ -286,7 +286,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tools", type=Path, help="the folder of onnx_conformance.py")
-    parser.add_argument("--every", type=int, help="only every so many cases; print, write nothing")
+    parser.add_argument("--every", type=int, help="run each N-th case and print the result")
     arguments = parser.parse_args()
     every = arguments.every or 1
     cases = required_cases(arguments.tools)[::every]

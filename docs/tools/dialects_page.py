@@ -1,4 +1,4 @@
-"""docs/dialects.md: every dialect with its operations and attributes, from their classes."""
+"""Print docs/dialects.md from the classes of operations and attributes."""
 
 import inspect
 import textwrap
@@ -25,9 +25,9 @@ from ceras_ir.universe import CERAS_UNIVERSE, dialect_paths
 INTRODUCTION = """\
 # Dialects
 
-This page defines every operation bit for bit. The interpreter and all backends are tested against
-these texts. The verifiers check types and shapes. [architecture.md](architecture.md) shows how the
-levels follow each other.
+This page defines each operation bit for bit. The interpreter and all backends are tested against
+these definitions. The verifiers check types and shapes. [architecture.md](architecture.md) shows
+the order of the levels.
 """
 
 
@@ -53,23 +53,23 @@ def _title(module: ModuleType) -> str:
 
 
 def _modules(dialect: Dialect, opening: ModuleType) -> list[ModuleType]:
-    """Where its members are defined: the dialect's own module, others of attributes, operations."""
+    """Return the modules of a dialect: its opening, then those of attributes and operations."""
     attributes, operations = (
         {m: None for cls in members if (m := inspect.getmodule(cls))}
         for members in (dialect.attributes, dialect.operations)
     )
-    alone = [m for m in attributes if m not in operations]
-    return list(dict.fromkeys([opening, *alone, *operations]))
+    only_attributes = [m for m in attributes if m not in operations]
+    return list(dict.fromkeys([opening, *only_attributes, *operations]))
 
 
 def _enumerations(
     module: ModuleType, members: list[type[Attribute] | type[Operation]]
 ) -> Iterator[type[Enum]]:
-    """Those of a module that no attribute of its own describes."""
+    """Yield the enumerations of a module that no attribute describes."""
     described = [getattr(cls, "enum_type", None) for cls in members]
     for _, cls in inspect.getmembers(module, inspect.isclass):
-        own = cls.__module__ == module.__name__ and cls not in described
-        if own and issubclass(cls, Enum) and issubclass(cls, str):
+        is_separate = cls.__module__ == module.__name__ and cls not in described
+        if is_separate and issubclass(cls, Enum) and issubclass(cls, str):
             yield cls
 
 
@@ -82,7 +82,7 @@ def _values(cls: type[Enum]) -> list[str]:
     lines = [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]
     rest = [f"`{m.value}`" for m in cls if m.name not in docs]
     if rest:
-        lines.append(("- " if docs else "One of ") + ", ".join(rest) + ("" if docs else "."))
+        lines.append(("- " if docs else "Values: ") + ", ".join(rest) + ("" if docs else "."))
     return lines
 
 
@@ -92,7 +92,7 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
     else:
         mark = "!" if cls.name.startswith("quant.") else "#"
         heading, body = f"#### {mark}{cls.name}", _attribute(cls)
-    # An attribute that is no more than an enumeration has nothing to add to that.
+    # The docstring of an enumeration serves an attribute without docstring.
     doc = cls.__doc__ or getattr(cls, "enum_type", cls).__doc__
     return "\n\n".join([heading, markdown(doc), *body])
 
@@ -151,7 +151,7 @@ def _default(value: Attribute | None) -> str:
 
 
 def _listed(names: list[str], docs: dict[str, str]) -> str:
-    """Names with the text under them in the code, where there is one."""
+    """Return the names with their field documentation."""
     described: list[str] = []
     for name in names:
         doc = docs.get(name.split()[0].rstrip("."))

@@ -5,7 +5,7 @@ import re
 
 
 def markdown(doc: str | None) -> str:
-    """A docstring as Markdown: a paragraph that is nothing but code becomes a block of it."""
+    """Return a docstring as Markdown. A paragraph of code becomes a code block."""
     paragraphs = inspect.cleandoc(doc or "").split("\n\n")
     return "\n\n".join(map(_paragraph, paragraphs))
 

@@ -1,11 +1,9 @@
 """
-Write what is printed from the code into docs/ and README.md, or check that it is current.
+Update the pages that are printed from the code, and the output of examples, or check them.
 
-    make docs                                        all of it, half a minute
-    python docs/tools/generate.py passes.md          one page
-    python docs/tools/generate.py --check [PAGE...]  print what differs; exit status 1 if any does
-
-Pages are printed from the code, or written by hand with examples whose output is refreshed.
+    make docs                                        all pages, half a minute python
+    docs/tools/generate.py passes.md          a single page python docs/tools/generate.py --check
+    [PAGE...]  print differences; exit status 1 if there are any
 """
 
 import argparse
@@ -29,7 +27,7 @@ from structure_picture import structure_picture
 DOCS = Path(__file__).resolve().parent.parent
 DECIMAL = re.compile(r"\d+(\.\d+)+(e[+-]?\d+)?")
 """Decimal numbers, and versions such as 1.32.0."""
-NOTICE = "<!-- Printed from the code: change that, then run `make docs`. -->\n\n"
+NOTICE = "<!-- Printed from the code: change the code, then run `make docs`. -->\n\n"
 
 PRINTED: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
@@ -41,7 +39,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "passes.md": passes_page,
     "supported-operators.md": operators_page,
 }
-"""File in docs/ -> what prints it."""
+"""File in docs/ -> the function that prints it."""
 
 WITH_EXAMPLES = (
     "../README.md",
@@ -51,7 +49,7 @@ WITH_EXAMPLES = (
         if page.name not in PRINTED and "\n```console" in page.read_text("utf-8")
     ),
 )
-"""Pages written by hand whose examples are run."""
+"""Pages with examples that are executed."""
 
 
 def _printed(make: Callable[[], str]) -> str:
@@ -87,10 +85,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=", ".join(PAGES))
-    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    parser.add_argument("--check", action="store_true", help="compare without writing")
     arguments = parser.parse_args()
     if sys.flags.optimize > 1:
-        parser.error("run without -OO, which removes docstrings: the pages contain them")
+        parser.error("run without -OO: the pages contain docstrings")
     differences: list[str] = []
     failed = False
     for name in arguments.pages or PAGES:
@@ -108,7 +106,7 @@ def main() -> int:
             (DOCS / name).write_text(text, encoding="utf-8")
     if differences:
         print(*differences, sep="")
-        print("docs/ is older than the code: run `make docs` and commit what it changes")
+        print("docs/ is older than the code: run `make docs` and commit the changes")
     return 1 if differences or failed else 0
 
 

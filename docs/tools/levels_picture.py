@@ -1,7 +1,7 @@
-"""docs/images/levels.svg: the levels of the compiler and what each decides.
+"""Draw docs/images/levels.svg: the levels of the compiler.
 
-Boxes bring their own light ground and dark text; everything outside of them is a grey that
-can be read on white and on black, so that one file serves light and dark pages.
+Boxes have a light background and dark text. All other parts are gray, which is visible on white
+and on black, so a single file serves light and dark pages.
 """
 
 from html import escape
@@ -34,18 +34,18 @@ def arrow(x: float, y: float, end: float, label: str = "") -> list[str]:
 
 
 def trunk() -> list[str]:
-    """What all targets share, with what each level decides beside it."""
+    """Return the levels of all targets, with a note next to each."""
     x, middle = LANES["C"], LANES["C"] + LANE_WIDTH / 2
     rows = (
-        (20, "", "model.onnx", "as the exporter left it", "#e5e7eb", ""),
+        (20, "", "model.onnx", "as exported", "#e5e7eb", ""),
         (96, "import", "float graph", "graph on f32 tensors, NHWC",
-         GRAPH, "Shapes, folded constants, node names. What is unsupported is refused here."),
+         GRAPH, "Shapes, folded constants, node names. Unsupported nodes are refused."),
         (172, "--fuse", "fused graph", "graph",
-         GRAPH, "Batch norm, SiLU, activations and residuals join their convolutions."),
+         GRAPH, "Batch norm, SiLU, activations and residuals are fused."),
         (248, "--quantize", "quantized graph", "graph on !quant.uniform tensors",
-         GRAPH, "Scales, shifts, rounding, clamps: the integers that all below must equal."),
-        (324, "--place", "placed graph", "+ mem.device on every operation",
-         GRAPH, "Which device runs what; why, where it is not the accelerator."),
+         GRAPH, "Scales, shifts, rounding, clamps: the reference for all later levels."),
+        (324, "--place", "placed graph", "+ mem.device on each operation",
+         GRAPH, "The device of each operation, and the reason for the CPU."),
     )  # fmt: skip
     parts: list[str] = []
     for y, how, title, below, fill, note in rows:
@@ -58,7 +58,7 @@ def trunk() -> list[str]:
 
 
 def lanes() -> list[str]:
-    """What each target adds."""
+    """Return the levels of each target."""
     parts: list[str] = []
     spread, top = 392, 324 + BOX
     middles = {name: x + LANE_WIDTH / 2 for name, x in LANES.items()}
@@ -74,10 +74,10 @@ def lanes() -> list[str]:
     parts += arrow(middle, 416 + BOX, 492, "--tile")
     parts += box(x, 492, "tile", "tile, scf, memref: blocks, loop order", GRAPH)
     parts += arrow(middle, 492 + BOX, 568, "--allocate-blocks")
-    plans = {"C": "byte offsets", "nnet": "byte offsets", "VTA": "one flat DRAM image"}
+    plans = {"C": "byte offsets", "nnet": "byte offsets", "VTA": "a flat DRAM image"}
     machines = {
         "C": ("C99", "model.c, model.h, weights"),
-        "nnet": ("nnet", "one file: layer table, blocks, weights"),
+        "nnet": ("nnet", "a file: layer table, blocks, weights"),
         "VTA": ("vta", "128-bit instructions, DRAM image"),
     }
     runners = {"C": "host compiler", "nnet": "C++17 engine", "VTA": "simulator, or your program"}
@@ -91,18 +91,18 @@ def lanes() -> list[str]:
 
 
 def band() -> list[str]:
-    """The bracket at the right: what ceras-verify compares."""
+    """Return the bracket at the right: the levels that ceras-verify compares."""
     x = 864
     return [
         f'<path class="line" d="M{x} 248h8V690h-8"/>',
         f'<g transform="translate({x + 24} 469) rotate(90)">',
-        text(0, 0, "ceras-verify: every level runs, integers are equal", anchor="middle"),
+        text(0, 0, "ceras-verify: each level runs, integers are equal", anchor="middle"),
         "</g>",
     ]
 
 
 def picture(width: int, height: int, label: str, parts: list[str]) -> str:
-    """An SVG document in the style of all pictures."""
+    """Return an SVG document in the style of all pictures."""
     style = (
         "text{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}"
         f".title{{font-size:14px;font-weight:600;fill:{INK}}}"

@@ -1,4 +1,4 @@
-"""docs/supported-operators.md: ONNX operators and the rules for them, from their importers."""
+"""Print docs/supported-operators.md from the importers of operators."""
 
 from docstrings import markdown
 from onnx import NodeProto
@@ -21,57 +21,56 @@ from ceras_ir.frontends.onnx.operators import load_operators
 INTRODUCTION = """\
 # Supported operators
 
-The operators of ONNX that are imported, opsets OLDEST to NEWEST. A model with an operator that is
-not here, or with a node that breaks a rule of its operator, is refused as a whole with exit
-status 3: every such node is named, with the rule, what the node has instead, and what would work.
+The page lists the supported ONNX operators, operator sets OLDEST to NEWEST. A model with another
+operator, or with a node that violates a rule, is refused with exit status 3. The messages name each
+such node, the rule, the given value and the remedy.
 
-Inputs and outputs are floats, integers of 8 to 64 bits or booleans. Labels that are text are
-numbers: [classical-models.md](classical-models.md). Open dimensions are bound by
-`--batch N` or `--shape NAME=1x3x224x224`. Local functions are inlined, and sparse tensors become
-dense. Operators of `com.microsoft` are named with their domain.
+Inputs and outputs are floats, integers of 8 to 64 bits, or booleans. Text labels become integers:
+[classical-models.md](classical-models.md). `--batch N` or `--shape NAME=1x3x224x224` sets open
+dimensions. Local functions are inlined, and sparse tensors become dense. Operators of
+`com.microsoft` have their domain as prefix.
 
-float16, bfloat16 and double are computed in float32. Weights are converted when they are read, a
-Cast between floats changes nothing, and the compiled functions take float32. `.npz` files keep the
-model's type (bfloat16, which numpy lacks, is float32 there), and `manifest.json` names it as
-`model_dtype`. Against ONNX Runtime in float16, which rounds after every node, outputs differ by
-less than 0.002 of their largest; a value beyond 65504 inside the network does not overflow.
+float16, bfloat16 and double are computed in float32. Weights are converted at import, a Cast
+between floats is removed, and the compiled functions accept float32. `.npz` files keep the type of
+the model (float32 for bfloat16, which numpy lacks), and `manifest.json` names it as `model_dtype`.
+ONNX Runtime in float16 rounds after each node; outputs differ by less than 0.002 of the maximum. A
+value above 65504 inside the network does not overflow.
 """
 
 REFUSED = """\
 ## Refused operators
 
-These operators of ONNX OPSET are not imported. A node of one that an output needs is refused with
-`unsupported OPERATOR: not an operator that is imported;` and what to do about it:
+These operators of ONNX OPSET are not supported. A node that an output depends on is refused with
+the remedy:
 """
 
 FOLDED = """\
 ## Folded operators
 
-Nodes whose operands are all constants are computed at import, whatever their operator: what
-exporters write to compute shapes leaves no trace. Operators above are computed by the interpreter,
-all others, and these whatever their rules, by ONNX's own reference evaluator:
+Nodes with constant operands are computed at import, such as the shape computations of exporters.
+The interpreter computes the operators above. The reference evaluator of ONNX computes the other
+operators and these, independent of rules:
 """
 
 BODIES = """\
 ## Operators imported as functions
 
-ONNX defines these as functions of other operators. A node is imported as the function's body for
-the types of its operands, as far as the operators of the body are imported:
+ONNX defines these as functions of other operators. A node is imported as the body of the function
+for the types of the operands, if the operators of the body are supported:
 """
 
 TARGETS = """\
 ## Accelerators
 
-Every operator above runs on the CPU, in C. What breaks a rule of an accelerator runs there too, and
-the report says which rule it was.
-The CPU of target nnet is its engine, which has no NonMaxSuppression, and no ScatterElements that
-adds: it refuses a network with one of them.
+Each operator above runs on the CPU in C. A layer that violates a rule of an accelerator runs on
+the CPU, and the report names the rule. The CPU of target nnet is the engine, which has no
+NonMaxSuppression and no ScatterElements with addition: it refuses such a network.
 """
 
 
 def operators_page() -> str:
     load_operators()
-    rows = ["| operator | how it is imported | rules |", "|---|---|---|"]
+    rows = ["| operator | import | rules |", "|---|---|---|"]
     for name in sorted(OPERATORS):
         rules = "<br>".join(_line(rule.__doc__) for rule in OPERATOR_RULES.get(name, ()))
         rows.append(f"| `{name}` | {_line(OPERATORS[name].__doc__)} | {rules} |")
@@ -94,14 +93,14 @@ def operators_page() -> str:
 
 
 def _functions() -> list[str]:
-    """The operators that have a body and no importer."""
+    """Return the operators with a function body and without importer."""
     names = {s.name for s in get_all_schemas() if not s.domain} - set(OPERATORS)
     nodes = (Node(NodeProto(op_type=name), NEWEST_OPSET) for name in sorted(names))
     return [node.operator for node in nodes if has_body(node)]
 
 
 def _refused() -> str:
-    """ONNX's other operators, by what their diagnostics advise."""
+    """Return the other operators of ONNX, grouped by the remedy of their diagnostics."""
     schemas = get_all_schemas()
     others = {s.name for s in schemas if not s.domain} - set(OPERATORS) - FOLDABLE
     others = sorted(others - set(_functions()))

@@ -1,4 +1,4 @@
-"""docs/package-index.md: README.md for a package index, where relative links lead nowhere."""
+"""Print docs/package-index.md: README.md for a package index, without relative links."""
 
 import re
 import tomllib
@@ -17,8 +17,8 @@ def package_page() -> str:
 
 def absolute(text: str, source: str | None) -> str:
     """
-    Make relative links absolute, below the tree of the repository `source`. Without one a link
-    becomes its text and the path of the file, which the source distribution has; images go.
+    Make relative links absolute, below the repository `source`. Without a repository, replace a
+    link by its text and the path of the file, and remove images.
     """
     if source is None:
         text = IMAGE.sub(lambda m: m[0] if "://" in m[1] else "", text)

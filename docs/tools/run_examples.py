@@ -1,13 +1,11 @@
 """
-The shell examples of hand-written pages: blocks marked `console` are run, and their output is
-the real one.
+Run the shell examples of pages (blocks marked `console`) and update their output.
 
-A line `$ command` is run by bash, lines `> ...` go on with it, and the lines under it are what
-it printed, on both streams. A line `...` stands for what was left out: as many lines as stand
-above it are kept from the start of the output, and as many as stand below it from the end. The
-last command of a block marked `console exit=3` ends with that status, all others with 0. The
-blocks of one page run one after the other in one scratch folder, where `examples` is the
-project's.
+A line `$ command` is run by bash, lines `> ...` continue it, and the following lines are the
+output of both streams. A line `...` replaces omitted output: the number of lines before and after
+it is kept from the start and the end. The last command of a block marked `console exit=3` ends
+with that status, other commands with 0. The blocks of a page run in order in a temporary folder
+with a link to `examples`.
 """
 
 import os
@@ -25,11 +23,11 @@ TIMEOUT = 300
 
 
 class ExampleFailedError(Exception):
-    """A command ended with another status than the page says."""
+    """A command ended with a status that differs from the page."""
 
 
 def refresh(page: str) -> str:
-    """`page` with the output of every example as it is now."""
+    """Return `page` with the current output of each example."""
     with TemporaryDirectory(prefix="ceras-docs-") as name:
         folder = Path(name)
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -47,7 +45,7 @@ def refresh(page: str) -> str:
 
 
 def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
-    """The commands of a block, each with the output that the page shows."""
+    """Yield the commands of a block, each with the output on the page."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
         while shown and (shown[0] == ">" or shown[0].startswith("> ")):
@@ -56,7 +54,6 @@ def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _prompt(command: str) -> str:
-    """A command as a terminal shows it."""
     return "$ " + re.sub(r"\n(?=(.?))", lambda m: "\n> " if m[1] else "\n>", command)
 
 
@@ -79,9 +76,9 @@ def _run(command: str, expected: int, folder: Path) -> list[str]:
     )
     if done.returncode != expected:
         raise ExampleFailedError(
-            f"$ {command}\n{done.stdout}ended with status {done.returncode}, not {expected}"
+            f"$ {command}\n{done.stdout}ended with status {done.returncode}, expected {expected}"
         )
-    # The scratch folder has another name each time.
+    # The name of the temporary folder differs in each run.
     printed = done.stdout.replace(f"{folder}{os.sep}", "")
     return [line.rstrip() for line in printed.splitlines()]
 

@@ -1,10 +1,10 @@
-"""docs/images/structure.svg: the core of the compiler and its extensions."""
+"""Draw docs/images/structure.svg: the core of the compiler and the extensions."""
 
 from levels_picture import GRAPH, MACHINE, MEMORY, box, picture, text
 
 WIDTH, HEIGHT = 912, 428
 CORE = (20, 20, 560, 388)
-"""Left, top, width and height of the frame around the core."""
+"""Left, top, width and height of the frame of the core."""
 COLUMNS = (44, 306)
 EXTENSIONS = (
     ("VTA", "tiles, streams, simulator", MACHINE),
@@ -20,7 +20,7 @@ ROWS = (
     (("operations in numpy", "interpreters"), ("graph, quant, mem, sparse", "dialects")),
     (("network facts, samples", "network, data"), ("diagnostics, caches", "support")),
 )
-"""Parts of the core, from those that use others down to those that are used by all."""
+"""Parts of the core, from users to used parts."""
 
 
 def frame() -> list[str]:
@@ -52,5 +52,5 @@ def extensions() -> list[str]:
 
 
 def structure_picture() -> str:
-    label = "The core of the compiler and its extensions"
+    label = "The core of the compiler and the extensions"
     return picture(WIDTH, HEIGHT, label, [*frame(), *core(), *extensions()])

@@ -1,5 +1,5 @@
 """
-Draw two figures of a study's `points.csv` against each other as SVG, as docs/explore.md shows them.
+Draw two figures of the `points.csv` of a study as SVG, for docs/explore.md.
 
     python docs/tools/study_picture.py cheapest.study/points.csv euros top_1 OUT.svg
 """
@@ -12,12 +12,12 @@ from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 760, 360, 70, 60, 16, 120
 LABEL, LINE = 110, 14
-"""Width and height that the name of a board takes."""
+"""Width and height of the name of a board."""
 COLOURS = ("#2f6fb5", "#d9822b", "#2e8b57", "#8b5fa8")
 
 
 def picture(rows: Sequence[dict[str, str]], across: str, up: str) -> str:
-    """The measured points, coloured by how they are pruned, with their boards."""
+    """Return a picture of the points, with a color per pruning and precision."""
     done = [row for row in rows if row["state"] == "done"]
     xs, ys = ([float(row[name]) for row in done] for name in (across, up))
     groups = list(dict.fromkeys((row["prune"], row["precision"]) for row in done))
@@ -48,7 +48,7 @@ def picture(rows: Sequence[dict[str, str]], across: str, up: str) -> str:
     last, low = -float(LABEL), False
     for label, x in sorted(boards.items(), key=lambda board: board[1]):
         at = place(x, bottom)
-        # A name that would touch the one before it goes a line lower.
+        # A name that would touch the previous name is placed a line lower.
         low = at[0] - last < LABEL and not low
         last = at[0]
         y = at[1] + 18 + (LINE if low else 0)
