@@ -1,6 +1,8 @@
 """Print docs/cli.md from the parsers of the commands."""
 
 import argparse
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import fill
 from typing import get_type_hints
@@ -128,12 +130,49 @@ def _target_options(target: TargetClass) -> str:
     return "\n".join(lines)
 
 
+def _is_item(line: str) -> bool:
+    return line.startswith("- `-")
+
+
+def _shared(texts: dict[str, str]) -> list[str]:
+    """Return the options that several commands have, with equal descriptions."""
+    counts = Counter(line for text in texts.values() for line in set(_items(text)))
+    return sorted(line for line, count in counts.items() if count > 1)
+
+
+def _items(text: str) -> list[str]:
+    """Return the descriptions of options, each with its continuation lines."""
+    items: list[str] = []
+    for line in text.splitlines():
+        if _is_item(line):
+            items.append(line)
+        elif items and line.startswith("  "):
+            items[-1] += f"\n{line}"
+    return items
+
+
+def _without(text: str, shared: list[str]) -> str:
+    """Replace the descriptions of shared options by a list of their names."""
+    found = [item for item in _items(text) if item in shared]
+    for item in found:
+        text = text.replace(f"{item}\n", "", 1)
+    names = sorted(item[2:].partition("`")[2].partition("`")[0].split()[0] for item in found)
+    text = re.sub(r"\n{3,}", "\n\n", text)
+    line = fill(f"Shared options: {', '.join(f'`{name}`' for name in names)}.", WIDTH)
+    return f"{text.rstrip()}\n\n{line}" if names else text
+
+
 def cli_page() -> str:
-    parts = [INTRODUCTION]
+    texts: dict[str, str] = {}
     for name, make in PARSERS.items():
         parser = make()
         parser.formatter_class = MarkdownFormatter
-        parts += [f"## {name}", parser.format_help()]
+        texts[name] = parser.format_help() + "\n"
+    shared = _shared(texts)
+    parts = [INTRODUCTION]
+    for name, text in texts.items():
+        parts += [f"## {name}", _without(text, shared)]
         if name == "ceras-compile":
             parts += map(_target_options, compiling_targets())
+    parts += ["## Shared options\n\nSeveral commands have these options.", "\n".join(shared)]
     return "\n\n".join(part.rstrip() for part in parts)

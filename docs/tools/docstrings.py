@@ -10,12 +10,6 @@ def markdown(doc: str | None) -> str:
     return "\n\n".join(map(_paragraph, paragraphs))
 
 
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a description, on a single line."""
-    first = " ".join(text.split("\n\n")[0].split())
-    return first.partition(". ")[0].removesuffix(".") + "." if first else ""
-
-
 def _paragraph(text: str) -> str:
     if len(text) <= 40 or not re.fullmatch(r"`[^`]+`(\n`[^`]+`)*", text):
         return text

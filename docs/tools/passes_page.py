@@ -4,7 +4,6 @@ import dataclasses
 from textwrap import fill
 from typing import get_type_hints
 
-from docstrings import first_sentence
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.modes import rules_of, summary
@@ -13,7 +12,6 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.pipeline_text import benefits
 from ceras_ir.pipeline.stages import all_stages
-from ceras_ir.support.options import field_docs
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
@@ -28,7 +26,7 @@ A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings
 
 | command | what it prints |
 |---|---|
-| `ceras-opt --help-pass=PASS` | the full description of a pass, with the reason why it is exact |
+| `ceras-opt --help-pass=PASS` | the description of a pass and the options |
 | `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
 
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these. A
@@ -37,9 +35,6 @@ rule, and in how many builds the IR changes. `python benchmarks/pass_benefits.py
 both.
 
 [new-pass.md](new-pass.md) explains how to write a pass."""
-
-MAX_REPEATED = 60
-"""The text of a shared option is printed a single time if it has so many characters."""
 
 COMPILED = """\
 ## What `ceras-compile` runs
@@ -57,10 +52,9 @@ def passes_page() -> str:
     classes = {name: load() for name, load in sorted(CERAS_UNIVERSE.all_passes.items())}
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
     parts = [INTRODUCTION, COMPILED + "\n".join(_compiled()), "## Pipelines"]
-    known: dict[str, str] = {}
-    parts += [_describe(cls, known) for cls in pipelines.values()]
+    parts += [_describe(cls) for cls in pipelines.values()]
     parts.append("## Single passes")
-    parts += [_describe(cls, known) for name, cls in classes.items() if name not in pipelines]
+    parts += [_describe(cls) for name, cls in classes.items() if name not in pipelines]
     return "\n\n".join(parts)
 
 
@@ -74,12 +68,12 @@ def _compiled() -> list[str]:
 
 
 def _row(target: str, stage: Stage) -> str:
-    names = [f"[`{each.name}`](#{each.name})" for each in stage.passes]
+    names = [f"`{each.name}`" for each in stage.passes]
     return f"| {target} | {', '.join(names)} | {stage.title} |"
 
 
-def _describe(cls: type[ModulePass], known: dict[str, str]) -> str:
-    """Return a short entry. `known` has the pass that explains each option in these words."""
+def _describe(cls: type[ModulePass]) -> str:
+    """Return a short entry."""
     parts = [f"### {cls.name}", fill(f"{summary(cls)}.{_benefit(cls.name)}", 100)]
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
@@ -90,25 +84,21 @@ def _describe(cls: type[ModulePass], known: dict[str, str]) -> str:
         )
         for rule in rules_of(cls)
     ]
-    items += _options(cls, known)
+    items += _options(cls)
     return "\n\n".join([*parts, *(["\n".join(items)] if items else [])])
 
 
-def _options(cls: type[ModulePass], known: dict[str, str]) -> list[str]:
-    types, docs = get_type_hints(cls), field_docs(cls)
-    items: list[str] = []
+def _options(cls: type[ModulePass]) -> list[str]:
+    types, options = get_type_hints(cls), list[str]()
     for field in dataclasses.fields(cls):
         if not field.init or field.name == "name":
             continue
         value = "" if field.default is dataclasses.MISSING else spell(field.default)
         default = f", default `{value}`" if value else ""
-        name, kind = field.name.replace("_", "-"), type_name(types[field.name])
-        text = first_sentence(docs.get(field.name, ""))
-        first = known.setdefault(text, cls.name)
-        if first != cls.name and len(text) > MAX_REPEATED:
-            text = f"see [`{first}`](#{first})."
-        items.append(_item(f"- Option `{name}` ({kind}{default}): {text}".rstrip(": ")))
-    return items
+        options.append(
+            f"`{field.name.replace('_', '-')}` ({type_name(types[field.name])}{default})"
+        )
+    return [_item(f"- Options: {'; '.join(options)}.")] if options else []
 
 
 def _benefit(name: str, rule: str = "") -> str:
