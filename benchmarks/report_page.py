@@ -18,7 +18,7 @@ from pathlib import Path
 
 from yolox import yolox_s
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.workbench.report.tool import main as report_main
 
 ROUNDS = 5

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 
-from ceras_ir.command.entry_point import Command
-from ceras_ir.command.installed import PREFIX, commands
+from ceras_ir.command.entry_point import PREFIX, Command, commands
 
 
 def listing() -> str:

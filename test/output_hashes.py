@@ -22,11 +22,10 @@ import contextlib
 import gc
 import io
 import os
-import runpy
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from multiprocessing import get_context
@@ -40,11 +39,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import hashed_artefacts
 from hashed_networks import SHARED, Network, all_networks
 
+from ceras_ir.driver.compile import main as compile_main
+
 HASHES = Path(__file__).with_suffix(".txt")
 MESSAGE_CHARACTERS = 160
-
-COMPILE = Path(__file__).parents[1] / "tools" / "ceras_compile.py"
-compile_main: Callable[[Sequence[str]], int] = runpy.run_path(str(COMPILE))["main"]
 
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",

@@ -17,7 +17,7 @@ import pytest
 from onnx_models import check, run_onnxruntime, value_shape
 from slow_cases import slow
 
-from ceras_ir.driver.compile.tool import main as compile_tool
+from ceras_ir.driver.compile import main as compile_tool
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "digits"
 ARTEFACTS = ("digits.onnx", "digits_test.npz", "digits_labels.npz", "digits_calibration.npz")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.driver.compile import tool as compile_tool
+from ceras_ir.driver import compile as compile_tool
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 BOARDS = {"arduino": ("--board", "uno_r4_wifi")}

@@ -16,7 +16,7 @@ from random_cases import Case
 from xdsl.parser import Parser
 
 from ceras_ir.data.samples import save_arrays
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.pipeline.context import load_context

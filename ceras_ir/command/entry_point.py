@@ -6,6 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+PREFIX = "ceras-"
 
 
 @dataclass(frozen=True)
@@ -36,3 +42,13 @@ class Command:
         # What was imported stays: the collector need not look at it again.
         gc.freeze()
         return main(argv)
+
+
+def commands() -> "dict[str, EntryPoint]":
+    """Return the installed commands by their names without prefix."""
+    from importlib.metadata import distribution
+
+    from ceras_ir.support.extensions import without_deleted
+
+    points = distribution("ceras-ir").entry_points.select(group="console_scripts")
+    return {p.name.removeprefix(PREFIX): p for p in sorted(without_deleted(points))}

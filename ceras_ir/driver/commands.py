@@ -6,7 +6,7 @@ opt = Command("ceras-opt", "run passes over a module and print it", "ceras_ir.dr
 compile = Command(
     "ceras-compile",
     "compile a model into a folder that its target can run",
-    "ceras_ir.driver.compile.tool",
+    "ceras_ir.driver.compile",
 )
 run = Command(
     "ceras-run",

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from ceras_ir.command.entry_point import Command
+from ceras_ir.command.entry_point import Command, commands
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.installed import commands
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe

@@ -10,8 +10,8 @@ from typing import get_type_hints
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.execution import calibration_tool as vta
 from ceras_ir.command.tool_parser import value_text
+from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
-from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.target_options import (
     TargetClass,

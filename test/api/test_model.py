@@ -13,7 +13,7 @@ from driver.test_trying import BOARD, NETWORK
 from numpy.typing import NDArray
 
 import ceras_ir as ceras
-from ceras_ir.driver.compile import tool as compile_tool
+from ceras_ir.driver import compile as compile_tool
 from ceras_ir.driver.opt import tool as opt_tool
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 
 pytestmark = pytest.mark.slow
 

@@ -255,7 +255,7 @@ def test_reproducers_of_stages_can_be_replayed(target: str):
 def test_ceras_compile_on_a_pass_of_ours(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from ceras_ir.driver.compile import tool as compile_tool
+    from ceras_ir.driver import compile as compile_tool
     from ceras_ir.transforms.placement.place import PlacePass
 
     def crash(self: PlacePass, ctx: Context, op: ModuleOp) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx_models import conv_model
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run
 from ceras_ir.targets.registry import target_names
 

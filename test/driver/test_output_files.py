@@ -15,7 +15,7 @@ import pytest
 from slow_cases import first_fast, slow
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.driver.compile.tool import main as compile_
+from ceras_ir.driver.compile import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run import main as run
 from ceras_ir.targets.registry import target_names

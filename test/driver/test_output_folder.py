@@ -12,7 +12,7 @@ from onnx_models import conv_model
 from ceras_ir.command import output_files
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import open_folder
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 Tree = dict[str, str]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx_models import Array
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main

@@ -9,7 +9,7 @@ import pytest
 from conftest import Result, Tool
 from slow_cases import slow
 
-from ceras_ir.command.installed import commands
+from ceras_ir.command.entry_point import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POOLS = EXAMPLES / "plugin/pools.mlir"

@@ -12,7 +12,7 @@ from frontends.test_dynamic_lstm import Layer
 from recurrent_networks import NETWORKS, STATES, sequence
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.driver.compile.tool import main as compile_tool
+from ceras_ir.driver.compile import main as compile_tool
 from ceras_ir.driver.run import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify_tool
 from ceras_ir.targets.registry import find_target, target_names

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from ceras_ir.command.installed import commands
+from ceras_ir.command.entry_point import commands
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.support.diagnostics import UsageError
 

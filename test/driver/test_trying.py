@@ -8,8 +8,7 @@ import pytest
 from slow_cases import slow
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.driver.compile.tool import main
-from ceras_ir.driver.compile.trying import remedied, trials
+from ceras_ir.driver.compile import main, remedied, trials
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import DoesNotFitError

@@ -17,7 +17,7 @@ from mutants.forked import run
 from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, model, node
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 
 pytestmark = [

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual_block
 from slow_cases import first_fast
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.frontends.onnx import import_file, import_model, importer
 from ceras_ir.frontends.onnx.emission import values
 from ceras_ir.support.diagnostics import InputError

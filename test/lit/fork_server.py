@@ -25,7 +25,7 @@ from pkgutil import walk_packages
 from select import select
 
 import ceras_ir
-from ceras_ir.command.installed import commands
+from ceras_ir.command.entry_point import commands
 
 COMMANDS = {"filecheck": "filecheck.main:main"} | {
     point.name: point.value for point in commands().values()

@@ -18,7 +18,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import naming
-from ceras_ir.driver.compile.tool import make_parser
+from ceras_ir.driver.compile import make_parser
 from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning

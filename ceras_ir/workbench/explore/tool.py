@@ -159,7 +159,7 @@ def _make(folder: Path) -> None:
 
 
 def _compile_best(arguments: argparse.Namespace) -> int:
-    from ceras_ir.driver.compile.tool import main as compile_main
+    from ceras_ir.driver.compile import main as compile_main
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
     from ceras_ir.workbench.explore.page import point_folder

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import InternalError
-from ceras_ir.driver.compile.tool import make_parser
+from ceras_ir.driver.compile import make_parser
 from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import native_target, target_of
 from ceras_ir.network.function import main_function

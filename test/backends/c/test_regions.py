@@ -13,7 +13,7 @@ from xdsl.context import Context
 
 from ceras_ir.backends.c.emitter import build
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass

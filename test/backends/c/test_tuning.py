@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 from ceras_ir.pipeline.build import open_folder
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"

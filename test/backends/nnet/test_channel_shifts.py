@@ -16,7 +16,7 @@ from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
 

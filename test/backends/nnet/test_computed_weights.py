@@ -23,7 +23,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.compile import main as compile_model
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError

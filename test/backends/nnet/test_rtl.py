@@ -19,7 +19,7 @@ from ceras_ir.backends.nnet.placement import moved_bytes
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import element_of, shape_of
 from ceras_ir.dialects.mem import device_of
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 from ceras_ir.driver.run import main as run_tool
 from ceras_ir.network.function import main_function
 from ceras_ir.support.native import has_verilator

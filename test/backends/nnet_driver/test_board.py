@@ -22,7 +22,7 @@ from ceras_ir.backends.nnet.engine import NnetModel, build_board_engine, build_s
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.tool import main as nnet
 from ceras_ir.dialects.graph import element_of, shape_of
-from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.compile import main as compile_model
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import open_folder
 from ceras_ir.support.native import has_verilator

@@ -11,7 +11,7 @@ from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
 from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
-from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.compile import main as compile_model
 from ceras_ir.driver.run import main
 
 BOARD = VtaBoard()

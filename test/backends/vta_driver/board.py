@@ -13,7 +13,7 @@ from backends.device.folder import make_folder
 from backends.vta_driver.mock_device import REGISTERS
 from numpy.typing import NDArray
 
-from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.compile import main as compile_model
 
 BASE = 0x10000000
 OFFSETS = {"pynq": 0, "de10nano": 0x80000000}

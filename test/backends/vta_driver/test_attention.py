@@ -8,7 +8,7 @@ from attention_networks import heads
 from backends.device.folder import build_caches
 from backends.vta_driver.board import build, served
 
-from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.driver.compile import main as compile_model
 from ceras_ir.pipeline.build import open_folder
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.compile import main
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis import calibration

@@ -7,11 +7,10 @@ import numpy.typing as npt
 import pytest
 from onnx_random import random_network
 
-from ceras_ir.command.entry_point import Command
-from ceras_ir.command.installed import commands
+from ceras_ir.command.entry_point import Command, commands
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_model

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("shtab", reason="the extra `editor` is not installed")
 
-from ceras_ir.command.installed import commands
+from ceras_ir.command.entry_point import commands
 from ceras_ir.driver import commands as core
 from ceras_ir.workbench import commands as workbench
 from ceras_ir.workbench.completion import all_parsers, main, parser_of

@@ -105,7 +105,7 @@ def test_a_study(study: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_figures_are_those_of_the_commands(study: Path, tmp_path: Path):
     """What a study finds is what the other commands say of the same point."""
-    from ceras_ir.driver.compile.tool import main as compile_main
+    from ceras_ir.driver.compile import main as compile_main
 
     assert explore(study) == 0
     header, *rows = (line.split(",") for line in table(study).splitlines())

@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.workbench.model_explorer.folder import FIGURES
 
 T = "tensor<1x8x8x16xf32>"

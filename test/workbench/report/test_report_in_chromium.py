@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from yolox import yolox_s
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.workbench.report.tool import main as report_main
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

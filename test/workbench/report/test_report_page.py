@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.frontends.onnx.model.model_file import read_model
 from ceras_ir.workbench.report.tool import main as report_main
 

@@ -1,6 +1,0 @@
-"""The command `ceras-compile` from a checkout; an installation has it on PATH."""
-
-from ceras_ir.driver.commands import compile as main
-
-if __name__ == "__main__":
-    raise SystemExit(main())
