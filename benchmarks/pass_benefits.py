@@ -8,7 +8,7 @@ Measure what each pass, and each rule of a pass, gains on a network.
 2. Build the networks that a step changes again without this step, until a network loses. A loss
    is a refused build, signal to noise, VTA cycles, modelled time, or bytes of RAM or flash.
 
-`--write` stores the table in `ceras_ir/pipeline/pass_benefits.json`, from which `--help-pass` and
+`--write` stores the table in `ceras_ir/driver/opt/pass_benefits.json`, from which `--help-pass` and
 `docs/passes.md` print it; with `--networks` or `--steps` the other entries remain. Steps without a
 loss are listed at the end.
 """
@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from onnx_models import random_inputs
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.driver.opt.modes import BENEFITS, Benefit, benefits
 from ceras_ir.network.function import declare_states
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import changed_operations, look
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import load_module
-from ceras_ir.pipeline.pipeline_text import BENEFITS, Benefit, benefits
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.targets.registry import find_target

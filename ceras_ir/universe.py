@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 from xdsl.utils.target import Target as TextTarget
 
+from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target, class_name
 from ceras_ir.targets.registry import all_targets
 
@@ -142,6 +143,69 @@ def _universe(
         all_passes={name: _pass(name, path) for name, path in passes.items()},
         all_targets={t.name: _text(t.text) for t in targets if t.text is not None},
     )
+
+
+# Names of passes that were removed.
+
+_NO_TRIALS = "nothing is tried; option 'recipe' of quantize lists the optional passes that run"
+_SILU = "set-functions chooses how functions are computed"
+_VALUES = "fuse-functions recognizes all functions"
+
+REMOVED_RULES = {
+    "fold-affine": (
+        "fuse-clips=clips fuse-affine=functions fold-batch-norm=batch-norms fuse-bias=biases "
+        "matmul-to-convolution=pixels fold-affine-forward=forward "
+        "batch-norm-to-depthwise=depthwise"
+    ),
+    "fold-identities": "drop-nan-guards=nan-guards drop-expands=expands",
+    "fold-qdq": (
+        "make-signed=signs sink-dequantize=sink hoist-quantize=hoist drop-tie-breakers=ties "
+        "fold-dequantized-constants=constants"
+    ),
+    "fuse-epilogues": "fuse-residual=residuals fuse-activation=activations",
+    "fuse-functions": "fuse-softmax=softmax fuse-normalization=normalization",
+    "fuse-windows": "fuse-mean=means fuse-pad=pads fold-crop=crops fold-stride=strides",
+    "keep-in-float": (
+        "keep-head-in-float=head keep-tail-in-float=tail keep-fills-in-float=fills "
+        "keep-masks-in-float=masks keep-wide-factors-in-float=factors "
+        "keep-wide-ranges-in-float=ranges keep-pixels-in-float=pixels keep-moves-in-float=moves "
+        "fork-moves=forks separate-cell-state=cell-states"
+    ),
+    "quantize-graph": (
+        "quantize-recurrence=recurrences strip-state-quantization=states "
+        "order-float-sums=float-sums"
+    ),
+    "set-functions": "set-rows=rows split-activation=split-activations set-silu=silu",
+    "split-wide": "split-wide-results=results split-wide-inputs=inputs",
+}
+"""Pass -> names of removed passes, with the rule of the pass that replaces each."""
+
+
+def removed_passes() -> dict[str, str]:
+    """Map the names of removed passes to their replacements."""
+    # A command does not import the options of quantization for this table.
+    from ceras_ir.transforms.quantization_options import GONE
+
+    names = {
+        "choose-forms": _SILU,
+        "choose-recipe": _NO_TRIALS,
+        "correct-bias": GONE["correct-bias"],
+        "fuse-gelu": _VALUES,
+        "fuse-hard-swish": _VALUES,
+        "fuse-swish": _VALUES,
+        "offer-forms": _SILU,
+        "set-recipe": _NO_TRIALS,
+    }
+    for pass_, rules in REMOVED_RULES.items():
+        for name, rule in (each.split("=") for each in rules.split()):
+            names[name] = f"it is a rule of a pass, write {pass_}{{rules={rule}}}"
+    return names
+
+
+def refuse_removed(name: str) -> None:
+    """Refuse the name of a removed pass, with the replacement."""
+    if (instead := removed_passes().get(name)) is not None:
+        raise UsageError(f"pass '{name}' was removed: {instead}")
 
 
 CERAS_UNIVERSE = _universe(dialect_paths(), pass_paths(), all_targets())

@@ -32,14 +32,15 @@ from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.pipeline.pass_options import (
+    build_pipeline,
     keyword_parameters,
     keyword_values,
     listing,
+    parse_pipeline,
     spell_pipeline,
     target_parameters,
     with_values,
 )
-from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.stages import graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module

@@ -16,8 +16,7 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
 from ceras_ir.pipeline.context import add_plugins, load_universe
 from ceras_ir.pipeline.options import BuildOptions, Insertion
-from ceras_ir.pipeline.pass_options import with_values
-from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
+from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options, options_of
 from ceras_ir.targets.protocol import Target
@@ -240,7 +239,7 @@ def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
 
 def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
     def refuse(value: str) -> NoReturn:
-        raise UsageError(f"{option} is gone: {instead}")
+        raise UsageError(f"{option} was removed: {instead}")
 
     return refuse
 

@@ -20,6 +20,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import choices_of, options_of, types_of, without_none
 from ceras_ir.targets.protocol import Target
+from ceras_ir.universe import refuse_removed
 
 T = TypeVar("T", bound=ArgSpecConvertible)
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -69,7 +70,7 @@ def build(cls: type[T], options: str) -> T:
         key = key.replace("_", "-")
         if key not in fields:
             if (instead := getattr(cls, "removed_options", {}).get(key)) is not None:
-                raise UsageError(f"option '{key}' of {owner} is gone: {instead}")
+                raise UsageError(f"option '{key}' of {owner} was removed: {instead}")
             known = f" (options: {', '.join(fields)})" if fields else " (it has no options)"
             hint = did_you_mean(key, fields) or known
             raise UsageError(f"{owner} has no option '{key}'{hint}")
@@ -285,3 +286,83 @@ def type_name(hint: object) -> str:
     if hint is NoneType:
         return "none"
     return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+# Pipelines: `-p "a,b{x=1 y=2}"` and `--b="x=1 y=2"`, turned into passes to run.
+
+PassTable = Mapping[str, Callable[[], type[ModulePass]]]
+
+
+ANCHOR = "builtin.module("
+"""What MLIR writes around a pipeline; all passes here run on modules."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PassRequest:
+    """A pass as the command line names it."""
+
+    name: str
+    options: str = ""
+    nested: str | None = None
+    """What stands in `mlir-opt[...]`."""
+
+
+def parse_pipeline(text: str) -> list[PassRequest]:
+    """The passes in `text`, for example `a,b{x=1 y=2},c`, or `builtin.module(a,b)`."""
+    requests = list[PassRequest]()
+    text = _on_module(text)
+    for part in split_outside_quotes(text, ","):
+        part = part.strip()
+        name, brace, options = part.partition("{")
+        bare, bracket, nested = part.partition("[")
+        anchor, parenthesis, _ = part.partition("(")
+        if parenthesis and not {"{", "["} & set(anchor):
+            raise UsageError(
+                f"'{anchor}(...)' in the pipeline '{text}': passes run on the whole module; write "
+                "what is in the parentheses alone"
+            )
+        if not name:
+            raise UsageError(f"empty pass name in the pipeline '{text}'")
+        if brace and (not bracket or len(name) < len(bare)):
+            if not options.endswith("}"):
+                raise UsageError(f"missing '}}' in the pipeline '{text}'")
+            requests.append(PassRequest(name.strip(), options[:-1]))
+        elif bracket:
+            if not nested.endswith("]"):
+                raise UsageError(f"missing ']' in the pipeline '{text}'")
+            requests.append(PassRequest(bare.strip(), nested=nested[:-1]))
+        else:
+            requests.append(PassRequest(part))
+    return requests
+
+
+def _on_module(text: str) -> str:
+    """A pipeline without `builtin.module(...)` around it, which MLIR asks for."""
+    stripped = text.strip()
+    if not stripped.startswith(ANCHOR):
+        return text
+    if not stripped.endswith(")"):
+        raise UsageError(f"missing ')' in the pipeline '{text}'")
+    return stripped[len(ANCHOR) : -1]
+
+
+def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
+    """The class of the pass called `name`."""
+    if name not in passes:
+        refuse_removed(name)
+        raise UsageError(f"unknown pass '{name}'{did_you_mean(name, passes)}")
+    return passes[name]()
+
+
+def build_pipeline(requests: Sequence[PassRequest], passes: PassTable) -> list[ModulePass]:
+    """An instance of each requested pass."""
+    built = list[ModulePass]()
+    for request in requests:
+        cls = find_pass(request.name, passes)
+        if request.nested is None:
+            built.append(build(cls, request.options))
+        else:
+            from xdsl.utils.arg_spec import parse_spec
+
+            built.append(cls.from_spec(parse_spec(f"{request.name}[{request.nested}]")))
+    return built

@@ -83,12 +83,12 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
         if name in OPTIONAL or (name == NONE and len(recipe) == 1):
             continue
         if (instead := GONE.get(name)) is not None:
-            raise UsageError(f"{option} {name} is gone: {instead.format(option)}")
+            raise UsageError(f"{option} {name} was removed: {instead.format(option)}")
         parts = name.split("-")
         if all(part in REMOVED for part in parts):
             passes = [each for part in parts for each in REMOVED[part]]
             instead = ",".join(p for p in OPTIONAL if p in passes) or NONE
-            raise UsageError(f"{option} {name} is gone: recipes are passes, write {instead}")
+            raise UsageError(f"{option} {name} was removed: recipes are passes, write {instead}")
         hint = did_you_mean(name, OPTIONAL) or f" (passes: {', '.join(OPTIONAL)}; or {NONE})"
         raise UsageError(f"{option}: '{name}' is no optional pass of quantize{hint}")
 

@@ -6,11 +6,10 @@ from typing import get_type_hints
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.driver.opt.modes import rules_of, summary
+from ceras_ir.driver.opt.modes import benefits, rules_of, summary
 from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import spell, type_name
-from ceras_ir.pipeline.pipeline_text import benefits
 from ceras_ir.pipeline.stages import all_stages
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import PipelinePass

@@ -97,16 +97,16 @@ def test_bad_text(in_folder: Path, capsys: pytest.CaptureFixture[str], case: str
         ("in.mlir --csee", 2, "unknown option '--csee'; did you mean '--cse'?"),
         ("in.mlir --elide-constant", 2, "did you mean '--elide-constants'?"),
         ("in.mlir -p cse,dec", 2, "unknown pass 'dec'; did you mean 'dce'?"),
-        ("in.mlir --fuse-gelu", 2, "pass 'fuse-gelu' is gone: fuse-functions recognizes all"),
+        ("in.mlir --fuse-gelu", 2, "pass 'fuse-gelu' was removed: fuse-functions recognizes all"),
         (
             "in.mlir --keep-masks-in-float",
             2,
-            "pass 'keep-masks-in-float' is gone: it is a rule of a pass, write "
+            "pass 'keep-masks-in-float' was removed: it is a rule of a pass, write "
             "keep-in-float{rules=masks}",
         ),
         ("in.mlir --fuse-pad", 2, "write fuse-windows{rules=pads}"),
         ("in.mlir --keep-in-float=rules=mask", 2, "has no rule 'mask'; did you mean 'masks'?"),
-        ("in.mlir -p set-recipe", 2, "pass 'set-recipe' is gone: nothing is tried"),
+        ("in.mlir -p set-recipe", 2, "pass 'set-recipe' was removed: nothing is tried"),
         ("in.mlir -p cse{", 2, "missing '}' in the pipeline 'cse{'"),
         ("in.mlir -p", 2, "expected one argument"),
         ("in.mlir --cse=x=1", 2, "pass 'cse' has no option 'x' (it has no options)"),

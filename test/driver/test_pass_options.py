@@ -14,8 +14,13 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.argv import parse_arguments
 from ceras_ir.pipeline.context import load_universe
-from ceras_ir.pipeline.pass_options import build, spell_pipeline
-from ceras_ir.pipeline.pipeline_text import PassRequest, build_pipeline, parse_pipeline
+from ceras_ir.pipeline.pass_options import (
+    PassRequest,
+    build,
+    build_pipeline,
+    parse_pipeline,
+    spell_pipeline,
+)
 from ceras_ir.support.diagnostics import UsageError
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ceras_ir.pipeline.pipeline_text import benefits, removed_passes
+from ceras_ir.driver.opt.modes import benefits
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.pass_kinds import RulePass, flatten
 from ceras_ir.transforms.quantization.keep_in_float import KeepInFloatPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
-from ceras_ir.universe import CERAS_UNIVERSE
+from ceras_ir.universe import CERAS_UNIVERSE, removed_passes
 
 CHECKS = {"check-outputs", "check-scales", "prove-accumulators"}
 """Passes that change nothing."""

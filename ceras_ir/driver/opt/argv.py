@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from ceras_ir.command.tool_parser import UsageParser
 from ceras_ir.driver.model_options import add_shapes
 from ceras_ir.pipeline.context import add_plugins
-from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline, refuse_removed
+from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
 from ceras_ir.pipeline.reproducer import arguments_of
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.universe import refuse_removed
 
 _RUN = "--run-pass="
 

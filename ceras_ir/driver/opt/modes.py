@@ -3,9 +3,12 @@ Modes of `ceras-opt` that most runs do not need: `--help-pass`, bisection, expec
 """
 
 import dataclasses
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from io import StringIO
+from pathlib import Path
 from textwrap import fill
 from typing import get_type_hints
 
@@ -17,8 +20,7 @@ from xdsl.transforms import get_all_passes
 from ceras_ir.command.exit_status import Diagnostic, NodeDiagnostic, SourceError
 from ceras_ir.command.shell_command import Command
 from ceras_ir.pipeline.instrumentation import Watch
-from ceras_ir.pipeline.pass_options import spell, type_name
-from ceras_ir.pipeline.pipeline_text import PassTable, benefits
+from ceras_ir.pipeline.pass_options import PassTable, spell, type_name
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import docstring, field_docs
@@ -136,6 +138,40 @@ def check(error: InputError | None, text: str, file: str) -> list[str]:
         for e in open_
     ]
     return problems
+
+
+BENEFITS = Path(__file__).with_name("pass_benefits.json")
+
+
+@dataclass(frozen=True)
+class Benefit:
+    """What a network loses without a step."""
+
+    changed: int
+    """Builds in which the step changes the IR."""
+    builds: int
+    network: str
+    """A network of `benchmarks/benefit_networks.py`; empty if none loses."""
+    setting: str
+    """Target, and `float` if the network is not quantized."""
+    figure: str
+
+    def text(self) -> str:
+        """One sentence."""
+        counted = f"Changes {self.changed} of {self.builds} builds."
+        if not self.figure:
+            return counted
+        return f"{counted} Network `{self.network}` for {self.setting}: {self.figure}."
+
+    def to_json(self) -> dict[str, int | str]:
+        return asdict(self)
+
+
+@cache
+def benefits() -> dict[str, Benefit]:
+    """Benefits by step, which is a pass or `pass{rule}`."""
+    content = json.loads(BENEFITS.read_text(encoding="utf-8"))
+    return {step: Benefit(**entry) for step, entry in content.items()}
 
 
 INSIDE = " " * 6

@@ -29,7 +29,7 @@ from ceras_ir.pipeline.parsing import (
     parts_of,
     read_text,
 )
-from ceras_ir.pipeline.pipeline_text import build_pipeline, find_pass
+from ceras_ir.pipeline.pass_options import build_pipeline, find_pass
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.registry import unknown_target

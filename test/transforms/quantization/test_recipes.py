@@ -147,10 +147,10 @@ REFUSED = {
     "asymmetric-plain": "recipes are passes, write fit-inputs,choose-zero-points",
     "asymmetric-rows-channels-rounding-bias": "recipes are passes, write fit-inputs,"
     "equalize-channels,choose-zero-points,choose-row-exponents,round-weights",
-    "auto": "--recipe auto is gone: the target decides if --recipe is left out",
+    "auto": "--recipe auto was removed: the target decides if --recipe is left out",
     "round-weigths": "is no optional pass of quantize; did you mean 'round-weights'",
     "best": "is no optional pass of quantize (passes: fit-inputs, equalize-channels, choose-zero-",
-    "correct-bias": "correct-bias is gone: round-weights takes mean errors into biases",
+    "correct-bias": "correct-bias was removed: round-weights takes mean errors into biases",
     "none,round-weights": "'none' is no optional pass of quantize",
 }
 
