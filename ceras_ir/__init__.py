@@ -1,30 +1,10 @@
 """
-A multi-level compiler from ONNX to edge machines, on xDSL.
+A multi-level compiler from ONNX to edge devices, on xDSL.
 
-The names of `__all__` are the Python API, which docs/python-api.md explains. Each is imported when
-it is first used: commands and plugins, which need none of them, start without.
+The names of `__all__` are the Python API, which docs/python-api.md explains. A name is imported at
+its first use, because commands and plugins start without the API. `__init__.pyi` has the types.
 """
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ceras_ir.api import (
-        CerasWarning,
-        Comparison,
-        Compiled,
-        ImageOptions,
-        InputError,
-        InternalError,
-        Model,
-        UnsupportedError,
-        UsageError,
-        Verification,
-        compare,
-        load,
-        open_compiled,
-        target_names,
-        verify,
-    )
+# pyright: reportUnsupportedDunderAll=false
 
 __all__ = [
     "CerasWarning",

@@ -28,9 +28,21 @@ from typing import TYPE_CHECKING, TextIO
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.options import option, options
 
 if TYPE_CHECKING:
     from ceras_ir.network.artefacts import Artefact
+
+
+@options
+class FolderOptions:
+    """The treatment of output folders with files of the user."""
+
+    force: bool = option(False)
+    """
+    Write into a folder that has files and no manifest of the compiler; files with the names of
+    outputs are replaced.
+    """
 
 
 def refuse_overwriting(output: str | None, *sources: str | None) -> None:

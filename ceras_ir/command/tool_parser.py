@@ -220,9 +220,12 @@ def _add(
     flag, dest = flag_of(each), dest_of(each)
     if isinstance(each.default, bool):
         action = "store_false" if each.default else "store_true"
-        return group.add_argument(flag, dest=dest, action=action, default=default, help="")
+        return group.add_argument(
+            flag, *described.aliases, dest=dest, action=action, default=default, help=""
+        )
     return group.add_argument(
         flag,
+        *described.aliases,
         dest=dest,
         type=_reader(hint, described),
         choices=choices_of(hint) or None,
@@ -282,7 +285,7 @@ def whole(least: int, text: str) -> int:
     """The integer that `text` spells, of at least `least`."""
     number = int(text) if text.removeprefix("-").isdecimal() else least - 1
     if number < least or (least < 0 and number == 0):
-        raise argparse.ArgumentTypeError(f"must be a number of at least {least}, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
     return number
 
 

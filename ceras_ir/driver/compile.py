@@ -13,7 +13,8 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.output_files import FolderOptions
+from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.hooks import compile_view
 from ceras_ir.driver.options import (
     EXIT_STATUS,
@@ -64,12 +65,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     parser.add_argument(
         "-o", dest="output", metavar="DIR", required=True, help="write the folder here"
     )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="write into a folder that has files and no manifest of ours; files in the way are "
-        "replaced",
-    )
+    add_options(parser, FolderOptions)
     parser.add_argument(
         "--target",
         choices=[cls.name for cls in known],

@@ -40,17 +40,11 @@ def _pair(text: str) -> tuple[str, str]:
     return name, result
 
 
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
-    return value
-
-
 @options
 class ShapeOptions:
     """The options that decide symbolic dimensions and inputs of a model."""
 
-    batch: int = option(1, metavar="N", read=_at_least_one)
+    batch: int = option(1, metavar="N", least=1)
     """Set a symbolic batch dimension to N."""
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
         (), metavar="NAME=1x3x224x224", action="append", read=_shape
@@ -110,7 +104,7 @@ def interface_of(arguments: argparse.Namespace) -> Interface:
     return {**bindings_of(arguments), "states": dict(arguments.state)}
 
 
-def bindings_of(arguments: argparse.Namespace) -> Bindings:
+def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
     """The options of `add_shapes`."""
     return {
         "batch": arguments.batch,

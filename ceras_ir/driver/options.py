@@ -48,8 +48,11 @@ def _finite(text: str) -> float:
 
 
 @options
-class FloorOptions:
-    """The signal-to-noise ratio below which a quantized network is wrong."""
+class EvaluationOptions:
+    """The samples on which networks are compared, and the required signal-to-noise ratio."""
+
+    samples: int | None = option(None, metavar="N", least=1)
+    """Compare on the first N samples only."""
 
     floor: float = option(10.0, metavar="DB", read=_finite)
     """
@@ -67,11 +70,6 @@ class CalibrationWorkers:
     Processes that look at more than 64 samples, -1 for one per core; the network is the same for
     any number.
     """
-
-
-def add_floor(parser: ArgumentContainer) -> None:
-    """Add --floor, the signal-to-noise ratio below which a quantized network is wrong."""
-    add_options(parser, FloorOptions)
 
 
 def add_calibration(group: ArgumentContainer) -> None:

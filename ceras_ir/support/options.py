@@ -147,6 +147,8 @@ class OptionHelp:
     """The treatment of a repeated flag."""
     shows_default: bool = True
     """Whether the help states the default."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the flag."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -170,9 +172,12 @@ def option(
     read: Callable[[str], object] | None = None,
     action: Literal["append", "extend"] | None = None,
     shows_default: bool = True,
+    aliases: tuple[str, ...] = (),
 ) -> T:
     """Declare a dataclass field with `default` that is an option of the command line."""
-    described = OptionHelp(text, metavar, tools, flag, keyword, least, read, action, shows_default)
+    described = OptionHelp(
+        text, metavar, tools, flag, keyword, least, read, action, shows_default, aliases
+    )
     return field(default=default, metadata={_KEY: described})
 
 

@@ -333,7 +333,7 @@ def wrong(model: ceras.Model, what: str) -> object:
         ("input", ceras.InputError, "no input is named 'more'"),
         ("shape", ceras.InputError, r"has shape \[40, 3, 4, 2\], expected \[N, 4, 4, 2\]"),
         ("number", ceras.UsageError, "inputs: expected a path, an array"),
-        ("nothing", ceras.InputError, "there are no samples"),
+        ("nothing", ceras.InputError, "no samples"),
         ("no data", ceras.InputError, "no such file or folder"),
         ("not finite", ceras.InputError, "NaN or infinite"),
         ("images", ceras.UsageError, "for a folder of images"),

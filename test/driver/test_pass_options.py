@@ -181,7 +181,7 @@ def test_flags_and_pipelines_keep_their_order():
         ["--b", "in.mlir", "-p", "c,d", "--a=x=1 y=2", "--b={z=3}"], ["a", "b", "c", "d"]
     )
     assert arguments.input == "in.mlir"
-    assert arguments.requests == [
+    assert list(arguments.requests) == [
         PassRequest("b"),
         PassRequest("c"),
         PassRequest("d"),

@@ -38,7 +38,6 @@ SHARED = {
     "board": 11,  # Targets have boards of different kinds and defaults.
     "convolution": 3,  # Different choices in vta, im2col and schedule-tiles.
     "encoding": 4,  # The default depends on the target.
-    "force": 3,
     "inputs": 4,  # Required, optional or synthetic; in equalize-channels a switch.
     "io": 2,  # Types of inputs and outputs; in memory plans, whether they are included.
     "jobs": 3,
@@ -46,8 +45,7 @@ SHARED = {
     "prune": 2,  # ceras-retrain trains the pruned network.
     "regions": 2,
     "rows": 3,  # In the rule depthwise and in equalize-channels a switch.
-    "run-reproducer": 2,  # ceras-opt reads it before the other options.
-    "samples": 3,
+    "samples": 2,  # Of comparisons, and of the scan of prune.
     "schedule": 2,  # Of tiles, and of training.
     "seed": 3,  # Of stalls, of training, of synthetic samples.
     "target": 8,

@@ -1,94 +1,176 @@
 """
-The command line of `ceras-opt`: every pass is a flag, and passes run in the order written.
+The command line of `ceras-opt`: each pass is a flag, and passes run in the order of the flags.
 
-`argparse` knows neither: `--fuse in.mlir` would take the file as the flag's value, and flags
-of different names lose their order. So each pass flag is first rewritten to one entry of a
-hidden option that `-p` shares its list with.
+`argparse` supports neither: in `--fuse in.mlir` it would read the file as the value of the flag,
+and it loses the order of flags with different names. Each pass flag is therefore rewritten to an
+entry of a hidden option, which appends to the same list as `-p`.
 """
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from ceras_ir.command.tool_parser import UsageParser
-from ceras_ir.driver.model_options import add_shapes
+from ceras_ir.command.tool_parser import UsageParser, add_options, values_of
+from ceras_ir.driver.model_options import ShapeOptions
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
 from ceras_ir.pipeline.reproducer import arguments_of
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.support.options import option, options
 from ceras_ir.universe import refuse_removed
 
 _RUN = "--run-pass="
 
 
-class OptArguments(argparse.Namespace):
-    """What the command line says, after defaults."""
+@options
+class PartOptions:
+    """The treatment of the input text."""
 
-    input: str
-    output: str
-    target: str
-    pipeline: list[list[PassRequest]]
-    split_input_file: bool
-    verify_diagnostics: bool
-    allow_unregistered_dialect: bool
-    batch: int
-    shape: list[tuple[str, tuple[int, ...]]]
-    print_ir_before_all: bool
-    print_ir_before: list[str]
-    print_ir_after_all: bool
-    print_ir_after: list[str]
-    print_ir_diff: bool
-    verify_each: bool
-    pass_statistics: bool
-    bisect_passes: bool
-    bisect_inputs: str | None
-    bisect_samples: int | None
-    bisect_tolerance: float | None
-    bisect_test: str | None
-    reproducer: str | None
-    run_reproducer: str | None
-    time_passes: bool
-    elide_constants: bool
-    print_debuginfo: bool
-    strip_names: bool
-    print_op_generic: bool
-    list_passes: bool
-    help: bool
-    help_pass: str | None
-    version: bool
+    split_input_file: bool = option(False)
+    """Process the parts between '// -----' lines separately."""
+    verify_diagnostics: bool = option(False)
+    """Check '// expected-error@+1 {{...}}' comments instead of failing."""
+    allow_unregistered_dialect: bool = option(False)
+    """Accept operations of unknown dialects."""
 
-    @property
-    def requests(self) -> list[PassRequest]:
-        """All passes to run, in order."""
-        return [request for requests in self.pipeline for request in requests]
+
+@options
+class PrintOptions:
+    """The printed IR and tables."""
+
+    print_ir_before_all: bool = option(False, aliases=("--mlir-print-ir-before-all",))
+    """Print the IR before each pass to stderr."""
+    print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",))
+    """Print the IR after each pass to stderr."""
+    print_ir_diff: bool = option(False)
+    """Print the changes of each pass to stderr, as a unified diff."""
+    time_passes: bool = option(False, aliases=("--mlir-timing",))
+    """Print the time of each pass to stderr."""
+    pass_statistics: bool = option(False, aliases=("--mlir-pass-statistics",))
+    """
+    Print statistics of each pass to stderr: operations created, erased and changed, time, and
+    growth of peak memory.
+    """
+    elide_constants: bool = option(False)
+    """Print large constants as dense_resource<__elided__>."""
+    print_debuginfo: bool = option(False, aliases=("--mlir-print-debuginfo",))
+    """Print all locations; by default, the names of layers in the model or the text."""
+    strip_names: bool = option(False)
+    """Do not print names of layers."""
+    print_ir_before: tuple[str, ...] = option(
+        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-before",)
+    )
+    """Print the IR before this pass to stderr; may be repeated."""
+    print_ir_after: tuple[str, ...] = option(
+        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-after",)
+    )
+    """Print the IR after this pass to stderr; may be repeated."""
+    print_op_generic: bool = option(False, aliases=("--mlir-print-op-generic",))
+    """Print operations in the generic form."""
+
+
+@options
+class BisectionOptions:
+    """The search for the first pass that changes the outputs."""
+
+    bisect_passes: bool = option(False)
+    """
+    Run the network after each pass, and stop at the first pass that changes the outputs: with a
+    diagnostic, status 1 and a reproducer.
+    """
+    bisect_inputs: str | None = option(None, metavar="IN.npz")
+    """Compare on these inputs (default: synthetic, seeded)."""
+    bisect_samples: int | None = option(None, metavar="N", least=1)
+    """Compare on this number of inputs (default: 2)."""
+    bisect_tolerance: float | None = option(None, metavar="DB")
+    """
+    Accept this signal-to-noise ratio, for passes that may change values, such as those of
+    quantization (default: integers exactly, floats within 1e-4 of the largest).
+    """
+    bisect_test: str | None = option(None, metavar="'CMD {input}'")
+    """Stop instead at the first pass after which this shell command on the IR fails."""
+
+
+@options
+class ReproducerOptions:
+    """The files about internal errors."""
+
+    reproducer: str | None = option(
+        None, metavar="FILE", aliases=("--mlir-pass-pipeline-crash-reproducer",)
+    )
+    """
+    Write the IR before a pass that crashes or creates invalid IR here, with the pass (default:
+    ceras-crash-PASS.mlir).
+    """
+    run_reproducer: str | None = option(None, metavar="FILE")
+    """Run the pass of a reproducer on its IR; other options apply."""
+
+
+@options
+class InformationOptions:
+    """The information that is printed instead of a run."""
+
+    help: bool = option(False, aliases=("-h",))
+    """Print this."""
+    list_passes: bool = option(False)
+    """List all passes."""
+    help_pass: str | None = option(None, metavar="PASS")
+    """Describe a pass and its options."""
+    version: bool = option(False)
+    """Print versions."""
+
+
+@dataclass(frozen=True)
+class OptArguments(
+    InformationOptions,
+    ReproducerOptions,
+    BisectionOptions,
+    PrintOptions,
+    PartOptions,
+    ShapeOptions,
+):
+    """The command line after defaults."""
+
+    input: str = "-"
+    output: str = "-"
+    target: str = "mlir"
+    requests: tuple[PassRequest, ...] = ()
+    """All passes to run, in order."""
+    verify_each: bool = True
 
 
 def replayed(argv: Sequence[str]) -> list[str]:
-    """`argv` with what the file of `--run-reproducer` says in its place."""
+    """Return `argv` with `--run-reproducer` replaced by the arguments of the reproducer."""
     parser = UsageParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--run-reproducer")
-    found, rest = parser.parse_known_args(argv, OptArguments())
+    add_options(parser, ReproducerOptions, ["run_reproducer"])
+    found, rest = parser.parse_known_args(argv)
     if found.run_reproducer is None:
         return rest
-    # It fails again without being written again.
+    # The pass fails again: no second reproducer is written.
     return [*arguments_of(found.run_reproducer), "--reproducer=", *rest]
 
 
 def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
-    """`argv` read with a flag for each name in `passes`."""
+    """Parse `argv` with a flag for each name in `passes`."""
     names = frozenset(passes)
     parser = make_parser()
-    arguments, unknown = parser.parse_known_args(
-        [_rewrite(argument, names) for argument in argv], OptArguments()
-    )
+    found, unknown = parser.parse_known_args([_rewrite(argument, names) for argument in argv])
     if unknown:
         flag = unknown[0].partition("=")[0]
         if not flag.startswith("-"):
             raise UsageError(f"more than one input file: '{flag}'")
         refuse_removed(flag.removeprefix("--"))
-        options = [o for action in parser.visible_actions() for o in action.option_strings]
-        known = [*options, *(f"--{name}" for name in names)]
+        flags = [o for action in parser.visible_actions() for o in action.option_strings]
+        known = [*flags, *(f"--{name}" for name in names)]
         raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
-    return arguments
+    given = OptArguments(
+        input=found.input,
+        output=found.output,
+        target=found.target,
+        requests=tuple(request for requests in found.pipeline for request in requests),
+        verify_each=found.verify_each,
+    )
+    return replace(given, **values_of(OptArguments, found))
 
 
 def _rewrite(argument: str, passes: frozenset[str]) -> str:
@@ -100,7 +182,7 @@ def _rewrite(argument: str, passes: frozenset[str]) -> str:
 
 def _flag_request(text: str) -> list[PassRequest]:
     name, _, options = text.partition(" ")
-    # A shell leaves the braces of mlir-opt's --pass="{x=1}" spelling in place.
+    # mlir-opt's spelling is --pass="{x=1}".
     if options.startswith("{") and options.endswith("}"):
         options = options[1:-1]
     return [PassRequest(name, options)]
@@ -108,17 +190,17 @@ def _flag_request(text: str) -> list[PassRequest]:
 
 class _OptParser(UsageParser):
     def visible_actions(self) -> list[argparse.Action]:
-        """The options that the help shows."""
+        """Return the options that the help shows."""
         return [action for action in self._actions if action.help != argparse.SUPPRESS]
 
 
 def make_parser() -> _OptParser:
-    """The parser of everything but pass flags."""
+    """Return the parser of all options except pass flags."""
     parser = _OptParser(
         prog="ceras-opt",
         usage='ceras-opt [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
         description="Run passes over a module, in the order of the command line.",
-        epilog="Passes: --list-passes names them, --help-pass=PASS describes one. Exit status: "
+        epilog="Passes: --list-passes names them, --help-pass=PASS describes a pass. Exit status: "
         "0 done, 1 bad input, 2 wrong usage, 3 unsupported input, 70 an internal error.",
         allow_abbrev=False,
         add_help=False,
@@ -135,7 +217,7 @@ def make_parser() -> _OptParser:
         type=parse_pipeline,
         default=[],
         metavar="PIPELINE",
-        help='run these passes, for example "canonicalize,my-pass{x=1 y=2}", alone or inside of '
+        help='run these passes, for example "canonicalize,my-pass{x=1 y=2}", directly or inside '
         "builtin.module(...); may be repeated and mixed with pass flags",
     )
     add(
@@ -146,88 +228,19 @@ def make_parser() -> _OptParser:
         help=argparse.SUPPRESS,
     )
     add("-t", "--target", default="mlir", help="print this: mlir (default) or a text target")
-    group = parser.add_argument_group("plugins")
-    add_plugins(group)
+    add_plugins(parser.add_argument_group("plugins"))
     group = parser.add_argument_group("input")
-    switches = {
-        "--split-input-file": "process the parts between '// -----' lines one by one",
-        "--verify-diagnostics": "check '// expected-error@+1 {{...}}' comments instead of failing",
-        "--allow-unregistered-dialect": "accept operations of unknown dialects",
-    }
-    for name, text in switches.items():
-        group.add_argument(name, action="store_true", help=text)
-    add_shapes(group)
-    group = parser.add_argument_group("output")
-    # Each with MLIR's spelling, where that is another.
-    shown = {
-        ("--print-ir-before-all", "--mlir-print-ir-before-all"): "print the IR before each pass to "
-        "stderr",
-        ("--print-ir-after-all", "--mlir-print-ir-after-all"): "print the IR after each pass to "
-        "stderr",
-        ("--print-ir-diff",): "print what each pass changes to stderr, as a unified diff",
-        ("--time-passes", "--mlir-timing"): "print the time of each pass to stderr",
-        ("--pass-statistics", "--mlir-pass-statistics"): "print statistics of each pass to "
-        "stderr: operations made, erased and changed, time, and growth of peak memory",
-        ("--elide-constants",): "print large constants as dense_resource<__elided__>",
-        ("--print-debuginfo", "--mlir-print-debuginfo"): "print all locations; without it, the "
-        "names of layers that the model or the text gives",
-        ("--strip-names",): "do not print names of layers",
-    }
-    for flags, text in shown.items():
-        group.add_argument(*flags, action="store_true", help=text)
-    for when in ("before", "after"):
-        group.add_argument(
-            f"--print-ir-{when}",
-            f"--mlir-print-ir-{when}",
-            action="append",
-            default=[],
-            metavar="PASS",
-            help=f"print the IR {when} this pass to stderr; may be repeated",
-        )
-    group.add_argument(
-        "--print-op-generic",
-        "--mlir-print-op-generic",
-        action="store_true",
-        help="print operations in the generic form",
-    )
-    group = parser.add_argument_group("which pass is wrong")
-    group.add_argument(
-        "--bisect-passes",
-        action="store_true",
-        help="run the network behind every pass, and stop at the first pass that changes the "
-        "outputs: with a diagnostic, status 1 and a reproducer",
-    )
-    group.add_argument(
-        "--bisect-inputs",
-        metavar="IN.npz",
-        help="compare on these inputs (default: synthetic, seeded)",
-    )
-    group.add_argument(
-        "--bisect-samples",
-        type=_at_least_one,
-        metavar="N",
-        help="compare on so many inputs (default: 2)",
-    )
-    group.add_argument(
-        "--bisect-tolerance",
-        type=float,
-        metavar="DB",
-        help="accept this signal-to-noise ratio, for passes that may change values, such as "
-        "those of quantization (default: integers exactly, floats within 1e-4 of the largest)",
-    )
-    group.add_argument(
-        "--bisect-test",
-        metavar="'CMD {input}'",
-        help="stop instead at the first pass after which this shell command on the IR does not "
-        "end with status 0",
-    )
+    add_options(group, PartOptions)
+    add_options(group, ShapeOptions)
+    add_options(parser.add_argument_group("output"), PrintOptions)
+    add_options(parser.add_argument_group("which pass is wrong"), BisectionOptions)
     group = parser.add_argument_group("internal errors")
     group.add_argument(
         "--verify-each",
         type=_boolean,
         default=True,
         metavar="{true,false}",
-        help="verify the IR behind every pass (default: true)",
+        help="verify the IR after each pass (default: true)",
     )
     group.add_argument(
         "--disable-verify",
@@ -236,23 +249,8 @@ def make_parser() -> _OptParser:
         action="store_false",
         help="do not verify the IR, at your own risk",
     )
-    group.add_argument(
-        "--reproducer",
-        "--mlir-pass-pipeline-crash-reproducer",
-        metavar="FILE",
-        help="write the IR before a pass that crashes or makes invalid IR here, with the pass "
-        "(default: ceras-crash-PASS.mlir)",
-    )
-    group.add_argument(
-        "--run-reproducer",
-        metavar="FILE",
-        help="run the pass of a reproducer on its IR; other options apply",
-    )
-    group = parser.add_argument_group("information")
-    group.add_argument("-h", "--help", action="store_true", help="print this")
-    group.add_argument("--list-passes", action="store_true", help="list all passes")
-    group.add_argument("--help-pass", metavar="PASS", help="describe a pass and its options")
-    group.add_argument("--version", action="store_true", help="print versions")
+    add_options(group, ReproducerOptions)
+    add_options(parser.add_argument_group("information"), InformationOptions)
     return parser
 
 
@@ -260,9 +258,3 @@ def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false", "1", "0"):
         raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
     return text.lower() in ("true", "1")
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
-    return int(text)

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
-from ceras_ir.command.tool_parser import ToolParser, early_value
+from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
 from ceras_ir.driver.model_options import interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    EvaluationOptions,
     add_bisection,
     add_build_options,
-    add_floor,
     build_options,
     calibration_workers,
     inputs_of,
@@ -76,12 +76,6 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "states)",
     )
     parser.add_argument(
-        "--samples",
-        type=int,
-        metavar="N",
-        help="compare on the first N samples only (default: all of --inputs)",
-    )
-    parser.add_argument(
         "--no-reference",
         action="store_true",
         help="do not compare the imported graph with the ONNX model, which ONNX Runtime runs if it "
@@ -94,7 +88,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     add_workers(group, jobs=WORKERS, default="this process alone")
     add_build_options(parser)
-    add_floor(parser)
+    add_options(parser, EvaluationOptions)
     add_bisection(parser, "the first of --inputs, or made-up ones")
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    EvaluationOptions,
     add_arithmetic,
     add_extensions,
-    add_floor,
     add_scheme,
     arithmetic_of,
     calibration_workers,
@@ -84,7 +84,7 @@ def make_parser() -> ToolParser:
         "returns a number or numbers by name (default: topk or segmentation, by the labels)",
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
-    add_floor(parser)
+    add_options(parser, EvaluationOptions)
     add_arithmetic(parser)
     add_scheme(parser)
     parser.add_argument(
@@ -113,7 +113,6 @@ def make_parser() -> ToolParser:
         help="what to do with inputs that cannot be read: stop, or name, count and leave them out "
         "(default: %(default)s)",
     )
-    parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)
     add_states(parser)
     add_extensions(parser)
@@ -128,8 +127,6 @@ def _compare(argv: Sequence[str]) -> int:
 
 
 def _compare_models(arguments: argparse.Namespace) -> int:
-    if arguments.samples is not None and arguments.samples < 1:
-        raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.other is not None and arguments.against is not None:
         raise UsageError("--against is a second recipe of one model; there are two models")
     if arguments.propose and (arguments.other is not None or not arguments.calibrate):

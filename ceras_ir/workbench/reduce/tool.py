@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.driver.opt.argv import PartOptions
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.pipeline.context import add_plugins, plugins
 from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
@@ -62,11 +63,7 @@ def make_parser() -> ToolParser:
         metavar="SECONDS",
         help="stop after so many seconds and write the smallest input so far (default: none)",
     )
-    add(
-        "--allow-unregistered-dialect",
-        action="store_true",
-        help="accept operations of unknown dialects",
-    )
+    add_options(parser, PartOptions, ["allow_unregistered_dialect"])
     add_plugins(parser.add_argument_group("plugins"))
     return parser
 

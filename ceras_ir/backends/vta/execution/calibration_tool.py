@@ -8,8 +8,8 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_files import MANIFEST, open_folder, open_output
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.output_files import MANIFEST, FolderOptions, open_folder, open_output
+from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -32,7 +32,7 @@ def make_parser() -> ToolParser:
         "config.json, and what each tells in manifest.json",
     )
     calibrate.add_argument("folder", metavar="FOLDER")
-    calibrate.add_argument("--force", action="store_true", help="into a folder with other files")
+    add_options(calibrate, FolderOptions)
     fit = commands.add_parser(
         "fit",
         help="make a board file of the times of the streams, and print how well it explains them",
