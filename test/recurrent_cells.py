@@ -234,7 +234,7 @@ def whole(
 
 
 def layers(module: ModuleOp) -> list[Cell]:
-    return [op.type_of_cell for op in module.walk() if isinstance(op, RecurrenceOp)]
+    return [op.cell_kind for op in module.walk() if isinstance(op, RecurrenceOp)]
 
 
 def set_constant(proto: onnx.ModelProto, name: str, value: np.ndarray) -> None:

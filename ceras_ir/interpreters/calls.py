@@ -263,7 +263,7 @@ class CallFunctions(InterpreterFunctions):
         self, interpreter: Interpreter, op: graph.LoopOp, args: PythonValues
     ) -> NDArray[np.int8]:
         values = list(args)
-        going = values.pop(0) if op.going is not None else None
+        going = values.pop(0) if op.condition is not None else None
         carried = tuple(values[: len(op.carried)])
         scanned = values[len(carried) : len(carried) + len(op.scanned)]
         captured = tuple(values[len(carried) + len(scanned) :])

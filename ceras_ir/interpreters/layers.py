@@ -15,8 +15,8 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.normalization import (
-    FRACTION,
-    RECIPROCAL,
+    FRACTION_BITS,
+    RECIPROCAL_BITS,
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
     NormalizeOp,
@@ -101,7 +101,7 @@ class RecurrenceFunctions(InterpreterFunctions):
         x, weights, h, *rest = args
         c = rest.pop(0) if op.cell is not None else h
         bias = rest.pop(0) if op.bias is not None else None
-        kind, width = op.type_of_cell, h.shape[1]
+        kind, width = op.cell_kind, h.shape[1]
         functions = [partial(apply_function, f) for f in op.functions]
         one, every = np.float32(1), slice(None)
         product = _product(op, weights, bias)
@@ -201,7 +201,7 @@ class NormalizationFunctions(InterpreterFunctions):
         # Below 2^32, so that the root in double precision is off by less than what is cut.
         root = np.floor(np.sqrt(even.astype(np.float64))).astype(np.int64)
         m = (op.root << 17) // root
-        z = _shifted(c * m, FRACTION - 17 - op.root_shift - t)
+        z = _shifted(c * m, FRACTION_BITS - 17 - op.root_shift - t)
         total = z * scale.astype(np.int64) + bias.astype(np.int64)
         return (integer.requantize(total, op.requant, stored_element(op.result)),)
 
@@ -211,7 +211,7 @@ class NormalizationFunctions(InterpreterFunctions):
         axis, q = op.axis.value.data, stored.astype(np.int64)
         d = np.minimum(q.max(axis=axis, keepdims=True) - q, shape_of(op.table)[0] - 1)
         e: Integers = table.astype(np.int64)[d]
-        reciprocal = ((1 << RECIPROCAL) - 1) // e.sum(axis=axis, keepdims=True)
+        reciprocal = ((1 << RECIPROCAL_BITS) - 1) // e.sum(axis=axis, keepdims=True)
         return (integer.requantize(e * reciprocal, op.requant, stored_element(op.result)),)
 
 

@@ -163,7 +163,7 @@ def test_integers_are_near(name: str) -> None:
         weights = stored * np.exp2(np.array(op.exponents[1], np.float32))[:, None]
         constant = ConstantOp.from_array(weights.astype(np.float32), f32)
         same = RecurrenceOp(
-            op.type_of_cell,
+            op.cell_kind,
             op.input,
             constant.result,
             op.state,

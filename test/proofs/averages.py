@@ -69,7 +69,7 @@ def averages_by_small_multipliers() -> None:
         C: "2 * full * size",
     },
     requires="the multiplier of one element is below 2^31",
-    checked_by={POOL: "not self.includes_padding and most >= 1 << 31:"},
+    checked_by={POOL: "not self.includes_padding and largest >= 1 << 31:"},
     by="all counts of windows up to 64 elements, corner multipliers",
 )
 def multipliers_of_partial_windows() -> None:
@@ -81,7 +81,7 @@ def multipliers_of_partial_windows() -> None:
 
 
 @identity(
-    relied_on={POOL: "stays below 2^-11 of a unit in the last place"},
+    relied_on={POOL: "the error of sums of int8 is below 2^-11 units of the result,"},
     requires="windows up to 2^12 elements, equal scales",
     by="all windows",
 )

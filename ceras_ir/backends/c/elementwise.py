@@ -128,7 +128,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     if target == "float":
         _lookup_floats(layer, op, x, y)
         return
-    if op.reads_pixels:
+    if op.has_pixel_input:
         _lookup_pixels(layer, op, x, y)
         return
     if source == "int8_t" and target == "int16_t":
@@ -163,7 +163,7 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     half = entries // 2
     name = layer.constant("table", "float", rows * entries, 4, lambda: op.tables)
     at = f"{x}[i]"
-    if not op.reads_pixels:
+    if not op.has_pixel_input:
         if value_type(op.input) == "int16_t":
             at = f"(v < {-half} ? {-half} : v >= {half} ? {half - 1} : v)".replace("v", at)
         at = f"{at} + {half}"

@@ -26,7 +26,7 @@ from ceras_ir.backends.c.ordered_rows import (
 from ceras_ir.backends.c.sparse_code import SPARSE, core_cost
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
@@ -87,7 +87,7 @@ def instructions(layer: Layer, board: Board) -> float:
     """Of one run of a layer."""
     op = layer.op
     soft = not board.has_float_unit
-    if viewed(op) is not None:
+    if viewed_operand(op) is not None:
         return 0.0
     if isinstance(cycles := layer.modelled.get("cycles"), int):
         return float(cycles)
@@ -109,7 +109,7 @@ def instructions(layer: Layer, board: Board) -> float:
             return SIMPLE[soft] * _size(op.result)
         case graph.TreeEnsembleOp():
             trees, width = graph.shape_of(op.roots)[0], graph.shape_of(op.leaves)[1]
-            each = VISIT[soft] * op.visits + trees * (TREE[soft] + LEAF[soft] * width)
+            each = VISIT[soft] * op.expected_visits + trees * (TREE[soft] + LEAF[soft] * width)
             return graph.shape_of(op.input)[0] * each
         case _:
             each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)

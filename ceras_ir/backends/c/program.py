@@ -15,7 +15,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import State, main_function, result_values, states_of
@@ -182,7 +182,7 @@ class Program:
             for value in op.results:
                 if value in written:
                     continue
-                source = viewed(op)
+                source = viewed_operand(op)
                 if source is not None and isinstance(
                     place := self.places.get(source), Input | Output | Kept
                 ):
@@ -247,7 +247,7 @@ class Program:
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
         """The operands whose bytes are where the result has them: nothing moves these."""
         whole = self.places.get(op.results[0]) if op.results else None
-        source = viewed(op)
+        source = viewed_operand(op)
         if source is not None:
             return frozenset([source] if whole and self.places.get(source) == whole else [])
         if not isinstance(op, ConcatOp) or not isinstance(whole, Arena):
@@ -305,7 +305,7 @@ def _seen_by_launch(value: SSAValue) -> bool:
     users = [use.operation for use in value.uses]
     return any(
         isinstance(user, LaunchOp)
-        or (viewed(user) is not None and _seen_by_launch(user.results[0]))
+        or (viewed_operand(user) is not None and _seen_by_launch(user.results[0]))
         for user in users
     )
 
@@ -332,7 +332,7 @@ def _read_before(state: State, order: list[Operation]) -> bool:
             reader = use.operation
             if steps.get(reader, len(order)) >= written:
                 return False
-            if viewed(reader) is value:
+            if viewed_operand(reader) is value:
                 seen.append(reader.results[0])
     return True
 

@@ -51,7 +51,7 @@ INTEGER_PANEL = 64
 @prints(RecurrenceOp)
 def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     """`graph.recurrence`."""
-    kind = op.type_of_cell
+    kind = op.cell_kind
     steps, batch, width = shape_of(op.input)
     hidden = shape_of(op.state)[1]
 
@@ -257,7 +257,7 @@ def loop(layer: Layer, op: LoopOp) -> None:
     starts = [layer.read(v, f"start{i}") for i, v in enumerate(op.carried)]
     whole = [layer.read(v, f"x{i}") for i, v in enumerate(op.scanned)]
     captured = [layer.read(v, f"captured{i}") for i, v in enumerate(op.captured)]
-    going = None if op.going is None else layer.read(op.going, "going")
+    going = None if op.condition is None else layer.read(op.condition, "going")
     _unpack(layer, op)
     arena = layer.scratch("unsigned char", "own_arena", body.arena_bytes, 1)
     types = [c_type(kind.element_type) for kind in kinds]

@@ -275,7 +275,7 @@ RECURRENCE = Kind(22, "recurrence", _check_recurrence, words=None, operands=None
 
 @encodes(graph.RecurrenceOp)
 def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecord:
-    words = [CELL_NUMBERS.index(op.type_of_cell)]
+    words = [CELL_NUMBERS.index(op.cell_kind)]
     for function in op.functions:
         first, second = (*function.values, 0.0, 0.0)[:2]
         words += [FUNCTIONS[function.kind], float_word(first), float_word(second)]

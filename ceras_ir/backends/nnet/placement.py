@@ -18,7 +18,7 @@ from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.backends.nnet.rules import FPGA, MOVERS, packed_operands, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import CPU, block_of, device_of
 from ceras_ir.network.function import main_function
 from ceras_ir.network.integer import zero_points
@@ -156,7 +156,7 @@ def moved_bytes(op: Operation) -> int:
     A reshape of the same bytes moves no data, nor does an operand of a concatenation that is in
     place. Before memory planning, all operands that can be in place count as in place.
     """
-    if viewed(op) is not None:
+    if viewed_operand(op) is not None:
         return 0
     if not isinstance(op, graph.ConcatOp):
         return sum(byte_size(value) for value in {*op.operands, *op.results})

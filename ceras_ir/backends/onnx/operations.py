@@ -75,7 +75,7 @@ class Operations(Movement):
             case graph.UnaryOp():
                 x = self.values.get(op.input, order := self._order(op.input))
                 self._function(op, op.function, x, order, op.channel_exponents)
-            case graph.LookupOp() if op.reads_pixels:
+            case graph.LookupOp() if op.has_pixel_input:
                 self._lookup_pixels(op)
             case graph.LookupOp():
                 self._lookup(op)

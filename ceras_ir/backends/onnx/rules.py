@@ -47,7 +47,7 @@ def why_not(op: Operation) -> str | None:
             return "ONNX has no table behind a sum of products; leave fuse-lookup out"
         case graph.ShiftSwishOp():
             return "swish made of shifts is no function of ONNX; quantize with a table for it"
-        case graph.LookupOp() if op.reads_pixels:
+        case graph.LookupOp() if op.has_pixel_input:
             if graph.quantized_element(op.output) is None:
                 return "tables of pixels make integers in ONNX"
         case graph.LookupOp():

@@ -1,9 +1,9 @@
 """
-The `graph` dialect: a network as pure operations on float32 or quantized tensors.
+The `graph` dialect: a network of pure operations on float32 or quantized tensors.
 
-Feature maps are NHWC. Every operation states its result bit for bit, because the
-interpreter and every backend are held to it. Few, orthogonal operations: what an ONNX
-operator composes, the importer composes of these.
+Feature maps are NHWC. Each operation specifies the result bit for bit, because the interpreter and
+all backends must match it. The operations are few and orthogonal: the importer expresses an ONNX
+operator by several of them.
 """
 
 from xdsl.ir import Attribute, Dialect, Operation
@@ -29,7 +29,6 @@ from ceras_ir.dialects.graph.constant import (
     MaterializeConstant,
     constant_array,
     constant_number,
-    is_integer,
     known_array,
     numpy_dtype,
     plain_element,
@@ -37,7 +36,6 @@ from ceras_ir.dialects.graph.constant import (
 )
 from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, ShiftSwishOp, SoftmaxOp, UnaryOp
 from ceras_ir.dialects.graph.layout import (
-    LAYOUT_PATTERNS,
     ConcatOp,
     Coordinates,
     Nearest,
@@ -71,7 +69,6 @@ from ceras_ir.dialects.graph.operation import (
     element_of,
     is_per_axis,
     is_plain,
-    is_tensor,
     quantized_element,
     scale_of,
     shape_of,
@@ -92,6 +89,7 @@ from ceras_ir.dialects.graph.reduction import ArgOp, PutOp, Reduce, ReduceOp, Su
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
+# The order of the reference page. Operations and attributes of these modules form the dialect.
 _FAMILIES = (
     constant,
     linear,
@@ -106,7 +104,6 @@ _FAMILIES = (
     calls,
     logic,
 )
-"""In the order of the reference page; a module's operations and attributes are the dialect's."""
 
 _MEMBERS = [
     member
@@ -123,7 +120,6 @@ Graph = Dialect(
 )
 
 __all__ = [
-    "LAYOUT_PATTERNS",
     "ArgOp",
     "Binary",
     "BinaryOp",
@@ -182,10 +178,8 @@ __all__ = [
     "element_of",
     "integers",
     "is_depthwise",
-    "is_integer",
     "is_per_axis",
     "is_plain",
-    "is_tensor",
     "known_array",
     "numpy_dtype",
     "plain_element",

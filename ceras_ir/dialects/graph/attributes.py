@@ -1,10 +1,9 @@
 """
-Attributes of the `graph` dialect, such as functions and lists of small integers, and traits.
+Attributes of the `graph` dialect, such as functions and lists of integers, and traits.
 
-A trait holds of every operation of a class: analyses ask for it instead of naming classes.
-
-An answer that depends on an operation's attributes is a property of `GraphOperation`, which
-also verifies what can be seen of these traits on one operation.
+A trait is true for each operation of a class, so that analyses do not depend on classes. An answer
+that depends on the attributes of an operation is a property of `GraphOperation`, which also
+verifies these traits.
 """
 
 import struct
@@ -29,39 +28,39 @@ from ceras_ir.dialects.quant import decimal
 
 class Elementwise(OpTrait):
     """
-    Element `i` of the result is computed from element `i` of every operand, each broadcast as
-    numpy does, and from nothing else, unless the operation `depends_on_channel`.
+    Element `i` of the result depends only on element `i` of each operand, which numpy's rules
+    broadcast, and on the channel if the operation `depends_on_channel`.
     """
 
 
 class MayOverwrite(OpTrait):
-    """Every target's kernel is exact where the result lies over an operand of its shape."""
+    """The kernels of all targets may write the result over an operand of the same shape."""
 
 
 class MovesElements(OpTrait):
-    """The result has elements of the one operand, in any places; nothing is computed."""
+    """The result consists of elements of the only operand in any order, without arithmetic."""
 
 
 class View(MovesElements):
-    """The result is the bytes of the one operand under another shape."""
+    """The result has the bytes of the only operand in another shape."""
 
 
-class CopiesAtBorder(OpTrait):
-    """The result is the operand in the layout of another device's memory."""
+class ConvertsLayout(OpTrait):
+    """The operation converts between the layouts of two devices."""
 
 
-def viewed(op: Operation) -> SSAValue | None:
-    """The operand whose bytes the result of `op` is, or None."""
+def viewed_operand(op: Operation) -> SSAValue | None:
+    """Return the operand of a `View`, or `None` for other operations."""
     return op.operands[0] if op.has_trait(View, value_if_unregistered=False) else None
 
 
 def integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
-    """`values` as an attribute."""
+    """Convert integers to an attribute."""
     return DenseArrayBase.from_list(i64, list(values))
 
 
 def integers_of(attribute: DenseArrayBase[IntegerType]) -> tuple[int, ...]:
-    """What `integers` has made an attribute of; text is read once."""
+    """Return the integers of an attribute; cached."""
     return _unpacked(attribute.data.data)
 
 
@@ -70,43 +69,42 @@ def _unpacked(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 8}q", data)
 
 
-FIFTH = 0.20000000298023224
-"""0.2 as a float32."""
+_FLOAT32_FIFTH = 0.20000000298023224
 
 
 @dataclass(frozen=True)
 class OnnxOperator:
-    """The ONNX operator of one operand that is a function; parameters are its attributes."""
+    """An ONNX operator with one operand; parameters of the function are attributes."""
 
     name: str
     since: int = 13
-    """The opset."""
+    """The first opset."""
     defaults: tuple[float, ...] = ()
-    """Of the attributes, in the order of the parameters."""
+    """The default values of the attributes, in the order of parameters."""
     mode: tuple[str, str] | None = None
-    """An attribute of text, and its value, where one operator is several functions."""
+    """The name and the value of the string attribute that selects the function."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a function beside its values, which the interpreter and C text state."""
+    """The properties of a function that do not follow from the definition in numpy and C."""
 
     onnx: OnnxOperator | None = None
-    """None where ONNX has no such operator, or one that takes more than attributes."""
+    """`None` if ONNX has no such operator, or only with additional operands."""
     parameters: tuple[str, ...] = ()
     clip: Callable[[Sequence[float]], tuple[float, float]] | None = None
-    """The bounds of a function that does nothing but clip, from its parameters."""
+    """The bounds of a function that only clips, computed from the parameters."""
     is_homogeneous: bool = False
-    """Whether `f(a * x)` is `a * f(x)` for every `a` above 0; of clips their bounds say it."""
+    """Whether `f(a * x) = a * f(x)` for all `a > 0`; for clips the bounds decide."""
 
 
 class Function(StrEnum):
     """
-    Elementwise functions of one float32 argument; parameters follow in parentheses.
+    Elementwise functions of a float32 argument, with parameters.
 
-    `exp` and `exp(...) - 1`, and with them every function below that needs one, are the fixed
-    sequences of float32 operations of `ceras_ir.interpreters.float_functions`. In nnet files a
-    function is its number in this list, from 1; new ones come last.
+    `exp`, `exp(...) - 1` and functions that use them are the fixed sequences of float32 operations
+    in `ceras_ir.interpreters.float_functions`. In nnet files, the code of a function is the
+    position in this list, from 1, so new functions are appended.
     """
 
     _value_: str
@@ -119,14 +117,14 @@ class Function(StrEnum):
         return member
 
     RELU = "relu", Facts(OnnxOperator("Relu"), clip=lambda p: (0.0, inf))
-    """`max(x, 0)`: 0 where `x < 0`, else `x`"""
+    """`max(x, 0)`: 0 if `x < 0`, else `x`"""
     CLIP = "clip", Facts(parameters=("low", "high"), clip=lambda p: (p[0], p[1]))
-    """`p0` where `x < p0`, `p1` where `x > p1`, else `x`; infinities where a bound is absent"""
+    """`p0` if `x < p0`, `p1` if `x > p1`, else `x`; an absent bound is infinite"""
     LEAKY_RELU = (
         "leaky_relu",
         Facts(OnnxOperator("LeakyRelu", 13, (0.01,)), ("alpha",), is_homogeneous=True),
     )
-    """`x` where `x >= 0`, else `p0 * x`"""
+    """`x` if `x >= 0`, else `p0 * x`"""
     SIGMOID = "sigmoid", Facts(OnnxOperator("Sigmoid"))
     """`1 / (1 + exp(-x))`"""
     TANH = "tanh", Facts(OnnxOperator("Tanh"))
@@ -135,7 +133,7 @@ class Function(StrEnum):
     """`x * sigmoid(x)`, also called SiLU"""
     HARD_SIGMOID = (
         "hard_sigmoid",
-        Facts(OnnxOperator("HardSigmoid", 13, (FIFTH, 0.5)), ("alpha", "beta")),
+        Facts(OnnxOperator("HardSigmoid", 13, (_FLOAT32_FIFTH, 0.5)), ("alpha", "beta")),
     )
     """`min(max(p0 * x + p1, 0), 1)`"""
     HARD_SWISH = "hard_swish", Facts(OnnxOperator("HardSwish", 14))
@@ -149,28 +147,28 @@ class Function(StrEnum):
     SQRT = "sqrt", Facts(OnnxOperator("Sqrt"))
     """the square root, correctly rounded"""
     ABS = "abs", Facts(OnnxOperator("Abs"))
-    """`x` without its sign"""
+    """`x` without the sign"""
     SIGN = "sign", Facts(OnnxOperator("Sign"))
-    """1 above 0, -1 below, else `x`"""
+    """1 if `x > 0`, -1 if `x < 0`, else `x`"""
     FLOOR = "floor", Facts(OnnxOperator("Floor"))
-    """the greatest integer not above `x`; this, `ceil` and `round` leave zeros their sign"""
+    """the largest integer <= `x`; `floor`, `ceil` and `round` keep the sign of zeros"""
     CEIL = "ceil", Facts(OnnxOperator("Ceil"))
-    """the least integer not below `x`"""
+    """the smallest integer >= `x`"""
     ROUND = "round", Facts(OnnxOperator("Round", 11))
     """the nearest integer, ties to even"""
     ELU = "elu", Facts(OnnxOperator("Elu", 13, (1.0,)), ("alpha",))
-    """`x` where `x >= 0`, else `p0 * (exp(x) - 1)`"""
+    """`x` if `x >= 0`, else `p0 * (exp(x) - 1)`"""
     CELU = "celu", Facts(OnnxOperator("Celu", 13, (1.0,)), ("alpha",))
-    """`x` where `x >= 0`, else `p0 * (exp(x / p0) - 1)`"""
+    """`x` if `x >= 0`, else `p0 * (exp(x / p0) - 1)`"""
     SOFTPLUS = "softplus", Facts(OnnxOperator("Softplus", 1))
-    """`max(x, 0) + log(1 + exp(-abs(x)))`, accurate near 0 too"""
+    """`max(x, 0) + log(1 + exp(-abs(x)))`, also accurate near 0"""
     SOFTSIGN = "softsign", Facts(OnnxOperator("Softsign", 1))
     """`x / (1 + abs(x))`"""
     THRESHOLDED_RELU = (
         "thresholded_relu",
         Facts(OnnxOperator("ThresholdedRelu", 13, (1.0,)), ("alpha",)),
     )
-    """`x` where `x > p0`, else 0"""
+    """`x` if `x > p0`, else 0"""
     MISH = "mish", Facts(OnnxOperator("Mish", 18))
     """`x * (n / (n + 2))` with `n = e * (e + 2)`, `e = exp(min(x, 20))`: `x * tanh(softplus(x))`"""
     GELU = "gelu", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "none")))
@@ -178,16 +176,16 @@ class Function(StrEnum):
     GELU_TANH = "gelu_tanh", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "tanh")))
     """`0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * (x * x * x))))`"""
     SIN = "sin", Facts(OnnxOperator("Sin", 7))
-    """`sin(x)` in radians; not a number beyond 2^22 in magnitude"""
+    """`sin(x)` in radians; NaN beyond 2^22 in magnitude"""
     COS = "cos", Facts(OnnxOperator("Cos", 7))
-    """`cos(x)` in radians; not a number beyond 2^22 in magnitude"""
+    """`cos(x)` in radians; NaN beyond 2^22 in magnitude"""
     ATAN = "atan", Facts(OnnxOperator("Atan", 7))
-    """`atan(x)`, the arc whose tangent is `x`"""
+    """`atan(x)` in radians"""
 
 
 @irdl_attr_definition
 class FunctionNameAttr(EnumAttribute[Function]):
-    """Which function, without its parameters."""
+    """The name of a function, without parameters."""
 
     name = "graph.function_name"
 
@@ -195,18 +193,18 @@ class FunctionNameAttr(EnumAttribute[Function]):
 @irdl_attr_definition
 class FunctionAttr(ParametrizedAttribute):
     """
-    An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`. With a scale and an
-    offset, `<hard_swish, scale 0.75, offset 0.5>`, its result is multiplied by the one, and the
-    other is added: two float32 operations. A function that only clips has none of them, because its
-    bounds can be others.
+    An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`. In
+    `#graph.function<hard_swish, scale 0.75, offset 0.5>`, the result is multiplied by the scale,
+    then the offset is added: two float32 operations. A function that only clips has neither,
+    because the bounds can change instead.
     """
 
     name = "graph.function"
 
     function: FunctionNameAttr
     constants: ArrayAttr[FloatData]
-    behind: ArrayAttr[FloatData]
-    """Scale and offset, or nothing."""
+    scale_and_offset: ArrayAttr[FloatData]
+    """The scale and the offset, or empty."""
 
     def __init__(
         self,
@@ -230,8 +228,8 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def affine(self) -> tuple[float, float] | None:
-        """The scale and the offset of the result, if it has them."""
-        pair = tuple(p.data for p in self.behind)
+        """The scale and the offset of the result, if given."""
+        pair = tuple(p.data for p in self.scale_and_offset)
         return (pair[0], pair[1]) if pair else None
 
     @property
@@ -241,13 +239,13 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def clip_range(self) -> tuple[float, float] | None:
-        """The bounds of a function that only clips, which a requantization can absorb."""
+        """The bounds of a function that only clips, which a requantization can replace."""
         clip = self.kind.facts.clip
         return None if clip is None else clip(self.values)
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether `f(a * x)` is `a * f(x)` for every `a` above 0."""
+        """Whether `f(a * x) = a * f(x)` for all `a > 0`."""
         if self.affine is not None and self.affine[1] != 0.0:
             return False
         if (bounds := self.clip_range) is not None:
@@ -256,13 +254,13 @@ class FunctionAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if (got := len(self.constants)) != (n := len(self.kind.facts.parameters)):
-            raise VerifyException(f"{self.kind} takes {n} parameters, got {got}")
+            raise VerifyException(f"{self.kind} has {n} parameters, got {got}")
         if self.kind is Function.CLIP and not self.values[0] <= self.values[1]:
             raise VerifyException(f"empty clip range [{self.values[0]}, {self.values[1]}]")
-        if len(self.behind) not in (0, 2):
-            raise VerifyException(f"scale and offset go together, got {len(self.behind)} numbers")
-        if len(self.behind) and self.kind.facts.clip is not None:
-            raise VerifyException(f"{self.kind} has bounds, and neither scale nor offset")
+        if (count := len(self.scale_and_offset)) not in (0, 2):
+            raise VerifyException(f"scale and offset must be given together, got {count} numbers")
+        if count and self.kind.facts.clip is not None:
+            raise VerifyException(f"{self.kind} has bounds and cannot have a scale or an offset")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -278,7 +276,7 @@ class FunctionAttr(ParametrizedAttribute):
                 if word and parser.parse_optional_keyword(word):
                     affine.append(_number(parser))
                 elif affine:
-                    parser.raise_error("nothing but an offset follows the scale")
+                    parser.raise_error("only an offset can follow the scale")
                 else:
                     values.append(_number(parser))
         return FunctionNameAttr(Function(name)), ArrayAttr(values), ArrayAttr(affine)
@@ -292,7 +290,6 @@ class FunctionAttr(ParametrizedAttribute):
 
 
 def _number(parser: AttrParser) -> FloatData:
-    """A number, or an infinity."""
     negative = parser.parse_optional_characters("-") is not None
     known = parser.parse_optional_keyword("inf")
     value = float("inf") if known else float(parser.parse_number())

@@ -1,6 +1,4 @@
-"""
-Operations of `graph` with functions or regions: calls, branches and loops.
-"""
+"""Operations of `graph` that call functions: branches and loops."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -47,97 +45,97 @@ from ceras_ir.dialects.graph.operation import (
 )
 
 PACKED_ALIGNMENT = 16
-"""Bytes; each of the results of a loop begins at a multiple of it."""
+"""The alignment in bytes of each result of a loop."""
 
 
 def bytes_of(kind: Tensor) -> int:
-    """Bytes of a tensor as it is stored."""
+    """Return the stored size of a tensor in bytes."""
     return prod(kind.get_shape()) * storage_type(kind.element_type).size
 
 
 def packed_offsets(kinds: Sequence[Tensor]) -> list[int]:
-    """Where each of several tensors begins that lie one after the other; last, the end of all."""
+    """Return the offset of each of several packed tensors, and the total size."""
     sizes = (-(-bytes_of(k) // PACKED_ALIGNMENT) * PACKED_ALIGNMENT for k in kinds)
     return [0, *accumulate(sizes)]
 
 
 class CallingOperation(GraphOperation, ABC):
     """
-    Calls private functions of tensors. The result is bytes: tensors one after the other, each from
-    the next multiple of 16 on, with bytes of 0 between them.
+    Call private functions of tensors. The result is an array of bytes: tensors at multiples of 16,
+    with bytes of 0 in between.
     """
 
     ADMITS_INTEGERS: ClassVar = True
 
     @abstractmethod
     def callees(self) -> Sequence[SymbolRefAttr]:
-        """The names of the functions."""
+        """Return the names of the functions."""
 
     @abstractmethod
     def argument_types(self) -> Iterator[Tensor]:
-        """What each of them is called with."""
+        """Yield the types of the arguments of each function."""
 
     @abstractmethod
     def packed_types_of(self, name: SymbolRefAttr, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The types of the results, if a function returns `outputs`; refuses what does not fit."""
+        """Return the types of packed results for `outputs` of a function; refuse a mismatch."""
 
     @property
     def functions(self) -> list[FuncOp]:
-        """What is called, which the module must have."""
+        """The called functions in the module."""
         found = [SymbolTable.lookup_symbol(self, name) for name in self.callees()]
         return [function for function in found if isinstance(function, FuncOp)]
 
     @property
     def packed_types(self) -> Sequence[Tensor]:
-        """The types of the results, in the order in which they are packed."""
+        """The types of the results, in the order of packing."""
         return self.packed_types_of(self.callees()[0], tensors_of(self.functions[0]))
 
 
 class CalleesFit(SymbolUserOpInterface):
-    """Functions of the module have the types that their caller needs."""
+    """Called functions must have the types that the caller needs."""
 
     def verify(self, op: Operation) -> None:
         assert isinstance(op, CallingOperation)
         if not isinstance(op.get_toplevel_object(), ModuleOp):
-            return  # As long as it is in no module, there is nothing to look in.
+            return  # The callees are unknown outside of a module.
         if element_of(op.output) != i8:
-            raise VerifyException(f"the result is bytes of i8, got {op.output.type}")
+            raise VerifyException(f"the result must be bytes of i8, got {op.output.type}")
         for name in op.callees():
             callee = SymbolTable.lookup_symbol(op, name)
             if not isinstance(callee, FuncOp) or not callee.body.blocks:
-                raise VerifyException(f"no function with a body is called {name}")
+                raise VerifyException(f"there is no function {name} with a body")
             expected = tuple(op.argument_types())
             if (got := tuple(callee.function_type.inputs)) != expected:
                 raise VerifyException(
-                    f"{name} takes ({', '.join(map(str, got))}), expected "
+                    f"{name} has arguments ({', '.join(map(str, got))}), expected "
                     f"({', '.join(map(str, expected))})"
                 )
             kinds = op.packed_types_of(name, tensors_of(callee))
             expect_shape("result", op.output, (packed_offsets(kinds)[-1],))
             if callee in called_functions(callee):
-                raise VerifyException(f"{name} calls itself")
+                raise VerifyException(f"{name} must not call itself")
 
 
 def macs_of(function: FuncOp) -> int:
-    """Products that are added up in one call of a function."""
+    """Return the number of multiplications in a call of a function."""
     return sum(op.macs for op in function.body.block.ops if isinstance(op, GraphOperation))
 
 
 def tensors_of(function: FuncOp) -> list[Tensor]:
-    """What a function returns."""
+    """Return the result types of a function."""
     return [kind for kind in function.function_type.outputs if is_tensor(kind)]
 
 
 def called_functions(function: FuncOp) -> list[FuncOp]:
-    """The functions that one calls, each once and behind those that it calls itself."""
+    """Return the functions that `function` calls, directly or not, each after its callees."""
     found: dict[FuncOp, None] = {}
-    seen: set[FuncOp] = set()
+    visited: set[FuncOp] = set()
 
     def visit(caller: FuncOp) -> None:
         for op in caller.body.block.ops:
             for callee in op.functions if isinstance(op, CallingOperation) else ():
-                if callee not in seen:
-                    seen.add(callee)
+                if callee not in visited:
+                    visited.add(callee)
                     visit(callee)
                     found[callee] = None
 
@@ -148,8 +146,8 @@ def called_functions(function: FuncOp) -> list[FuncOp]:
 @irdl_op_definition
 class ExtractOp(GraphOperation):
     """
-    The tensor whose elements are stored from byte `offset` of `input` on, little end first: one of
-    the results of a `graph.loop` or a `graph.branch`.
+    Return the tensor that is stored, little-endian, from byte `offset` of `input`: a result of a
+    `graph.loop` or a `graph.branch`.
     """
 
     name = "graph.extract"
@@ -169,28 +167,28 @@ class ExtractOp(GraphOperation):
 
     @property
     def start(self) -> int:
-        """The first byte."""
+        """The offset of the first byte."""
         return self.offset.value.data
 
     def verify_semantics(self) -> None:
         if element_of(self.input) != i8 or len(shape_of(self.input)) != 1:
             raise VerifyException(f"bytes expected, a vector of i8, got {self.input.type}")
-        start, held = self.start, shape_of(self.input)[0]
+        start, size = self.start, shape_of(self.input)[0]
         end = start + bytes_of(tensor_type(self.result))
-        if start < 0 or start % PACKED_ALIGNMENT or end > held:
+        if start < 0 or start % PACKED_ALIGNMENT or end > size:
             raise VerifyException(
-                f"offset {start} must be a multiple of {PACKED_ALIGNMENT}, and {end} at most {held}"
+                f"offset {start} must be a multiple of {PACKED_ALIGNMENT}, and end {end} <= {size}"
             )
 
 
 @irdl_op_definition
 class BranchOp(CallingOperation):
     """
-    What the function `taken` returns if `condition`, one truth value, is true, else what `other`
-    returns. Both are called with all that is `captured`, and return values of the same types.
+    Return the results of the function `taken` if the scalar `condition` is true, else the results
+    of `other`. Both are called with `captured`, and return values of the same types.
 
-    The result is bytes: these values, each from the next multiple of 16 on, with bytes of 0 between
-    them; `graph.extract` takes one of them out. After ONNX `If`.
+    The result is an array of bytes: these values at multiples of 16, with bytes of 0 in between.
+    `graph.extract` returns a value of it. After ONNX `If`.
     """
 
     name = "graph.branch"
@@ -231,9 +229,9 @@ class BranchOp(CallingOperation):
 
     def packed_types_of(self, name: SymbolRefAttr, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
         if not outputs:
-            raise VerifyException(f"{name} must return a value or more")
+            raise VerifyException(f"{name} must return a value")
         if len(found := self.functions) == 2 and tensors_of(found[0]) != list(outputs):
-            raise VerifyException(f"{name} must return what {self.taken} does")
+            raise VerifyException(f"{name} must return the types of {self.taken}")
         return outputs
 
     def verify_semantics(self) -> None:
@@ -244,30 +242,31 @@ class BranchOp(CallingOperation):
 @irdl_op_definition
 class LoopOp(CallingOperation):
     """
-    Steps of the function `body`: of number 0, 1, ... below `steps`. A step is called with its
-    number, a tensor<i64>, with what is `carried`, with an element of each tensor that is
-    `scanned`, and with all that is `captured`. It returns the new carried values, and then values
-    that are stacked.
+    Call the function `body` for the steps 0, 1, ... below `steps`. The arguments of a step are its
+    number, a tensor<i64>, the `carried` values, an element of each `scanned` tensor, and the
+    `captured` values. It returns the new carried values, then values that are stacked.
 
-    1. The first step is given the operands `carried`, each other one what the one before returned.
-    2. Element `t` along the first dimension of what is scanned goes to step `t`, without that
-       dimension; of what is `backwards`, element `steps - 1 - t`. Each has `steps` elements.
-    3. Of each stacked value the result has a tensor with one more dimension, the first, of `steps`
-       elements: that of step `t` at `t`, or at `steps - 1 - t` of what is `backwards`.
-    4. With `going`, one truth value, the loop can end early. The body then returns first whether
-       there is a next step, and nothing is stacked. If `going` is false there is no step.
+    1. The first step receives the operands `carried`, each other step the results of the previous
+       step.
+    2. Step `t` receives element `t` along the first dimension of a scanned tensor, without that
+       dimension. If the tensor is scanned `backwards`, it receives element `steps - 1 - t`. The
+       extent of the dimension is `steps`.
+    3. Each stacked value becomes a tensor with an additional first dimension of extent `steps`. The
+       value of step `t` is stored at `t`, or at `steps - 1 - t` if it is stacked `backwards`.
+    4. With a scalar after `while`, the loop can end early. The body then first returns whether to
+       continue, and no value is stacked. If the scalar is false, no step runs.
 
-    The result is bytes: the last carried values, then what was stacked, each from the next multiple
-    of 16 on, with bytes of 0 between them; `graph.extract` takes one of them out. `backwards` has
-    an entry of 0 or 1 for each scanned and then for each stacked value. The body is a function of
-    tensors like `main`, and may have loops of its own. After ONNX `Scan` and `Loop`.
+    The result is an array of bytes: the last carried values, then the stacked tensors, at multiples
+    of 16, with bytes of 0 in between. `graph.extract` returns a value of it. `backwards` has an
+    entry of 0 or 1 for each scanned, then for each stacked value. The body is a function of tensors
+    like `main`, and can contain loops. After ONNX `Scan` and `Loop`.
     """
 
     name = "graph.loop"
     body = prop_def(FlatSymbolRefAttrConstr)
     steps = prop_def(IntegerAttr[I64])
     backwards = prop_def(DenseArrayBase[I64])
-    going = opt_operand_def(TensorType)
+    condition = opt_operand_def(TensorType)
     carried = var_operand_def(TensorType)
     scanned = var_operand_def(TensorType)
     captured = var_operand_def(TensorType)
@@ -275,7 +274,7 @@ class LoopOp(CallingOperation):
     traits = traits_def(Pure(), CalleesFit())
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
-        "$body (`while` $going^ `:` type($going))? "
+        "$body (`while` $condition^ `:` type($condition))? "
         "(`carried` `(` $carried^ `:` type($carried) `)`)? "
         "(`scanned` `(` $scanned^ `:` type($scanned) `)`)? "
         "(`captured` `(` $captured^ `:` type($captured) `)`)? attr-dict `:` type($result)"
@@ -289,7 +288,7 @@ class LoopOp(CallingOperation):
         scanned: Sequence[SSAValue] = (),
         captured: Sequence[SSAValue] = (),
         *,
-        going: SSAValue | None = None,
+        condition: SSAValue | None = None,
         backwards: Sequence[int] = (),
     ):
         properties = {
@@ -297,24 +296,24 @@ class LoopOp(CallingOperation):
             "steps": IntegerAttr(steps, i64),
             "backwards": DenseArrayBase.from_list(i64, backwards),
         }
-        found = tensors_of(body)[going is not None :]
+        found = tensors_of(body)[condition is not None :]
         stacked = (_stacked(k, steps) for k in found[len(carried) :])
         size = packed_offsets([*found[: len(carried)], *stacked])[-1]
         super().__init__(
-            operands=[going, carried, scanned, captured],
+            operands=[condition, carried, scanned, captured],
             result_types=[TensorType(i8, [size])],
             properties=properties,
         )
 
     @property
     def step_count(self) -> int:
-        """How many steps there are at most."""
+        """The maximum number of steps."""
         return self.steps.value.data
 
     @property
     def counted_steps(self) -> int:
-        """How many steps estimates count: all, or one where a condition decides."""
-        return self.step_count if self.going is None else 1
+        """The number of steps in estimates: all, or 1 if a condition decides."""
+        return self.step_count if self.condition is None else 1
 
     def callees(self) -> Sequence[SymbolRefAttr]:
         return (self.body,)
@@ -331,34 +330,34 @@ class LoopOp(CallingOperation):
         yield from map(tensor_type, self.captured)
 
     def packed_types_of(self, name: SymbolRefAttr, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        if self.going is not None:
+        if self.condition is not None:
             if list(outputs[:1]) != [TensorType(i1, [])]:
-                raise VerifyException(f"{name} must first return whether it goes on, a tensor<i1>")
+                raise VerifyException(f"{name} must first return whether to continue, a tensor<i1>")
             outputs = outputs[1:]
         count = len(self.carried)
         for value, kind in zip(self.carried, outputs, strict=False):
             if value.type != kind:
-                raise VerifyException(f"{name} makes {kind} of a carried {value.type}")
+                raise VerifyException(f"{name} returns {kind} for a carried {value.type}")
         stacked = [_stacked(kind, self.step_count) for kind in outputs[count:]]
         if len(outputs) < max(count, 1):
-            raise VerifyException(f"{name} must return {max(count, 1)} values or more")
-        if self.going is not None and stacked:
-            raise VerifyException("a loop that can end early stacks nothing")
-        if len(self.backwards) != (ends := len(self.scanned) + len(stacked)):
+            raise VerifyException(f"{name} must return >= {max(count, 1)} values")
+        if self.condition is not None and stacked:
+            raise VerifyException("a loop that can end early cannot stack values")
+        if len(self.backwards) != (expected := len(self.scanned) + len(stacked)):
             raise VerifyException(
-                f"'backwards' must have {ends} entries, got {len(self.backwards)}"
+                f"'backwards' must have {expected} entries, got {len(self.backwards)}"
             )
         return [*outputs[:count], *stacked]
 
     def verify_semantics(self) -> None:
         if self.step_count < 1:
-            raise VerifyException(f"steps must be at least 1, got {self.step_count}")
-        if self.going is not None and self.going.type != TensorType(i1, []):
-            raise VerifyException(f"'while' takes a tensor<i1>, got {self.going.type}")
+            raise VerifyException(f"steps must be >= 1, got {self.step_count}")
+        if self.condition is not None and self.condition.type != TensorType(i1, []):
+            raise VerifyException(f"'while' requires a tensor<i1>, got {self.condition.type}")
         for value in self.scanned:
             if shape_of(value)[:1] != (self.step_count,):
                 raise VerifyException(
-                    f"what is scanned must have {self.step_count} elements along its first "
+                    f"a scanned tensor must have {self.step_count} elements along the first "
                     f"dimension, got {value.type}"
                 )
         if any(entry not in (0, 1) for entry in self.backwards.get_values()):

@@ -1,4 +1,4 @@
-"""The constant of the `graph` dialect: bytes with a tensor type, and numpy views of them."""
+"""The constant of the `graph` dialect: bytes with a tensor type, and numpy views."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def storage_type(element: Attribute) -> Float32Type | IntegerType:
-    """The type that holds `element` in memory."""
+    """Return the type that stores `element` in memory."""
     if isinstance(element, UniformType):
         return element.storage
     assert isinstance(element, Float32Type) or is_integer(element)
@@ -44,12 +44,12 @@ def storage_type(element: Attribute) -> Float32Type | IntegerType:
 
 
 def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
-    """Whether `type` is an integer of some width."""
+    """Return whether `type` is an integer."""
     return isinstance(type, IntegerType)
 
 
 def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
-    """The numpy type of arrays that hold `element`: float32 or a sized integer."""
+    """Return the numpy type that stores `element`: float32 or an integer."""
     import numpy as np
 
     storage = storage_type(element)
@@ -62,7 +62,9 @@ def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
 
 
 def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | None:
-    """The element type of plain tensors of a numpy type; None for types that have none."""
+    """
+    Return the element type of plain tensors of a numpy type, or `None` if there is no such type.
+    """
     if dtype == "float32":
         return f32
     if dtype.kind not in "iub":
@@ -73,7 +75,9 @@ def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | No
 
 
 def is_splat(flat: NDArray[np.generic]) -> bool:
-    """Whether all elements have the same bits; the last is looked at first, as they rarely do."""
+    """
+    Return whether all elements have equal bits. A comparison of the first and last is tried first.
+    """
     bits = flat.view(f"u{flat.dtype.itemsize}")
     return bool(bits[-1] == bits[0]) and bool((bits == bits[0]).all())
 
@@ -81,9 +85,9 @@ def is_splat(flat: NDArray[np.generic]) -> bool:
 @irdl_op_definition
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
-    A tensor known at compile time, row-major. `value` holds the stored numbers: float32,
-    or the integers of a quantized result type; of the dialect `sparse` it lists those that are
-    not zero.
+    A tensor that is known at compile time, row-major. `value` has the stored elements: float32, or
+    the integers of a quantized result type. An attribute of the dialect `sparse` lists the nonzero
+    elements.
     """
 
     name = "graph.constant"
@@ -114,20 +118,20 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         *,
         location: LocationAttr | None = None,
     ) -> ConstantOp:
-        """`array`, already of the stored type of `element`, as a constant."""
+        """Create a constant from an array of the stored type of `element`."""
         import numpy as np
 
         assert array.dtype == numpy_dtype(element), (array.dtype, element)
         stored = TensorType(storage_type(element), array.shape)
         raw = np.ascontiguousarray(array)
-        # A splat stays one: it prints short and never fills memory.
+        # A splat is stored as a single element, which saves text and memory.
         if raw.size > 1 and is_splat(raw.reshape(-1)):
             raw = raw.reshape(-1)[:1]
         dense = DenseIntOrFPElementsAttr(stored, BytesAttr(raw.tobytes()))
         return cls(dense, TensorType(element, array.shape), location=location)
 
     def array(self) -> NDArray[np.generic]:
-        """The stored numbers, read-only and without a copy where possible."""
+        """Return the stored elements, read-only, if possible without a copy."""
         import numpy as np
 
         kind = tensor_type(self.result)
@@ -143,7 +147,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
 
     def digest(self) -> bytes:
-        """What constants that store the same numbers in the same type have in common."""
+        """Return a hash of the stored type and elements."""
         import numpy as np
 
         array = np.ascontiguousarray(self.array())
@@ -153,16 +157,16 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     @property
     def encoded(self) -> Encoded | None:
-        """How it lists what is not zero; None where it has every element."""
+        """The sparse encoding, or `None` if all elements are stored."""
         return self.value if isinstance(self.value, Encoded) else None
 
     @property
     def is_elided(self) -> bool:
-        """Whether the text that this was read from leaves out the elements."""
+        """Whether the elements were omitted from the text."""
         return isinstance(self.value, DenseResourceAttr)
 
     def nonzero(self) -> NDArray[np.bool_]:
-        """Which elements stand for another number than zero."""
+        """Return a mask of elements that represent a real value other than 0."""
         element, array = tensor_type(self.result).element_type, self.array()
         if not isinstance(element, UniformType):
             return array != 0
@@ -189,30 +193,27 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
 
 class MaterializeConstant(ConstantMaterializationInterface):
-    """Lets folders of the dialect make constants."""
+    """Let folders of the dialect create constants."""
 
     def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
-        if is_tensor(type):
-            if isinstance(value, Encoded):
-                return ConstantOp(value, type)
-            if isa(value, DenseIntOrFPElementsAttr):
-                return ConstantOp(value, type)
+        if is_tensor(type) and (isinstance(value, Encoded) or isa(value, DenseIntOrFPElementsAttr)):
+            return ConstantOp(value, type)
         return None
 
 
 def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
-    """The stored numbers of a value that is a constant, else None."""
+    """Return the stored elements of a constant, or `None` for other values."""
     owner = value.owner
     return owner.array() if isinstance(owner, ConstantOp) else None
 
 
 def constant_number(value: SSAValue) -> float | None:
-    """The number that a constant of one element is, else None."""
+    """Return the only element of a constant, or `None` for other values."""
     array = constant_array(value)
     return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 def known_array(value: SSAValue) -> NDArray[np.generic]:
-    """The stored numbers of a value that is known to be a constant."""
+    """Return the stored elements of a constant."""
     assert isinstance(value.owner, ConstantOp)
     return value.owner.array()

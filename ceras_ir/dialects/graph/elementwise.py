@@ -1,8 +1,4 @@
-"""
-Elementwise operations of the `graph` dialect: unary, binary, softmax.
-
-Swish of integers without a table or a product: what a shifter, an adder and MIN/MAX can do.
-"""
+"""Elementwise operations of the `graph` dialect, and softmax."""
 
 from __future__ import annotations
 
@@ -38,12 +34,12 @@ from ceras_ir.dialects.graph.operation import (
     InputOperation,
     broadcast_shape,
     element_of,
+    expect_axis,
     expect_rescaling,
     is_plain,
     only_clips,
     quantized_element,
     shape_of,
-    tensor_type,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -55,10 +51,9 @@ if TYPE_CHECKING:
 @irdl_op_definition
 class UnaryOp(InputOperation):
     """
-    `result = function(input)`, element by element, in float32; see `Function`. With
-    `input_exponents` and `result_exponents`, both or neither, channel `c` (index of the last
-    dimension) stands for powers of two of what it holds:
-    `result = function(input * 2^input_exponents[c]) * 2^-result_exponents[c]`.
+    `result = function(input)`, element by element, in float32; see `Function`. If `input_exponents`
+    and `result_exponents` are given, channel `c` (index of the last dimension) has scaled operands
+    and results: `result = function(input * 2^input_exponents[c]) * 2^-result_exponents[c]`.
     """
 
     name = "graph.unary"
@@ -93,32 +88,31 @@ class UnaryOp(InputOperation):
 
     @property
     def channel_exponents(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """The exponents of operand and result, one per channel, if there are any."""
+        """The exponents of operand and result for each channel, or `None`."""
         if self.input_exponents is None or self.result_exponents is None:
             return None
         return integers_of(self.input_exponents), integers_of(self.result_exponents)
 
     @property
     def channel_factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-        """What operand and result are multiplied by, one number per channel, if they are."""
+        """The factors of operand and result for each channel, or `None`."""
         import numpy as np
 
         if (exponents := self.channel_exponents) is None:
             return None
-        up, down = (np.array(side, np.float32) for side in exponents)
+        up, down = (np.array(values, np.float32) for values in exponents)
         return np.exp2(up), np.exp2(-down)
 
     def verify_semantics(self) -> None:
         if self.is_quantized:
-            raise VerifyException("a quantized function of one argument is 'graph.lookup'")
+            raise VerifyException("a quantized function must be 'graph.lookup'")
         if (self.input_exponents is None) != (self.result_exponents is None):
-            raise VerifyException("exponents of operand and result go together")
+            raise VerifyException("exponents of operand and result must be given together")
         for exponents in self.channel_exponents or ():
             channels = (1, *shape_of(self.result))[-1]
             if len(exponents) != channels or any(abs(e) > self.MAX_EXPONENT for e in exponents):
                 raise VerifyException(
-                    f"{channels} exponents of at most {self.MAX_EXPONENT} expected, "
-                    f"got {list(exponents)}"
+                    f"{channels} exponents <= {self.MAX_EXPONENT} expected, got {list(exponents)}"
                 )
 
 
@@ -129,15 +123,15 @@ class Binary(StrEnum):
     SUB = "sub"
     MUL = "mul"
     DIV = "div"
-    """of integers the quotient without its fraction; 0 where the divisor is"""
+    """of integers the quotient without fraction, and 0 if the divisor is 0"""
     MIN = "min"
-    """NaN if either is"""
+    """NaN if an operand is NaN"""
     MAX = "max"
-    """NaN if either is"""
+    """NaN if an operand is NaN"""
     POW = "pow"
-    """`float_functions.power`; of integers the exact power, a fraction dropped"""
+    """`float_functions.power`; of integers the exact power without fraction"""
     AND = "and"
-    """bit by bit, of integers only, as are the next two"""
+    """bitwise, only of integers, as are the next two"""
     OR = "or"
     XOR = "xor"
 
@@ -148,10 +142,10 @@ class BinaryAttr(EnumAttribute[Binary], SpacedOpaqueSyntaxAttribute):
 
 
 QUANTIZED_BINARIES = frozenset({Binary.ADD, Binary.SUB, Binary.MUL})
-"""Those that have a quantized form."""
+"""Functions with a quantized form."""
 
 BITWISE_BINARIES = frozenset({Binary.AND, Binary.OR, Binary.XOR})
-"""Those that have no float form."""
+"""Functions without a float form."""
 
 
 def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
@@ -161,13 +155,13 @@ def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
 @irdl_op_definition
 class BinaryOp(GraphOperation):
     """
-    `activation(lhs op rhs)`, element by element, shapes broadcast as numpy does, where op is
-    one of `Binary`. Plain integers wrap around and have no activation. Quantized, on stored
-    integers less their zero points, in 32 bits:
+    `activation(lhs op rhs)`, element by element, with broadcast operands; op is a `Binary`. Plain
+    integers wrap around and have no activation. Quantized, on stored integers minus their zero
+    points, in 32 bits:
 
-    `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, where `lm` and `rm`
-    are `lhs_multiplier` and `rhs_multiplier`, 1 where absent; `mul`: `requant(lhs * rhs)`. Shifts
-    stand beside multipliers because accelerators without a multiplier take the former alone.
+    `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, with `lm` and `rm`
+    of `lhs_multiplier` and `rhs_multiplier`, by default 1; `mul`: `requant(lhs * rhs)`. Shifts and
+    multipliers are separate because an accelerator without a multiplier accepts only shifts.
     """
 
     name = "graph.binary"
@@ -232,18 +226,18 @@ class BinaryOp(GraphOperation):
 
     @property
     def shifts(self) -> tuple[int, int]:
-        """Left shifts that bring the stored operands to one scale."""
+        """The left shifts that align the scales of the operands."""
         return self.lhs_shift.value.data, self.rhs_shift.value.data
 
     @property
     def multipliers(self) -> tuple[int, int]:
-        """What the stored operands are multiplied by before they are shifted."""
+        """The multipliers of the operands, applied before the shifts."""
         lhs, rhs = self.lhs_multiplier, self.rhs_multiplier
         return 1 if lhs is None else lhs.value.data, 1 if rhs is None else rhs.value.data
 
     @property
     def factors(self) -> tuple[int, int]:
-        """Multipliers and shifts in one."""
+        """The products of multipliers and shifts."""
         (lm, rm), (ls, rs) = self.multipliers, self.shifts
         return lm << ls, rm << rs
 
@@ -255,44 +249,45 @@ class BinaryOp(GraphOperation):
         if any(f != 1 for f in self.factors) and (
             not self.is_quantized or self.function is Binary.MUL
         ):
-            raise VerifyException("only quantized 'add' and 'sub' shift their operands")
+            raise VerifyException("only quantized 'add' and 'sub' can shift operands")
         if any(not 1 <= f <= self.MAX_MULTIPLIER for f in (*self.multipliers, *self.factors)):
             raise VerifyException(
                 f"operand multipliers, shifted, must be in [1, {self.MAX_MULTIPLIER}], "
                 f"got {list(self.factors)}"
             )
         if self.is_quantized and self.function not in QUANTIZED_BINARIES:
-            raise VerifyException(f"'{self.kind.data}' is not quantized; dequantize its operands")
+            raise VerifyException(
+                f"'{self.function}' has no quantized form; dequantize the operands"
+            )
         if not self.is_quantized:
             self._verify_plain()
         if self.activation is not None and self.is_quantized:
             raise VerifyException(
-                "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
+                "a quantized operation clamps in 'requant'; use 'graph.lookup' for other functions"
             )
         expect_rescaling(self, self.requant)
 
     def _verify_plain(self) -> None:
-        """One element type throughout, and what only floats or only integers have."""
         elements = {element_of(v) for v in (self.lhs, self.rhs, self.result)}
         if len(elements) > 1 and not any(isinstance(e, UniformType) for e in elements):
             raise VerifyException(
-                f"operands and result must have one element type, got {element_of(self.lhs)}, "
+                f"operands and result must have equal element types, got {element_of(self.lhs)}, "
                 f"{element_of(self.rhs)} and {element_of(self.result)}"
             )
         is_float = element_of(self.result) == f32
         if is_float and self.function in BITWISE_BINARIES:
-            raise VerifyException(f"'{self.kind.data}' is for integers, got {self.result.type}")
+            raise VerifyException(f"'{self.kind.data}' requires integers, got {self.result.type}")
         if not is_float and self.activation is not None:
-            raise VerifyException("a function of an activation is of floats; cast the result")
+            raise VerifyException("an activation requires floats; cast the result")
 
 
 @irdl_op_definition
 class SoftmaxOp(InputOperation):
     """
-    `exp(x - max) / sum` along dimension `axis`, in float32 and bit for bit: `max` over the
-    dimension, `e = exp(x - max)` by `float_functions.exp`, `sum` of `e`, then one division per
-    element. 16 sums take every sixteenth element in index order, and `sum` those one after the
-    other. After ONNX `Softmax` (opset 13).
+    `exp(x - max) / sum` along dimension `axis`, in float32, bit for bit: the maximum of the
+    dimension, `e = exp(x - max)` by `float_functions.exp`, the sum of `e`, and a division per
+    element. The sum consists of 16 partial sums, each of elements with index distance 16 in order,
+    added in order. After ONNX `Softmax` (opset 13).
     """
 
     name = "graph.softmax"
@@ -314,33 +309,32 @@ class SoftmaxOp(InputOperation):
         return True
 
     def verify_semantics(self) -> None:
-        rank = len(tensor_type(self.input).get_shape())
-        if not 0 <= self.axis.value.data < rank:
-            raise VerifyException(f"axis must be in [0, {rank}), got {self.axis.value.data}")
+        expect_axis(self.axis.value.data, len(shape_of(self.input)))
         if self.is_quantized:
-            raise VerifyException("softmax is float; of integers there is integer_softmax")
+            raise VerifyException("softmax requires float; use integer_softmax for integers")
 
 
 BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
-"""The real numbers behind `bends`; with them `|y - swish(x)|` stays below 0.012, but for floors."""
+"""The real constants of `bends`; `|y - swish(x)|` is below 0.012, without rounding down."""
 
 
 @irdl_op_definition
 class ShiftSwishOp(InputOperation):
     """
-    Swish made of straight pieces, element by element, on the stored integer `q` of `input` (int8
-    or int16, no zero point) in 32 bits; `>>` is the arithmetic shift, which floors:
+    Piecewise linear swish on the stored integer `q` of `input` (int8 or int16, no zero point), in
+    32 bits, with shifts, additions and min/max only; `>>` is the arithmetic shift, which rounds
+    down:
 
     `p = max(q, -q)`, `m = min(q, -q)`, `tail = min((p >> 3) - k2, (p >> 4) - k3, (p >> 6) - k4, 0)`
 
     `result = requant(max(q, 0) + max(m >> 1, (m >> 2) - k0, -k1, tail))`, a shift.
 
     `bends = array<i64: k0, k1, k2, k3, k4>` has the constants 0.0523, 0.2669, 0.492, 0.3321 and
-    0.112 in steps of the input's scale; or five of them for each channel, channel after channel,
-    where channels of the last dimension stand for multiples of the scale. Each is in [0, 2^15).
+    0.112 in units of the input scale. It has five constants per channel of the last dimension if
+    the channels have different scales. Each is in [0, 2^15).
 
-    One operation instead of a `graph.binary` for each step: a loop computes an element at once, and
-    a device takes all of it or nothing.
+    A single operation instead of a `graph.binary` per step lets a loop compute all steps of an
+    element, and a device accept or refuse the function as a unit.
     """
 
     name = "graph.shift_swish"
@@ -368,7 +362,7 @@ class ShiftSwishOp(InputOperation):
 
     @property
     def channel_bends(self) -> list[tuple[int, ...]]:
-        """The five constants, of all elements or of each channel."""
+        """The five constants of all elements, or of each channel."""
         values = [int(v) for v in self.bends.get_values()]
         return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]
 
@@ -377,7 +371,7 @@ class ShiftSwishOp(InputOperation):
         if source is None or source.storage.width.data > 16 or not source.is_signed:
             raise VerifyException(f"int8 or int16 elements expected, got {self.input.type}")
         if source.is_per_axis or source.zero_point:
-            raise VerifyException(f"one scale without zero point expected, got {source}")
+            raise VerifyException(f"a single scale without zero point expected, got {source}")
         channels = (1, *shape_of(self.input))[-1]
         bends = [int(v) for v in self.bends.get_values()]
         if len(bends) not in (5, 5 * channels):

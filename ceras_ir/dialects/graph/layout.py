@@ -1,9 +1,9 @@
 """
-Operations that move elements and compute nothing (resizing, which may interpolate, included).
+Data movement operations for layouts, and resizing, which can interpolate.
 
-Canonical forms of reshapes and transposes: none that is an identity, never two in a row, never
-on a constant, and a reshape wherever a transpose only moves dimensions of extent 1. Nor are
-there two slices in a row, which exporters write one dimension at a time.
+Canonical forms have no identity reshape or transpose, no two in a row, and none of a constant. A
+transpose that moves only dimensions of extent 1 is a reshape. Two slices in a row, which exporters
+write for separate dimensions, are merged.
 """
 
 from collections.abc import Sequence
@@ -39,6 +39,7 @@ from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
     element_of,
+    expect_axis,
     expect_rank,
     expect_same_element,
     expect_shape,
@@ -52,7 +53,7 @@ from ceras_ir.dialects.graph.selection import SliceOp
 
 @irdl_op_definition
 class ReshapeOp(InputOperation, HasFolderInterface):
-    """The same elements in the same row-major order, in another shape."""
+    """Return the same elements in the same row-major order, in another shape."""
 
     name = "graph.reshape"
     ADMITS_INTEGERS: ClassVar = True
@@ -68,7 +69,7 @@ class ReshapeOp(InputOperation, HasFolderInterface):
 
 @irdl_op_definition
 class TransposeOp(InputOperation, HasFolderInterface):
-    """Dimension `i` of the result is dimension `permutation[i]` of `input`."""
+    """Permute dimensions: dimension `i` of the result is dimension `permutation[i]` of `input`."""
 
     name = "graph.transpose"
     ADMITS_INTEGERS: ClassVar = True
@@ -100,7 +101,7 @@ class TransposeOp(InputOperation, HasFolderInterface):
 
 @irdl_op_definition
 class ConcatOp(GraphOperation, HasFolderInterface):
-    """The operands one after the other along dimension `axis`, all of one element type."""
+    """Concatenate operands of equal element types along dimension `axis`."""
 
     name = "graph.concat"
     ADMITS_INTEGERS: ClassVar = True
@@ -129,11 +130,10 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     def verify_semantics(self) -> None:
         if not self.inputs:
-            raise VerifyException("at least one operand expected")
+            raise VerifyException("expected an operand")
         expect_same_element(self)
         result, axis = shape_of(self.result), self.axis.value.data
-        if not 0 <= axis < len(result):
-            raise VerifyException(f"axis must be in [0, {len(result)}), got {axis}")
+        expect_axis(axis, len(result))
         for value in self.inputs:
             shape = shape_of(value)
             if len(shape) != len(result) or any(
@@ -147,7 +147,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
 
 class Resize(StrEnum):
-    """What is made of the neighbours of a coordinate."""
+    """The result of the elements near a coordinate."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -159,18 +159,20 @@ class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
 
 
 class Coordinates(StrEnum):
-    """Where output index `i` lies in the input; ONNX `coordinate_transformation_mode`."""
+    """The coordinate of output index `i` in the input; ONNX `coordinate_transformation_mode`."""
 
     HALF_PIXEL = "half_pixel"
     """`(i + 0.5) / scale - 0.5`"""
     PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
-    """as half_pixel, but 0 where the output has one element"""
+    """as half_pixel, but 0 for an output extent of 1"""
     ALIGN_CORNERS = "align_corners"
-    """`i * (in - 1) / (out - 1)`, 0 where the output has one element"""
+    """`i * (in - 1) / (out - 1)`, 0 for an output extent of 1"""
     ASYMMETRIC = "asymmetric"
     """`i / scale`"""
     HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
-    """`c + (i + 0.5) / scale - 0.5`, where `c = in / 2 * (1 - out / (scale * in))` centres"""
+    """
+    `c + (i + 0.5) / scale - 0.5` with the center offset `c = in / 2 * (1 - out / (scale * in))`
+    """
 
 
 @irdl_attr_definition
@@ -179,12 +181,12 @@ class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
 
 
 class Nearest(StrEnum):
-    """How a coordinate becomes an index; ONNX `nearest_mode`."""
+    """The rounding of a coordinate to an index; ONNX `nearest_mode`."""
 
     ROUND_PREFER_FLOOR = "round_prefer_floor"
-    """the nearest index; within 1e-6 of half way between two the lower"""
+    """the nearest index; the lower if within 1e-6 of a tie"""
     ROUND_PREFER_CEIL = "round_prefer_ceil"
-    """the nearest index; within 1e-6 of half way between two the upper"""
+    """the nearest index; the upper if within 1e-6 of a tie"""
     FLOOR = "floor"
     CEIL = "ceil"
 
@@ -199,9 +201,9 @@ class ResizeOp(InputOperation):
     """
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
-    The coordinate of an output index is computed as `coordinates` says, scale and every step
-    rounded to float32, and becomes an index by `rounding`, clamped into the input. `linear`
-    (float only) mixes the two neighbours per dimension with float32 weights `1 - t` and `t`, first
+    `coordinates` specifies the coordinate of an output index. The scale and each step are rounded
+    to float32. `rounding` converts it to an index, which is clamped to the input. `linear` (float
+    only) combines the two neighbors in each dimension with float32 weights `1 - t` and `t`, first
     along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
     """
 
@@ -237,7 +239,7 @@ class ResizeOp(InputOperation):
 
     @property
     def factors(self) -> tuple[float, float]:
-        """Scales of height and width."""
+        """The scales of height and width."""
         height, width = self.scales.get_values()
         return float(height), float(width)
 
@@ -264,27 +266,26 @@ class ResizeOp(InputOperation):
         if (source[0], source[3]) != (target[0], target[3]):
             raise VerifyException(f"only height and width can change, got {source} -> {target}")
         if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
-            raise VerifyException("linear resizing is float; dequantize its input")
+            raise VerifyException("linear resizing requires float; dequantize the input")
 
 
 def permutation_of(op: TransposeOp) -> tuple[int, ...]:
-    """Dimension `i` of the result is dimension `permutation[i]` of the operand."""
     return tuple(op.permutation.get_values())
 
 
 def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
+    """Return the inverse permutation."""
     return tuple(permutation.index(i) for i in range(len(permutation)))
 
 
 def is_reshape(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
-    """Whether transposing `shape` leaves the elements where they are."""
+    """Return whether a transpose of `shape` keeps the row-major order of elements."""
     moved = [p for p in permutation if shape[p] != 1]
     return moved == sorted(moved)
 
 
 class RemoveIdentityLayout(RewritePattern):
-    """A reshape to the same shape or a transpose to the same order is its operand."""
+    """Replace a reshape to the same shape, or a transpose to the same order, by its operand."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):
@@ -293,7 +294,7 @@ class RemoveIdentityLayout(RewritePattern):
 
 
 class MergeReshapes(RewritePattern):
-    """`reshape(reshape(x))` is `reshape(x)`: the row-major order is the same throughout."""
+    """Replace `reshape(reshape(x))` by `reshape(x)`: the row-major order does not change."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /):
@@ -306,7 +307,7 @@ class MergeReshapes(RewritePattern):
 
 
 class MergeTransposes(RewritePattern):
-    """`transpose(transpose(x, p), q)` is `transpose(x, r)` with `r[i] = p[q[i]]`."""
+    """Replace `transpose(transpose(x, p), q)` by `transpose(x, r)` with `r[i] = p[q[i]]`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /):
@@ -320,7 +321,7 @@ class MergeTransposes(RewritePattern):
 
 
 class MergeSlices(RewritePattern):
-    """`slice(slice(x))` is one slice of `x`, which reads no more elements."""
+    """Replace `slice(slice(x))` by a single slice of `x` with the composed indices."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SliceOp, rewriter: PatternRewriter, /):
@@ -328,7 +329,7 @@ class MergeSlices(RewritePattern):
         if not isinstance(inner, SliceOp) or is_per_axis(op.input):
             return
         sizes, steps = shape_of(op.result), inner.strides.get_values()
-        # Where one element is left a stride means nothing, and may be of any size.
+        # The stride of a dimension with a single element is arbitrary, so it becomes 1.
         strides = [
             step * stride if size > 1 else 1
             for step, stride, size in zip(steps, op.strides.get_values(), sizes, strict=True)
@@ -345,7 +346,10 @@ class MergeSlices(RewritePattern):
 
 
 class TransposeToReshape(RewritePattern):
-    """A transpose that keeps the order of all dimensions but those of extent 1 moves nothing."""
+    """
+    Replace a transpose by a reshape if it keeps the order of all dimensions with an extent other
+    than 1. The row-major order of elements is then unchanged.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /):
@@ -360,14 +364,14 @@ class TransposeToReshape(RewritePattern):
 
 
 class FoldConstantLayout(RewritePattern):
-    """A reshape or transpose of a constant is a constant."""
+    """Fold a reshape or transpose of a constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):
         constant = op.input.owner
         if not isinstance(constant, ConstantOp) or is_per_axis(op.input):
             return
-        # An elided constant has a shape but no elements to move.
+        # An elided constant has no elements to move.
         if isinstance(constant.value, DenseResourceAttr):
             return
         array = constant.array()
@@ -388,11 +392,11 @@ LAYOUT_PATTERNS: tuple[RewritePattern, ...] = (
     TransposeToReshape(),
     FoldConstantLayout(),
 )
-"""For `ReshapeOp`, `TransposeOp` and `SliceOp`."""
+"""Patterns of `ReshapeOp`, `TransposeOp` and `SliceOp`."""
 
 
 class LayoutPatterns(HasCanonicalizationPatternsTrait):
-    """Given to the operations from here, because the patterns name them."""
+    """Attaches the patterns to the operations, which are defined before them."""
 
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:

@@ -1,29 +1,24 @@
 """
-Operations that multiply and accumulate: convolution and matrix product.
+Convolution and matrix product, with their common output stage.
 
-Both share one epilogue. In float: `activation(acc + bias + residual)`, where the order of the
-sum `acc` is the target's choice, unless the operation is `ordered`: then it is
-`(...((0 + p0) + p1) + ...)` over the products of the input and the weights of one output, as the
-weights lie in memory, every product and every sum rounded to float32. Weights of ordered sums
-may be int8 with one scale S and no zero point: products are of the stored numbers as float32, and
-the sum is multiplied by S, rounded, before the bias (S4). Quantized, with
-stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
-`w - zero_point(w)` (padding contributes nothing):
+1. Float: `activation(acc + bias + residual)`. The target chooses the order of the sum `acc`, unless
+   the operation is `ordered`. Then it is `(...((0 + p0) + p1) + ...)` over the products for an
+   output, in the memory order of weights, with each product and sum rounded to float32.
+2. Weights of ordered sums may be int8 with a single scale S and no zero point. Products use the
+   stored integers as float32, and the sum is multiplied by S, rounded, before the bias (S4).
+3. Quantized: `requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`, with
+   `acc` the exact sum of products of `x - zero_point(x)` and `w - zero_point(w)`. Padding
+   contributes 0.
+4. With a `table` of 256 int8 or float32 entries, the requantization returns an int8 `q`, and the
+   result is `table[q + 128]`. With `rows`, channel `c` uses row `rows[c]`, as in `graph.lookup`.
 
-`requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`
+`bias` is stored in 32 bits at scale(input) * scale(weights). Weights can have a scale and a zero
+point per output channel. The bias then has the same, and `requant` has a multiplier for the sums of
+each channel. `residual_shift` is a list of shifts per channel, unless all are equal. The sum must
+be proven to fit 32 bits for each input, in any order of addition, so overflow is undefined.
 
-With a `table` of 256 int8 or float32 entries the requantization makes int8, and the result is
-`table[q + 128]` of it; with `rows`, channel `c` looks up in row `rows[c]`, as in `graph.lookup`.
-
-`bias` is stored in 32 bits at scale(input) * scale(weights). Weights may have a scale and a
-zero point per output channel; then so has the bias, and `requant` a multiplier for each, by
-which the channel's sums are multiplied. `residual_shift` is then a list, one for each channel,
-unless all are equal. The sum must be proven to fit
-32 bits for every input, in any order of addition; so there is no overflow to define.
-
-Sums run over the weights that the constant stores: of one that is encoded (dialect `sparse`) those
-it lists, else all. Only an infinity, or no number, times a zero that is not stored tells the two
-apart.
+Sums include the weights that the constant stores: all, or the listed weights of a `sparse`
+encoding. The two differ only if an omitted weight 0 is multiplied by an infinity or NaN.
 """
 
 from __future__ import annotations
@@ -85,14 +80,14 @@ if TYPE_CHECKING:
 
 
 MAX_RESIDUAL_SHIFT = 23
-"""A residual of 8 bits shifted further would not fit the 32-bit accumulator."""
+"""A residual of 8 bits with a larger shift would not fit the 32-bit accumulator."""
 
 MAX_TAPS, MAX_COMPUTED_TAPS = 1 << 22, 1 << 16
-"""Products per accumulator that a quantized form with constant or computed weights may have."""
+"""The maximum products per accumulator of a quantized form, for constant and computed weights."""
 
 
 class LinearOperation(GraphOperation, ABC):
-    """A multiply-accumulate operation with the common epilogue."""
+    """A multiply-accumulate operation with the common output stage."""
 
     input = operand_def(TensorType)
     weights = operand_def(TensorType)
@@ -114,24 +109,24 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def is_quantized(self) -> bool:
-        # A table may make floats of the integers.
+        # A table may convert the integers to floats.
         return self.table is not None or super().is_quantized
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32] | None:
-        """The tables of the epilogue, one a row."""
+        """The tables of the output stage, one per row."""
         return None if self.table is None else table_arrays(self.table)
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
-        """Which table each output channel uses, if they differ."""
+        """The table of each output channel, or `None` for a single table."""
         return rows_of_channels(self.rows)
 
     @property
     def residual_shifts(self) -> tuple[int, ...]:
         """
-        By how many bits a quantized residual is moved left: one number for all output channels, or
-        one for each; 0 without a residual.
+        The left shift of a quantized residual: a single shift, or one for each output channel; 0
+        without a residual.
         """
         match self.residual_shift:
             case None:
@@ -149,7 +144,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def rescales(self) -> bool:
-        # A computed bias would have to come at the scale of the accumulator.
+        # A computed bias would need the scale of the accumulator.
         computed = self.bias is not None and not isinstance(self.bias.owner, ConstantOp)
         if computed or not only_clips(self.activation):
             return False
@@ -160,23 +155,23 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def macs(self) -> int:
-        """Multiplications of one inference, taps in the padding included."""
+        """The number of multiplications, including taps in the padding."""
         return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
     @property
-    def shares_nothing(self) -> bool:
-        """Whether every channel is computed of one other, as in depthwise convolutions."""
+    def has_single_channel_groups(self) -> bool:
+        """Whether each channel depends on a single input channel, as in depthwise convolutions."""
         return False
 
     @property
     def encoded_weights(self) -> Encoded | None:
-        """The encoding of constant weights; None where every weight is there."""
+        """The encoding of constant weights, or `None` if all are stored."""
         constant = self.weights.owner
         return constant.encoded if isinstance(constant, ConstantOp) else None
 
     @property
     def weight_scale(self) -> float | None:
-        """S of int8 weights beside floats; see the module."""
+        """The scale S of int8 weights of a float operation; see the module."""
         element = quantized_element(self.weights)
         return None if element is None or self.is_quantized else element.scale
 
@@ -191,18 +186,17 @@ class LinearOperation(GraphOperation, ABC):
         return " ".join([*words, *([] if self.weight_scale is None else ["int8"])])
 
     def _verify_mixed(self, element: UniformType) -> None:
-        """Floats with weights that are stored as integers."""
-        others = (self.input, self.bias, self.residual, self.result)
-        if any(v is not None and quantized_element(v) is not None for v in others):
+        floats = (self.input, self.bias, self.residual, self.result)
+        if any(v is not None and quantized_element(v) is not None for v in floats):
             raise VerifyException("operands and result must be all float or all quantized")
         if self.ordered is None:
             raise VerifyException(
-                "operands and result must be all float or all quantized, but for the weights of "
+                "operands and result must be all float or all quantized, except weights of "
                 "'ordered' sums"
             )
         if not _is_plain_int8(element):
             raise VerifyException(
-                "weights beside floats must be f32, or i8 with one scale and no zero point, "
+                "weights of float sums must be f32, or i8 with a single scale and no zero point, "
                 f"got {element}"
             )
         if self.requant is not None:
@@ -233,10 +227,10 @@ class LinearOperation(GraphOperation, ABC):
             self._verify_mixed(element)
             return
         if self.ordered is not None and self.is_quantized:
-            raise VerifyException("'ordered' is of floats; integer sums are exact in any order")
+            raise VerifyException("'ordered' requires floats; integer sums are exact in any order")
         if self.activation is not None and self.is_quantized:
             raise VerifyException(
-                "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
+                "a quantized operation clamps in 'requant'; use 'graph.lookup' for other functions"
             )
         if self.table is not None:
             self._verify_table(channels)
@@ -246,12 +240,11 @@ class LinearOperation(GraphOperation, ABC):
         expect_rescaling(self, self.requant, channels)
 
     def _verify_table(self, channels: int) -> None:
-        """A table of bytes behind a requantization to int8."""
         assert self.table is not None
         target = quantized_element(self.result)
         storage = element_of(self.result) if target is None else target.storage
         if target is not None and not (target.is_signed and target.storage.width.data == 8):
-            raise VerifyException(f"a table makes int8 or f32, got {self.result.type}")
+            raise VerifyException(f"a table must return int8 or f32, got {self.result.type}")
         expect_tables(self.table, self.rows, storage, channels)
         if (entries := table_shape(self.table)[1]) != BYTE_ENTRIES:
             raise VerifyException(f"a table for int8 has {BYTE_ENTRIES} entries, got {entries}")
@@ -262,7 +255,7 @@ class LinearOperation(GraphOperation, ABC):
                 f"'requant' has {len(self.requant.channels)} multipliers, expected {channels}"
             )
         if not -128 <= self.requant.low.data <= self.requant.high.data <= 127:
-            raise VerifyException("the clamp range in front of a table must be that of int8")
+            raise VerifyException("the clamp range before a table must be in [-128, 127]")
 
 
 def _is_plain_int8(element: UniformType) -> bool:
@@ -271,7 +264,7 @@ def _is_plain_int8(element: UniformType) -> bool:
 
 
 def shifts_of_channels(shifts: Sequence[int]) -> IntegerAttr | DenseArrayBase[IntegerType]:
-    """`residual_shift` of shifts of one channel after the other: one number where all are equal."""
+    """Return `residual_shift` for the shifts of channels, a single integer if all are equal."""
     return IntegerAttr(shifts[0], i64) if len(set(shifts)) == 1 else integers(shifts)
 
 
@@ -293,11 +286,11 @@ class Conv2dOp(LinearOperation):
     """
     Two-dimensional cross-correlation of `input` [N, H, W, C] with `weights` [O, KH, KW, C/g]:
 
-    `acc[n, y, x, o] = sum over i, j, c of
-       input[n, y*sh + i*dh - top, x*sw + j*dw - left, group(o)*C/g + c] * weights[o, i, j, c]`
+    `acc[n, y, x, o] = sum over i, j, c of input[n, y*sh + i*dh - top, x*sw + j*dw - left,
+    group(o)*C/g + c] * weights[o, i, j, c]`
 
-    where positions outside `input` contribute zero, `padding` is [top, left, bottom, right],
-    and `group(o) = o / (O/g)`. Epilogue as the module says. After ONNX `Conv`.
+    Positions outside of `input` contribute 0, `padding` is [top, left, bottom, right], and
+    `group(o) = o / (O/g)`. The module specifies the output stage. After ONNX `Conv`.
     """
 
     name = "graph.conv2d"
@@ -349,7 +342,7 @@ class Conv2dOp(LinearOperation):
         return self.groups.value.data
 
     @property
-    def shares_nothing(self) -> bool:
+    def has_single_channel_groups(self) -> bool:
         return shape_of(self.weights)[3] == 1
 
     def verify_semantics(self) -> None:
@@ -365,7 +358,7 @@ class Conv2dOp(LinearOperation):
             raise VerifyException(f"groups must divide {c} input and {o} output channels, got {g}")
         if per_group * g != c:
             raise VerifyException(
-                f"weights of {per_group} channels in {g} groups expect {per_group * g} input "
+                f"weights of {per_group} channels in {g} groups require {per_group * g} input "
                 f"channels, got {c}"
             )
         oh = window_output(h, padding[0], padding[2], kh, strides[0], dilations[0])
@@ -383,7 +376,7 @@ class MatmulOp(LinearOperation):
 
     `acc[m, n] = sum over k of input[m, k] * weights[n, k]`
 
-    Epilogue as the module says. After ONNX `Gemm` with transB = 1.
+    The module specifies the output stage. After ONNX `Gemm` with transB = 1.
     """
 
     name = "graph.matmul"
@@ -412,13 +405,13 @@ class MatmulOp(LinearOperation):
         expect_rank("weights", self.weights, 2)
         (m, k), (n, wk) = shape_of(self.input), shape_of(self.weights)
         if k != wk:
-            raise VerifyException(f"input of {k} columns cannot meet weights of {wk} columns")
+            raise VerifyException(f"input of {k} columns does not match weights of {wk} columns")
         expect_shape("result", self.result, (m, n))
         self.verify_epilogue(n)
 
 
 def is_depthwise(op: Operation) -> bool:
-    """Whether each channel is convolved by itself into one."""
+    """Return whether `op` is a convolution of each channel with a separate filter."""
     if not isinstance(op, Conv2dOp) or op.group_count == 1:
         return False
     outputs, _, _, channels = shape_of(op.weights)

@@ -1,9 +1,4 @@
-"""
-Operations about truth and types, and decision trees.
-
-Logic is comparison, selection, and casts between element types. A tree ensemble is one operation
-for all its trees, whose nodes are tables.
-"""
+"""Comparison, selection and casts of the `graph` dialect, and tree ensembles."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Compare(StrEnum):
-    """Relations between two numbers; none holds where one is NaN."""
+    """Relations of two elements; all are false for NaN."""
 
     EQUAL = "equal"
     LESS = "less"
@@ -51,7 +46,7 @@ class CompareAttr(EnumAttribute[Compare], SpacedOpaqueSyntaxAttribute):
 
 @irdl_op_definition
 class CompareOp(GraphOperation):
-    """Whether `lhs kind rhs`, element by element as i1, shapes broadcast as numpy does."""
+    """Return `lhs kind rhs`, element by element, as i1, with broadcast operands."""
 
     name = "graph.compare"
     ADMITS_INTEGERS: ClassVar = True
@@ -79,16 +74,16 @@ class CompareOp(GraphOperation):
     def verify_semantics(self) -> None:
         if element_of(self.lhs) != element_of(self.rhs):
             raise VerifyException(
-                f"operands must have one element type, got {element_of(self.lhs)} "
+                f"operands must have equal element types, got {element_of(self.lhs)} "
                 f"and {element_of(self.rhs)}"
             )
         if element_of(self.result) != i1:
-            raise VerifyException(f"the result of a comparison is i1, got {self.result.type}")
+            raise VerifyException(f"the result of a comparison must be i1, got {self.result.type}")
 
 
 @irdl_op_definition
 class SelectOp(GraphOperation):
-    """`condition ? lhs : rhs`, element by element, shapes broadcast as numpy does."""
+    """Return `condition ? lhs : rhs`, element by element, with broadcast operands."""
 
     name = "graph.select"
     ADMITS_INTEGERS: ClassVar = True
@@ -111,10 +106,10 @@ class SelectOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         if element_of(self.condition) != i1:
-            raise VerifyException(f"a condition of i1 expected, got {self.condition.type}")
+            raise VerifyException(f"the condition must be i1, got {self.condition.type}")
         if not element_of(self.lhs) == element_of(self.rhs) == element_of(self.result):
             raise VerifyException(
-                f"both choices and the result must have one element type, got "
+                f"both choices and the result must have equal element types, got "
                 f"{element_of(self.lhs)}, {element_of(self.rhs)} and {element_of(self.result)}"
             )
 
@@ -122,10 +117,11 @@ class SelectOp(GraphOperation):
 @irdl_op_definition
 class CastOp(InputOperation):
     """
-    The same numbers as another plain type, element by element. To an integer of fewer bits or
-    of other signedness: the low bits. From f32: the fraction dropped, then clamped to what the
-    type holds, NaN being 0. To i1: whether it is not 0. To f32: rounded to nearest, ties to even.
-    A quantized number at scale 1 without zero point may become the plain integer that stores it.
+    Convert to another plain type, element by element. An integer of fewer bits or other signedness
+    has the low bits. From f32, the fraction is dropped, the result is clamped to the range of the
+    type, and NaN becomes 0. An i1 is true if the operand is not 0. To f32, integers are rounded to
+    nearest, ties to even. A quantized value with scale 1 and no zero point can be cast to the
+    stored integer.
     """
 
     name = "graph.cast"
@@ -141,27 +137,26 @@ class CastOp(InputOperation):
         if quantized_element(self.result) is not None or (
             element is not None and element != UniformType(1.0, storage=element.storage)
         ):
-            raise VerifyException("quantized elements are converted by quantize and dequantize")
+            raise VerifyException("quantized elements are converted with quantize and dequantize")
         if element is not None and element_of(self.result) != element.storage:
-            raise VerifyException(f"stored integers are {element.storage}, got {self.result.type}")
+            raise VerifyException(f"the stored type is {element.storage}, got {self.result.type}")
 
 
 @irdl_op_definition
 class TreeEnsembleOp(GraphOperation):
     """
-    Sums of the leaves that T decision trees lead each row of `input` [N, F] to. The other operands
-    are constants, the tables of M nodes and L leaves of W numbers:
+    Evaluate T decision trees on each row of `input` [N, F], and add their leaves. The other
+    operands are constant tables of M nodes and L leaves of W elements:
 
-    - Node `i` goes to `children[i, 0]` where `x[features[i]] <= thresholds[i]`, else to
-      `children[i, 1]`. A feature below 0 is `x[-1 - features[i]]`, and goes to `children[i, 0]`
-      where not `x > thresholds[i]`. The two differ where `x` is NaN.
-    - A child of at least 0 is a node, and comes after its parents. One below 0 is leaf
-      `-1 - child`. Nodes and leaves may have several parents.
-    - Tree `t` begins at `roots[t]`, which is a child like the others.
+    - Node `i` continues with `children[i, 0]` if `x[features[i]] <= thresholds[i]`, else with
+      `children[i, 1]`. A negative feature refers to `x[-1 - features[i]]`, and continues with
+      `children[i, 0]` unless `x > thresholds[i]`. The two forms differ for NaN.
+    - A child >= 0 is a node, with a higher index than the parents. A negative child is the leaf `-1
+      - child`. Nodes and leaves can have several parents.
+    - Tree `t` begins at `roots[t]`, which is encoded like a child.
 
-    Row `n` of the result [N, C] begins as zeros. One tree after the other adds
-    `leaves[leaf, w]` to column `columns[t] + w`, for every `w`, rounded to float32. After ONNX-ML
-    `TreeEnsemble`.
+    Row `n` of the result [N, C] starts with zeros. Each tree in order adds `leaves[leaf, w]` to
+    column `columns[t] + w`, for all `w`, rounded to float32. After ONNX-ML `TreeEnsemble`.
     """
 
     name = "graph.tree_ensemble"
@@ -192,8 +187,8 @@ class TreeEnsembleOp(GraphOperation):
         return (self.input,)
 
     @property
-    def visits(self) -> float:
-        """Nodes that a row comes by, if each sends it either way as often."""
+    def expected_visits(self) -> float:
+        """The expected number of nodes per row, if both children are equally likely."""
         children, roots = constant_array(self.children), constant_array(self.roots)
         assert children is not None
         assert roots is not None
@@ -222,7 +217,7 @@ class TreeEnsembleOp(GraphOperation):
         columns = shape_of(self.result)[1]
         expect_shape("result", self.result, (rows, columns))
         if width > columns:
-            raise VerifyException(f"leaves of {width} numbers do not fit {columns} columns")
+            raise VerifyException(f"leaves of {width} elements do not fit {columns} columns")
         self._table("thresholds")
         self._table("leaves")
         self._expect_range("features", -inputs, inputs)
@@ -240,13 +235,12 @@ class TreeEnsembleOp(GraphOperation):
         return array
 
     def _expect_range(self, name: str, low: int, high: int) -> NDArray[np.generic]:
-        """The elements of a table of integers, known to be in [low, high)."""
         element = element_of(getattr(self, name))
         if not isinstance(element, IntegerType) or element == i1:
-            raise VerifyException(f"{name} are integers, got {element}")
+            raise VerifyException(f"{name} must be integers, got {element}")
         array = self._table(name)
-        least, most = int(array.min()), int(array.max())
-        if least < low or most >= high:
-            wrong = least if least < low else most
+        minimum, maximum = int(array.min()), int(array.max())
+        if minimum < low or maximum >= high:
+            wrong = minimum if minimum < low else maximum
             raise VerifyException(f"{name} must be in [{low}, {high}), got {wrong}")
         return array

@@ -1,9 +1,4 @@
-"""
-Operations on stored integers: functions as tables, and conversion of float and quantized numbers.
-
-Any function of one argument can be a table of `n` entries; a list of tables is read by channel,
-through `rows`.
-"""
+"""Lookup tables on stored integers, and conversion between float and quantized elements."""
 
 from __future__ import annotations
 
@@ -42,11 +37,11 @@ if TYPE_CHECKING:
 
 
 BYTE_ENTRIES = 256
-"""Of a table for numbers of 8 bits."""
+"""The entries of a table for 8-bit integers."""
 
 
 def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
-    """How many tables there are, and the entries of each."""
+    """Return the number of tables, and the number of entries of each."""
     type = table.type
     assert isinstance(type, TensorType)
     rows, entries = (1, *type.get_shape())[-2:]
@@ -56,7 +51,7 @@ def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
 def table_arrays(
     table: DenseIntOrFPElementsAttr,
 ) -> NDArray[np.int8 | np.int16 | np.float32]:
-    """The tables, one a row."""
+    """Return the tables, one per row."""
     import numpy as np
 
     shape, element = table_shape(table), table.get_element_type()
@@ -66,12 +61,12 @@ def table_arrays(
         assert isinstance(element, IntegerType)
         kind = f"int{element.width.data}"
     stored = np.frombuffer(table.data.data, kind)
-    # One number stands for all of them.
+    # A splat table stores a single entry.
     return np.broadcast_to(stored, prod(shape)).reshape(shape)
 
 
 def rows_of_channels(rows: DenseArrayBase[IntegerType] | None) -> tuple[int, ...] | None:
-    """Which table each channel uses, if they differ."""
+    """Return the table of each channel, or `None` for a single table."""
     return None if rows is None else tuple(int(v) for v in rows.get_values())
 
 
@@ -81,19 +76,19 @@ def expect_tables(
     storage: Attribute,
     channels: int,
 ) -> None:
-    """Refuse tables of other entries than `storage`, or rows that do not name one per channel."""
+    """Refuse tables with entries other than `storage`, or rows that do not match the channels."""
     type = table.type
     shape: list[int] = list(type.get_shape()) if isinstance(type, TensorType) else []
     if len(shape) != (1 if rows is None else 2):
-        raise VerifyException(f"one table, or 'rows' and a list of tables expected: {type}")
+        raise VerifyException(f"expected a single table, or 'rows' and several tables: {type}")
     if type.get_element_type() != storage:
-        raise VerifyException(f"a table has entries of {storage}, got {type}")
+        raise VerifyException(f"a table must have entries of {storage}, got {type}")
     listed = rows_of_channels(rows)
     if listed is not None and (
         len(listed) != channels or any(not 0 <= r < shape[0] for r in listed)
     ):
         raise VerifyException(
-            f"a row below {shape[0]} for each of {channels} channels expected, got {list(listed)}"
+            f"expected a row below {shape[0]} for each of {channels} channels, got {list(listed)}"
         )
 
 
@@ -104,18 +99,18 @@ BYTE = IntegerType(8, Signedness.UNSIGNED)
 class LookupOp(InputOperation):
     """
     `result = table[clamp(input, -n/2, n/2 - 1) + n/2]`, element by element, on stored int8 or
-    int16: any function of one argument. `table` has n entries of the result's storage, int8,
-    int16 or float32: 256 where int8 is looked up, and up to 65536, a power of two, where int16 is.
-    Plain ui8, such as pixels, are looked up in 256 entries as they are: `result = table[input]`.
+    int16: any function of one argument. `table` has n entries in the storage of the result: int8,
+    int16 or float32. An int8 input has 256 entries; an int16 input has a power of two up to 65536.
+    A plain ui8 input, such as pixels, has 256 entries: `result = table[input]`.
 
     With `rows = array<i64: r0, r1, ...>` the table has several rows of n entries, and channel `c`
-    (index of the last dimension) looks up in row `rows[c]`.
+    (index of the last dimension) uses row `rows[c]`.
     """
 
     name = "graph.lookup"
 
     ADMITS_INTEGERS: ClassVar = True
-    LARGEST: ClassVar = 1 << 16
+    MAX_ENTRIES: ClassVar = 1 << 16
 
     table = prop_def(DenseIntOrFPElementsAttr)
     rows = opt_prop_def(DenseArrayBase.constr(i64))
@@ -135,7 +130,7 @@ class LookupOp(InputOperation):
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32]:
-        """The tables, one a row."""
+        """The tables, one per row."""
         return table_arrays(self.table)
 
     @property
@@ -144,12 +139,12 @@ class LookupOp(InputOperation):
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
-        """Which table each channel uses, if they differ."""
+        """The table of each channel, or `None` for a single table."""
         return rows_of_channels(self.rows)
 
     @property
-    def reads_pixels(self) -> bool:
-        """Whether plain ui8 are looked up."""
+    def has_pixel_input(self) -> bool:
+        """Whether the input is plain ui8."""
         return element_of(self.input) == BYTE
 
     def verify_semantics(self) -> None:
@@ -158,7 +153,7 @@ class LookupOp(InputOperation):
             bits = 0 if element is None else element.storage.width.data
             if value is self.result and isinstance(element_of(value), Float32Type):
                 continue
-            if value is self.input and self.reads_pixels:
+            if value is self.input and self.has_pixel_input:
                 continue
             if element is None or bits not in (8, 16) or not element.is_signed:
                 raise VerifyException(f"int8 or int16 elements expected, got {value.type}")
@@ -166,11 +161,11 @@ class LookupOp(InputOperation):
         expect_tables(self.table, self.rows, storage, (1, *shape_of(self.input))[-1])
         entries = table_shape(self.table)[1]
         if (source is None or source.storage.width.data == 8) and entries != BYTE_ENTRIES:
-            read = "ui8" if source is None else "int8"
-            raise VerifyException(f"a table for {read} has 256 entries, got {self.table.type}")
-        if entries.bit_count() != 1 or not BYTE_ENTRIES <= entries <= self.LARGEST:
+            kind = "ui8" if source is None else "int8"
+            raise VerifyException(f"a table for {kind} has 256 entries, got {self.table.type}")
+        if entries.bit_count() != 1 or not BYTE_ENTRIES <= entries <= self.MAX_ENTRIES:
             raise VerifyException(
-                f"a table for int16 has a power of two from 256 to {self.LARGEST} entries, "
+                f"a table for int16 has a power of two from 256 to {self.MAX_ENTRIES} entries, "
                 f"got {self.table.type}"
             )
 
@@ -178,8 +173,8 @@ class LookupOp(InputOperation):
 @irdl_op_definition
 class QuantizeOp(InputOperation):
     """
-    `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type,
-    the division in float32. NaN gives the zero point. After ONNX `QuantizeLinear`.
+    Return `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type.
+    The division is in float32, and NaN becomes the zero point. After ONNX `QuantizeLinear`.
     """
 
     name = "graph.quantize"
@@ -196,8 +191,8 @@ class QuantizeOp(InputOperation):
 @irdl_op_definition
 class ScaledQuantizeOp(InputOperation):
     """
-    `quantize(input * factor)`, the product rounded to float32, by the one scale of the result's
-    element type; see `graph.quantize`. `factor` is finite.
+    Return `quantize(input * factor)` with the product rounded to float32; see `graph.quantize`. The
+    result has a single scale, and `factor` is finite.
     """
 
     name = "graph.scaled_quantize"
@@ -215,7 +210,7 @@ class ScaledQuantizeOp(InputOperation):
             raise VerifyException(f"'factor' must be finite, got {self.factor.value.data}")
         element = quantized_element(self.result)
         if element is not None and element.is_per_axis:
-            raise VerifyException(f"one scale expected, got {element}")
+            raise VerifyException(f"expected a single scale, got {element}")
 
 
 def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
@@ -227,7 +222,7 @@ def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
 
 @irdl_op_definition
 class DequantizeOp(InputOperation):
-    """`(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
+    """Return `(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
 
     name = "graph.dequantize"
 
@@ -245,7 +240,7 @@ class DequantizeOp(InputOperation):
 
 @irdl_op_definition
 class RequantizeOp(InputOperation):
-    """`requant(q - zero_point)`: the same real number at another scale, rounded once."""
+    """Return `requant(q - zero_point)`: the same real value at another scale, rounded."""
 
     name = "graph.requantize"
 
@@ -260,5 +255,5 @@ class RequantizeOp(InputOperation):
         if quantized_element(self.input) is None:
             raise VerifyException(f"quantized input expected, got {self.input.type}")
         if self.requant.is_per_channel:
-            raise VerifyException("'requant' must have one multiplier")
+            raise VerifyException("'requant' must have a single multiplier")
         expect_storable(self.result, self.requant)

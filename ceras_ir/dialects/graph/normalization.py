@@ -1,4 +1,4 @@
-"""Functions of whole rows: normalization, and softmax and normalization of stored integers."""
+"""Normalization along a dimension, and integer forms of normalization and softmax."""
 
 from collections.abc import Sequence
 from math import isqrt
@@ -27,6 +27,7 @@ from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
     element_of,
+    expect_axis,
     expect_shape,
     expect_storable,
     quantized_element,
@@ -34,24 +35,23 @@ from ceras_ir.dialects.graph.operation import (
 )
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
-FRACTION = 12
-"""Bits behind the point of a normalized number."""
-ONE = 15
-"""The exponential of 0 is 2 to this in the table of a softmax."""
-RECIPROCAL = 31
-"""A reciprocal of a sum has this many bits: `(2^31 - 1) / sum`."""
-LEAST_POWER = 1 << 10
-"""Of what a root is taken at least."""
+FRACTION_BITS = 12
+"""Fractional bits of a normalized element."""
+EXP_TABLE_BITS = 15
+RECIPROCAL_BITS = 31
+"""The reciprocal of a sum is `(2^31 - 1) / sum`."""
+MIN_EPSILON = 1 << 10
+"""The minimum of `epsilon`, and so of the operand of the square root."""
 MAX_EXTENT = 1 << 16
 
 
 @irdl_op_definition
 class NormalizeOp(GraphOperation):
     """
-    Rows along the last dimension, of n elements, in float32, every step rounded, sums one element
-    after the other: `m = sum(x) / n` and `c = x - m` if `centred`, else `c = x`;
-    `d = sqrt(sum(c * c) / n + epsilon)`; `result = c / d * scale + bias`, a missing `bias` adding
-    nothing. After ONNX `LayerNormalization` and `RMSNormalization`.
+    Normalize rows of n elements along the last dimension, in float32, with each step rounded and
+    sums in index order: `m = sum(x) / n` and `c = x - m` if `centred`, else `c = x`; `d =
+    sqrt(sum(c * c) / n + epsilon)`; `result = c / d * scale + bias`, or without `bias` `c / d *
+    scale`. After ONNX `LayerNormalization` and `RMSNormalization`.
     """
 
     name = "graph.normalize"
@@ -96,9 +96,9 @@ class NormalizeOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         if any(element_of(v) != f32 for v in (*self.operands, self.result)):
-            raise VerifyException("normalize is float; of integers there is integer_normalize")
+            raise VerifyException("normalize requires float; use integer_normalize for integers")
         if not shape_of(self.input):
-            raise VerifyException("a row expected, got a scalar")
+            raise VerifyException("expected a row, got a scalar")
         expect_shape("result", self.result, shape_of(self.input))
         for name, value in (("scale", self.scale), ("bias", self.bias)):
             if value is not None:
@@ -108,20 +108,20 @@ class NormalizeOp(GraphOperation):
 @irdl_op_definition
 class IntegerNormalizeOp(GraphOperation):
     """
-    `graph.normalize` of stored int8 or int16, in integers alone. For a row of n numbers `q`, each
-    less its zero point, with `s = 5` if not `centred`, else
-    `min(5, floor((62 - 3 * ceil(log2 n) - 2 * bits) / 2))`, where a shift by less than 0 is one to
-    the right that rounds half up, and all other divisions and roots are floored:
+    `graph.normalize` of stored int8 or int16, with integer arithmetic. A row has n elements `q`,
+    minus their zero point. The shift `s` is 5 if not `centred`, else `min(5, floor((62 - 3 *
+    ceil(log2 n) - 2 * bits) / 2))`. A negative shift is a right shift that rounds half up; all
+    other divisions and roots are rounded down:
 
     1. `c = (n * q - sum(q)) << s` if `centred`, else `c = q << s`
-    2. `w = sum(c * c) + epsilon`, of which `t = floor((floor(log2 w) - 30) / 2)`,
-       `root = sqrt(w * 2^(-2 t))`
+    2. `w = sum(c * c) + epsilon`, `t = floor((floor(log2 w) - 30) / 2)`, `root = sqrt(w * 2^(-2
+       t))`
     3. `g = 14 - floor(floor(log2 n) / 2)`, `m = floor(sqrt(n * 2^(2 g))) * 2^17 / root`
-    4. `z = (c * m) >> (g + 5 + t)`, rounded half up: the normalized number with 12 bits behind the
-       point
+    4. `z = (c * m) >> (g + 5 + t)`, rounded half up: the normalized element with 12 fractional bits
     5. `result = requant(z * scale + bias)`, a shift that rounds half up
 
-    `scale` is stored in 16 bits at a step S, `bias` in 32 at S / 2^12. All fits 64 bits.
+    `scale` is stored in 16 bits with scale S, `bias` in 32 bits with S / 2^12. All values fit 64
+    bits.
     """
 
     name = "graph.integer_normalize"
@@ -170,12 +170,12 @@ class IntegerNormalizeOp(GraphOperation):
 
     @property
     def shift(self) -> int:
-        """`s`."""
+        """The shift `s`."""
         return deviation_shift(self.input, centred=self.is_centred)
 
     @property
     def root_shift(self) -> int:
-        """`g`."""
+        """The shift `g`."""
         return 14 - (shape_of(self.input)[-1].bit_length() - 1) // 2
 
     @property
@@ -191,14 +191,14 @@ class IntegerNormalizeOp(GraphOperation):
             element = quantized_element(value)
             if element is None or element.storage != IntegerType(bits) or element.zero_point:
                 raise VerifyException(f"{name} must be stored in i{bits} without zero point")
-        if not LEAST_POWER <= self.epsilon.value.data <= 1 << 62:
+        if not MIN_EPSILON <= self.epsilon.value.data <= 1 << 62:
             raise VerifyException(
-                f"epsilon must be in [{LEAST_POWER}, 2^62], got {self.epsilon.value.data}"
+                f"epsilon must be in [{MIN_EPSILON}, 2^62], got {self.epsilon.value.data}"
             )
 
 
 def deviation_shift(input: SSAValue, *, centred: bool) -> int:
-    """By how much what is squared is shifted to the left, so that the sum of squares fits."""
+    """Return the left shift of the operand of the square, for which the sum of squares fits."""
     if not centred:
         return 5
     element = quantized_element(input)
@@ -210,14 +210,15 @@ def deviation_shift(input: SSAValue, *, centred: bool) -> int:
 @irdl_op_definition
 class IntegerSoftmaxOp(InputOperation):
     """
-    Softmax of stored int8 or int16 along `axis`, in integers alone, with exponentials from a
-    `table` of N numbers, the first of which is 2^15 and none of which is greater:
+    Softmax of stored int8 or int16 along `axis`, with integer arithmetic. The exponentials are in a
+    `table` of N entries; the first is 2^15, the maximum:
 
-    1. `d = min(max(q) - q, N - 1)`, `e = table[d]`, for every `q` along the dimension
+    1. `d = min(max(q) - q, N - 1)`, `e = table[d]`, for each `q` along the dimension
     2. `r = floor((2^31 - 1) / sum(e))`
-    3. `result = requant(e * r)`, a shift that rounds half up, of steps of 2^-31
+    3. `result = requant(e * r)`, a shift that rounds half up, of units of 2^-31
 
-    All but the maximum's difference fits 32 unsigned bits, for dimensions of up to 2^16.
+    All values except the difference from the maximum fit 32 unsigned bits, for dimensions up to
+    2^16.
     """
 
     name = "graph.integer_softmax"
@@ -253,13 +254,12 @@ class IntegerSoftmaxOp(InputOperation):
         return (self.input,)
 
     def verify_semantics(self) -> None:
-        rank, axis = len(shape_of(self.input)), self.axis.value.data
-        if not 0 <= axis < rank:
-            raise VerifyException(f"axis must be in [0, {rank}), got {axis}")
+        axis = self.axis.value.data
+        expect_axis(axis, len(shape_of(self.input)))
         _expect_rows(self, axis)
         size, table = shape_of(self.table), quantized_element(self.table)
         if len(size) != 1 or not 2 <= size[0] <= self.MAX_TABLE:
-            raise VerifyException(f"a table of 2 to {self.MAX_TABLE} entries, got {size}")
+            raise VerifyException(f"a table must have 2 to {self.MAX_TABLE} entries, got {size}")
         if table is None or table.storage != IntegerType(32) or table.zero_point:
             raise VerifyException("a table must be stored in i32 without zero point")
         if self.requant.shift.data < 1:
@@ -267,15 +267,14 @@ class IntegerSoftmaxOp(InputOperation):
 
 
 def _expect_rows(op: IntegerNormalizeOp | IntegerSoftmaxOp, axis: int = -1) -> None:
-    """Refuse what is not stored in one scale, rows that are too long, and other roundings."""
     for value in (op.input, op.result):
         element = quantized_element(value)
         bits = 0 if element is None else element.storage.width.data
         if element is None or bits not in (8, 16) or not element.is_signed or element.is_per_axis:
-            raise VerifyException(f"int8 or int16 of one scale expected, got {value.type}")
+            raise VerifyException(f"expected int8 or int16 with a single scale, got {value.type}")
     expect_shape("result", op.result, shape_of(op.input))
     if shape_of(op.input)[axis] > MAX_EXTENT:
-        raise VerifyException(f"rows of at most {MAX_EXTENT} elements, got {op.input.type}")
+        raise VerifyException(f"rows must have at most {MAX_EXTENT} elements, got {op.input.type}")
     if op.requant.multipliers != (1,) or op.requant.mode is not Rounding.HALF_UP:
         raise VerifyException("'requant' must be a shift that rounds half up")
     expect_storable(op.result, op.requant)

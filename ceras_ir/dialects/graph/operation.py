@@ -1,8 +1,8 @@
 """
-What operations of the `graph` dialect share: tensors of float32 or quantized elements.
+The base classes of `graph` operations, and queries of their tensors.
 
-An operation is *quantized* when its result is. Then every operand is quantized too and
-the operation carries the `#graph.requant` that makes its result; a float one has none.
+An operation is *quantized* if its result is. Then all operands are quantized, and the operation has
+a `#graph.requant`. Float operations do not have it.
 """
 
 from abc import ABC
@@ -33,69 +33,69 @@ from ceras_ir.dialects.graph.attributes import (
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 Tensor: TypeAlias = TensorType[Attribute]
-"""A ranked tensor; the verifier admits float32, quantized and, where it says so, integers."""
+"""A ranked tensor; the verifier accepts float32, quantized and, for some operations, integers."""
 
 INTEGER_WIDTHS = (1, 8, 16, 32, 64)
-"""Of plain integer elements; i1 is a truth value, stored as a byte of 0 or 1."""
+"""The widths of plain integer elements. An i1 is a truth value, stored in a byte."""
 
 
 def is_tensor(type: Attribute) -> TypeGuard[Tensor]:
-    """Whether `type` is a ranked tensor."""
+    """Return whether `type` is a ranked tensor."""
     return isinstance(type, TensorType)
 
 
 def tensor_type(value: SSAValue) -> Tensor:
-    """The type of a value that is known to be a tensor."""
+    """Return the type of a tensor value."""
     assert is_tensor(value.type)
     return value.type
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor value."""
+    """Return the shape of a tensor value."""
     return tensor_type(value).get_shape()
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a tensor value."""
+    """Return the element type of a tensor value."""
     return tensor_type(value).element_type
 
 
 def quantized_element(value: SSAValue) -> UniformType | None:
-    """The quantized element type of a tensor value, or None for a float one."""
+    """Return the quantized element type of a tensor value, or `None` for other elements."""
     element = element_of(value)
     return element if isinstance(element, UniformType) else None
 
 
 def stored_element(value: SSAValue) -> UniformType:
-    """The element type of a value that is known to be quantized."""
+    """Return the element type of a quantized value."""
     element = element_of(value)
     assert isinstance(element, UniformType)
     return element
 
 
 def scale_of(value: SSAValue) -> float:
-    """The scale of a value that is known to be quantized per tensor."""
+    """Return the scale of a value that is quantized per tensor."""
     return stored_element(value).scale
 
 
 def is_plain(value: SSAValue) -> bool:
-    """Whether a value has plain integers, which have no scale."""
+    """Return whether a value has plain integers, without a scale."""
     return is_tensor(value.type) and isinstance(value.type.element_type, IntegerType)
 
 
 def is_per_axis(value: SSAValue) -> bool:
-    """Whether the element type itself refers to a dimension, which must then stay in place."""
+    """Return whether the element type refers to a dimension, which must not be moved."""
     element = quantized_element(value)
     return element is not None and element.is_per_axis
 
 
 def type_with_element(value: SSAValue, element: Attribute) -> Tensor:
-    """The type of `value` with another element type."""
+    """Return the type of `value` with another element type."""
     return TensorType(element, shape_of(value))
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """The common shape under numpy's rules, or None where there is none."""
+    """Return the common shape of a broadcast, or `None` if the shapes are incompatible."""
     rank = max(map(len, shapes))
     columns = zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True)
     extents = [{extent for extent in column if extent != 1} or {1} for column in columns]
@@ -103,14 +103,14 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def window_extent(size: int, dilation: int) -> int:
-    """Elements from the first to the last tap of a window, both included."""
+    """The number of elements from the first to the last tap of a window, inclusive."""
     return (size - 1) * dilation + 1
 
 
 def window_output(
     size: int, before: int, after: int, kernel: int, stride: int, dilation: int
 ) -> int:
-    """Output elements of a sliding window over `before + size + after` elements."""
+    """The number of output elements of a window over `before + size + after` elements."""
     return (size + before + after - window_extent(kernel, dilation)) // stride + 1
 
 
@@ -118,8 +118,8 @@ class GraphOperation(IRDLOperation, ABC):
     """
     A pure operation with one tensor result and static shapes.
 
-    Analyses ask for traits and for the properties below, whose defaults are what is safe of an
-    operation that nothing is known of: it stays float, and every operand is read to its end.
+    Analyses use traits and the properties below. The defaults are safe for an unknown operation: it
+    remains in float, and it needs all elements of all operands.
     """
 
     result = result_def(TensorType)
@@ -128,13 +128,15 @@ class GraphOperation(IRDLOperation, ABC):
     irdl_options = (ParsePropInAttrDict(),)
 
     ADMITS_INTEGERS: ClassVar = False
-    """Whether tensors may have plain integer elements, which wrap around like C's unsigned."""
+    """
+    Whether tensors may have plain integer elements, which wrap around like unsigned integers in C.
+    """
 
     DIMENSIONS: ClassVar[tuple[str, ...]] = ()
-    """Properties that are dimensions of the operand, for operations that treat all alike."""
+    """Properties that name dimensions of the operand."""
 
     PER_DIMENSION: ClassVar[tuple[str, ...]] = ()
-    """Properties that have an entry for every dimension of the operand."""
+    """Properties with an entry for each dimension of the operand."""
 
     @property
     def is_quantized(self) -> bool:
@@ -146,43 +148,44 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def spelling(self) -> str:
-        """The operation and its kind, as reports print it: `conv2d`, `pool2d max`."""
+        """The operation and its kind in reports: `conv2d`, `pool2d max`."""
         return self.name.removeprefix("graph.")
 
     @property
     def macs(self) -> int:
-        """Multiplications of one inference."""
+        """The number of multiplications."""
         return 0
 
     @property
     def window(self) -> tuple[int, ...]:
-        """Height and width of a sliding window, where there is one."""
+        """The height and width of a sliding window, or empty."""
         return ()
 
     @property
     def data_operands(self) -> Sequence[SSAValue]:
-        """The operands that are quantized like activations: all but constant weights and biases."""
+        """The operands that are quantized as activations, not as weights or biases."""
         return self.operands
 
     @property
     def is_alias(self) -> bool:
-        """Whether the result has elements of the one operand, in other places, and zeros."""
+        """Whether the result consists of rearranged elements of a single operand and zeros."""
         return self.has_trait(MovesElements) and not is_plain(self.results[0])
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether operands and result must have one scale, because elements are only moved."""
+        """Whether operands and result must have the same scale, as for data movement."""
         return self.is_alias
 
     @property
     def rescales(self) -> bool:
-        """Whether there is a quantized form that rescales its result; see `quantized`."""
+        """Whether a quantized form rescales the result; see `quantized`."""
         return False
 
     def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> "GraphOperation":
         """
-        The quantized form, of stored `operands`, with a result of `element`. Of what `keeps_scale`
-        both have one element type and this is the same operation; what `rescales` has its own.
+        Return the quantized form on quantized `operands` with a result of `element`. If the
+        operation `keeps_scale`, both have the same element type and the form is the same operation.
+        Operations that rescale override this.
         """
         return self.rebuilt(operands, element=element)
 
@@ -194,7 +197,7 @@ class GraphOperation(IRDLOperation, ABC):
         element: Attribute | None = None,
         changed: Mapping[str, Attribute] | None = None,
     ) -> Self:
-        """The same on other operands, with a result of another type and some other properties."""
+        """Return a copy with other operands, result type and properties."""
         kind = TensorType(
             element_of(self.output) if element is None else element,
             shape_of(self.output) if shape is None else shape,
@@ -210,20 +213,20 @@ class GraphOperation(IRDLOperation, ABC):
     @property
     def keeps_channels(self) -> bool:
         """
-        Whether channel `c` (index of the last dimension) of the result is made of channel `c` of
-        the operands, and a positive factor of the one is a factor of the other.
+        Whether channel `c` (index of the last dimension) of the result depends only on channel `c`
+        of the operands, and a positive factor of the operand is a factor of the result.
         """
         return False
 
     @property
     def depends_on_channel(self) -> bool:
-        """Whether what is computed depends on the index of the last dimension."""
+        """Whether the function depends on the index of the last dimension."""
         return any(map(is_per_axis, (*self.operands, *self.results)))
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
         """
-        The properties that change when the operation gets its operands before they were transposed
-        by `order`, and its result is transposed instead; None where that is not the same.
+        Return the properties that change if transposes of the operands by `order` move to the
+        result. Return `None` if the results would differ.
         """
         declared = self.has_trait(Elementwise) or self.DIMENSIONS or self.PER_DIMENSION
         if not declared or self.depends_on_channel:
@@ -271,11 +274,11 @@ class GraphOperation(IRDLOperation, ABC):
         self.verify_semantics()
 
     def verify_semantics(self) -> None:
-        """Whatever types and traits cannot say; operands are already known to be tensors."""
+        """Check conditions beyond types and traits; operands are tensors."""
 
 
 class InputOperation(GraphOperation, ABC):
-    """An operation of one tensor, `input`."""
+    """An operation with one tensor operand, `input`."""
 
     input = operand_def(TensorType)
 
@@ -289,7 +292,7 @@ class InputOperation(GraphOperation, ABC):
         shape: Sequence[int] | None = None,
         element: Attribute | None = None,
     ):
-        """A result of the operand's shape and element type, but for what is given here."""
+        """Use the shape and element type of the operand, unless given."""
         kind = TensorType(
             element_of(input) if element is None else element,
             shape_of(input) if shape is None else shape,
@@ -298,22 +301,21 @@ class InputOperation(GraphOperation, ABC):
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:
-    """Whether a clamp range can replace the activation; see `set-functions`."""
+    """Return whether a clamp range can replace the activation; see `set-functions`."""
     return activation is None or activation.clip_range is not None
 
 
 def expect_same_element(op: GraphOperation) -> None:
-    """Refuse an operation that would change the scale by moving elements."""
+    """Refuse an operand with another element type than the result."""
     for value in op.operands:
         if element_of(value) != element_of(op.output):
             raise VerifyException(
-                f"element type must stay the same, got {element_of(value)} -> "
-                f"{element_of(op.output)}"
+                f"element types must be equal, got {element_of(value)} -> {element_of(op.output)}"
             )
 
 
 class WrongShapeError(VerifyException):
-    """The operand or result called `name` must have the shape `expected`."""
+    """The operand or result `name` does not have the shape `expected`."""
 
     def __init__(self, name: str, expected: tuple[int, ...], shape: tuple[int, ...]):
         super().__init__(f"{name} must have shape {expected}, got {shape}")
@@ -321,29 +323,33 @@ class WrongShapeError(VerifyException):
 
 
 def expect_shape(name: str, value: SSAValue, expected: Sequence[int]) -> None:
-    """Refuse a value of another shape."""
+    """Refuse another shape."""
     if (shape := shape_of(value)) != tuple(expected):
         raise WrongShapeError(name, tuple(expected), shape)
 
 
 def expect_rank(name: str, value: SSAValue, rank: int) -> None:
-    """Refuse a value of another rank."""
+    """Refuse another rank."""
     if len(shape := shape_of(value)) != rank:
         raise VerifyException(f"{name} must have rank {rank}, got shape {shape}")
 
 
-def expect_length(name: str, values: Sequence[int], length: int, least: int) -> None:
-    """Refuse a list of another length, or with an entry below `least`."""
-    if len(values) != length or any(v < least for v in values):
-        raise VerifyException(
-            f"{name} must be {length} integers of at least {least}, got {list(values)}"
-        )
+def expect_axis(axis: int, rank: int) -> None:
+    """Refuse an axis outside of `[0, rank)`."""
+    if not 0 <= axis < rank:
+        raise VerifyException(f"axis must be in [0, {rank}), got {axis}")
+
+
+def expect_length(name: str, values: Sequence[int], length: int, minimum: int) -> None:
+    """Refuse a list of another length, or with an entry below `minimum`."""
+    if len(values) != length or any(v < minimum for v in values):
+        raise VerifyException(f"{name} must be {length} integers >= {minimum}, got {list(values)}")
 
 
 def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int = 0) -> None:
     """
-    A quantized operation has quantized operands and a requantization, which may have a
-    multiplier for each of its `channels`; a float one has neither.
+    Check that a quantized operation has quantized operands and a requantization, and a float
+    operation neither. A requantization may have a multiplier for each of `channels`.
     """
     quantized = [quantized_element(v) is not None for v in (*op.operands, *op.results)]
     if any(quantized) != all(quantized):
@@ -358,13 +364,13 @@ def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int =
         if requant.is_per_channel and len(requant.channels) != channels:
             raise VerifyException(
                 f"'requant' has {len(requant.channels)} multipliers, "
-                + (f"expected {channels}" if channels else "but only one is allowed here")
+                + (f"expected {channels}" if channels else "expected a single multiplier")
             )
         expect_storable(op.results[0], requant)
 
 
 def expect_storable(result: SSAValue, requant: RequantAttr) -> None:
-    """Refuse a clamp range that the result's storage cannot hold."""
+    """Refuse a clamp range outside of the result's storage."""
     element = quantized_element(result)
     if element is None:
         raise VerifyException(f"quantized result expected, got {result.type}")

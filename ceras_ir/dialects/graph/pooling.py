@@ -1,4 +1,4 @@
-"""Pooling of feature maps: maximum and average over sliding windows."""
+"""Maximum and average pooling of feature maps over sliding windows."""
 
 from collections.abc import Sequence
 from math import prod
@@ -27,7 +27,7 @@ from ceras_ir.dialects.quant import RequantAttr
 
 
 class Pool(StrEnum):
-    """What is taken of a window."""
+    """The function of a window."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -43,17 +43,18 @@ class Pool2dOp(InputOperation):
     """
     Pool windows of `input` [N, H, W, C], per channel; `padding` is [top, left, bottom, right].
 
-    `max`: the greatest element inside the input; a quantized result has the input's scale.
+    `max`: the maximum of the elements inside the input; a quantized result has the input's scale.
 
     `average`: the sum of the elements inside the input, divided by their number, or by the size of
-    the window with `count_include_pad`. Floats are added from 0, each row of the window from left
-    to right, then the rows from the top: errors grow with height and width, not with their
-    product. Quantized, with K the
-    size of the window and k the number that float would divide by:
+    the window with `count_include_pad`. Float sums start from 0. Each row of the window is added
+    from left to right, then the rows from the top. Rounding errors therefore grow with height plus
+    width, not with their product. For quantized elements, K is the window size and k the divisor of
+    the float form:
 
-    `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, floored.
+    `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, rounded
+    down.
 
-    So `requant` holds the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
+    So `requant` contains the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
     """
 
     name = "graph.pool2d"
@@ -131,7 +132,7 @@ class Pool2dOp(InputOperation):
         expect_length("dilations", dilations := self.dilations.get_values(), 2, 1)
         n, h, w, c = shape_of(self.input)
         extent = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
-        # A window wholly in the padding would have nothing to take.
+        # A window that is entirely padding would have no elements.
         if any(padding[i] >= extent[i % 2] for i in range(4)):
             raise VerifyException(
                 f"padding {list(padding)} must be smaller than the window of {extent}"
@@ -143,26 +144,24 @@ class Pool2dOp(InputOperation):
         expect_shape("result", self.result, (n, oh, ow, c))
         if self.function is Pool.AVERAGE:
             expect_rescaling(self, self.requant)
-            most = prod(kernel) * (self.requant.multiplier.data if self.requant else 0)
-            if any(padding) and not self.includes_padding and most >= 1 << 31:
+            largest = prod(kernel) * (self.requant.multiplier.data if self.requant else 0)
+            if any(padding) and not self.includes_padding and largest >= 1 << 31:
                 raise VerifyException(
-                    f"the multiplier of a window of one element must be below 2^31, got {most}"
+                    f"the multiplier of a single-element window must be below 2^31, got {largest}"
                 )
         elif self.requant is not None:
-            raise VerifyException("max pooling cannot have 'requant': it never leaves its scale")
+            raise VerifyException("max pooling cannot have 'requant': it keeps the scale")
         elif quantized_element(self.input) != quantized_element(self.result):
             raise VerifyException(
-                "max pooling must keep the element type of its input, "
+                "max pooling must keep the element type of the input, "
                 f"got {self.input.type} -> {self.result.type}"
             )
 
 
 def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
-    """The requantization of a window with `count` elements inside the input, as documented."""
+    """Return the requantization of a window with `count` elements inside the input."""
     assert op.requant is not None
-    window = 1
-    for extent in op.kernel.get_values():
-        window *= extent
+    window = prod(op.kernel.get_values())
     if count == window:
         return op.requant
     full = op.requant.multiplier.data
@@ -171,15 +170,15 @@ def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
 
 def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:
     """
-    Division by `window` and the change of scale as a fixed-point multiplier.
+    Return the division by `window` and the change of scale as a fixed-point multiplier.
 
-    The shift is such that the multiplier of a window of one element still has 31 bits; the
-    error against exact division stays below 2^-11 of a unit in the last place for sums of
-    int8 over windows up to 2^12 elements at equal scales, 2^-3 for sums of int16.
+    The shift leaves 31 bits for the multiplier of a single-element window. For equal scales and
+    windows of up to 2^12 elements, the error of sums of int8 is below 2^-11 units of the result,
+    and below 2^-3 for sums of int16.
     """
     ratio = scale_of(input) / result_scale / window
     shift = 0
-    # The multiplier of a window of one element is `window` times the full one's.
+    # The multiplier of a single-element window is `window` times that of the full window.
     while ratio * window * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
         shift += 1
     return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5))

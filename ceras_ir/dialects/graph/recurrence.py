@@ -43,24 +43,24 @@ from ceras_ir.dialects.graph.operation import (
 )
 
 MAX_EXPONENT = 60
-"""Steps are so far from the ends of float32 that their products are normal numbers."""
+"""Scales are far from the limits of float32, so that their products are normal."""
 
 
 class Cell(StrEnum):
-    """What is computed in a step; `f`, `g` and `k` are the operation's functions in order."""
+    """The function of a step; `f`, `g` and `k` are the operation's functions in order."""
 
     RNN = "rnn"
     """`h = f(a)`"""
     GRU = "gru"
     """`z = f(a0)`, `r = f(a1)`, `n = g(x2 + r * p2)`, `h = ((1 - z) * n) + (z * h)`"""
     GRU_RESET_FIRST = "gru_reset_first"
-    """the same, where `p2` is the product with `r * h` and `n = g(x2 + p2)`"""
+    """the same, but `p2` is the product with `r * h`, and `n = g(x2 + p2)`"""
     LSTM = "lstm"
     """`c = (f(a2) * c) + (f(a0) * g(a3))`, `h = f(a1) * k(c)`"""
 
     @property
     def gates(self) -> int:
-        """Parts of the width of the state that the input has."""
+        """The number of gates: the width of the input over that of the state."""
         return {Cell.RNN: 1, Cell.LSTM: 4}.get(self, 3)
 
     @property
@@ -77,40 +77,40 @@ class CellAttr(EnumAttribute[Cell], SpacedOpaqueSyntaxAttribute):
 @irdl_op_definition
 class RecurrenceOp(GraphOperation):
     """
-    Steps of a `Cell` over `input` [T, B, G * H], which is the input's part of the gates of every
-    step, with `weights` [G * H, H] of the state. The initial state is `state` [B, H]. For every
+    Run steps of a `Cell` over `input` [T, B, G * H], the contribution of the input to the gates of
+    each step, with `weights` [G * H, H] of the state. The initial state is `state` [B, H]. In each
     step, with `x` the row of the input and `h` the state:
 
     `p[j] = (...((0 + h[0] * w[j, 0]) + h[1] * w[j, 1]) + ...) + bias[j]`, `a = x + p`
 
-    where `x0`, `p0` and `a0` are the first H of them and so on; `bias` is optional. All is in
-    float32, every product and sum rounded. The result [T, B, H] has the state `h` after every step.
-    An LSTM also has a cell state `c`, which begins as `cell`. The result then has another row,
-    [T + 1, B, H], which is `c` after the last step. After ONNX `LSTM`, `GRU` and `RNN`.
+    `x0`, `p0` and `a0` are the first H elements, and so on; `bias` is optional. All is in float32,
+    with each product and sum rounded. The result [T, B, H] has the state `h` after each step. An
+    LSTM also has a cell state `c`, with the initial value `cell`. The result then has an additional
+    row, [T + 1, B, H], with `c` after the last step. After ONNX `LSTM`, `GRU` and `RNN`.
 
     Weights of i8 are multiplied by a state of integers `q`. The sums are exact, and `round` rounds
     ties to even. With `state_exponent` s and `weight_exponents` e, an exponent for each row:
 
-    `q[i] = clamp(round(h[i] * 2^-s), -2^15, 2^15 - 1)`,
-    `p[j] = f32(sum of q[i] * w[j, i]) * 2^(e[j] + s) + bias[j]`
+    `q[i] = clamp(round(h[i] * 2^-s), -2^15, 2^15 - 1)`, `p[j] = f32(sum of q[i] * w[j, i]) *
+    2^(e[j] + s) + bias[j]`
 
-    where NaN counts as 0. An LSTM can instead have `weight_scales` v, for each row or a common
-    scale, and `weight_zero_point` z. Then each step quantizes the states `h` of the batch together
-    to 8 bits, with a scale `d` and a zero point `m`:
+    NaN counts as 0. An LSTM can instead have `weight_scales` v, for each row or a common scale, and
+    `weight_zero_point` z. Then each step quantizes the states `h` of the batch together to 8 bits,
+    with a scale `d` and a zero point `m`:
 
     `low = min(0, all h)`, `high = max(0, all h)`, `d = (high - low) / 255`, or 1 for equal bounds,
     `m = clamp(round((0 - low) / d), 0, 255)`, `q[i] = clamp(round(h[i] / d) + m, 0, 255) - m`,
     `p[j] = f32(sum of q[i] * (w[j, i] - z)) * (d * v[j]) + bias[j]`
 
-    where `low` and `high` ignore NaN, and each quotient that is NaN counts as 0. After ONNX
-    Runtime's `DynamicQuantizeLSTM`.
+    `low` and `high` ignore NaN, and each quotient that is NaN counts as 0. After ONNX Runtime's
+    `DynamicQuantizeLSTM`.
     """
 
     name = "graph.recurrence"
     ADMITS_INTEGERS: ClassVar = True
     MAX_WIDTH: ClassVar = 1 << 14
     STATE_BOUND: ClassVar = 1 << 15
-    """Magnitude of the integers that stand for the state."""
+    """The largest magnitude of quantized states."""
 
     kind = prop_def(CellAttr)
     functions = prop_def(ArrayAttr[FunctionAttr])
@@ -145,8 +145,8 @@ class RecurrenceOp(GraphOperation):
         scales: tuple[Sequence[float], int] | None = None,
     ):
         """
-        Weights of integers have `exponents` of the state and of each row, or, for a state that is
-        quantized dynamically, `scales` and a zero point.
+        Integer weights have `exponents` of the state and of each row. For a dynamically quantized
+        state, they have `scales` and a zero point.
         """
         steps, batch, _ = shape_of(input)
         shape = (steps + (kind is Cell.LSTM), batch, shape_of(state)[1])
@@ -164,12 +164,14 @@ class RecurrenceOp(GraphOperation):
         )
 
     @property
-    def type_of_cell(self) -> Cell:
+    def cell_kind(self) -> Cell:
         return self.kind.data
 
     @property
     def exponents(self) -> tuple[int, tuple[int, ...]] | None:
-        """Of the state and of every row of weights, where both are integers at fixed scales."""
+        """
+        The exponents of the state and of each row of integer weights, if their scales are fixed.
+        """
         if self.state_exponent is None or self.weight_exponents is None:
             return None
         return self.state_exponent.value.data, self.weight_exponents.get_values()
@@ -177,7 +179,7 @@ class RecurrenceOp(GraphOperation):
     @property
     def scales(self) -> tuple[NDArray[np.float32], int] | None:
         """
-        The scales of the weights, one or one for each row, and their zero point, where the state is
+        The scales of the weights, common or for each row, and their zero point, if the state is
         quantized dynamically.
         """
         if self.weight_scales is None or self.weight_zero_point is None:
@@ -187,7 +189,7 @@ class RecurrenceOp(GraphOperation):
 
     @property
     def is_integer(self) -> bool:
-        """Whether the state is multiplied as integers."""
+        """Whether the products are of integers."""
         return element_of(self.weights) == i8
 
     @property
@@ -204,25 +206,25 @@ class RecurrenceOp(GraphOperation):
         return [v for v in self.operands if not isinstance(v.owner, ConstantOp)]
 
     @classmethod
-    def largest_sum(cls, weights: NDArray[np.generic]) -> int:
-        """The bound of the magnitude of all sums."""
+    def max_sum(cls, weights: NDArray[np.generic]) -> int:
+        """Return the maximum magnitude of sums."""
         return int(np.abs(weights.astype(np.int64)).sum(1).max()) * cls.STATE_BOUND
 
     def verify_semantics(self) -> None:
-        kind = self.type_of_cell
+        kind = self.cell_kind
         expect_rank("input", self.input, 3)
         expect_rank("state", self.state, 2)
         steps, batch, width = shape_of(self.input)
         hidden = shape_of(self.state)[1]
         if width != kind.gates * hidden or hidden > self.MAX_WIDTH:
             raise VerifyException(
-                f"input of {kind.gates} times {hidden} columns expected for '{kind.value}', got "
+                f"'{kind.value}' requires an input of {kind.gates} times {hidden} columns, got "
                 f"{width}"
             )
         expect_shape("state", self.state, (batch, hidden))
         expect_shape("weights", self.weights, (width, hidden))
         if (self.cell is not None) != (kind is Cell.LSTM):
-            raise VerifyException("'lstm' has a cell state, and the other cells do not")
+            raise VerifyException("only 'lstm' has a cell state, and requires it")
         if self.cell is not None:
             expect_shape("cell", self.cell, (batch, hidden))
         if self.bias is not None:
@@ -233,7 +235,9 @@ class RecurrenceOp(GraphOperation):
             )
         floats = [v for v in (*self.operands, self.result) if v is not self.weights]
         if not all(element_of(v) == f32 for v in floats):
-            raise VerifyException("a recurrent layer is float but for its weights; dequantize it")
+            raise VerifyException(
+                "only weights of a recurrent layer can be quantized; dequantize other operands"
+            )
         self._verify_integers(width)
         expect_shape("result", self.result, (steps + (kind is Cell.LSTM), batch, hidden))
 
@@ -245,8 +249,8 @@ class RecurrenceOp(GraphOperation):
         given = sorted(sum(v is not None for v in pair) for pair in pairs)
         if given != ([0, 2] if self.is_integer else [0, 0]):
             raise VerifyException(
-                "weights of i8, and no others, have exponents, as the state has, or scales and a "
-                "zero point"
+                "weights of i8 require exponents of state and weights, or scales and a zero point; "
+                "float weights have neither"
             )
         if not self.is_integer:
             return
@@ -255,18 +259,18 @@ class RecurrenceOp(GraphOperation):
         if (exponents := self.exponents) is not None:
             state, rows = exponents
             if len(rows) != width:
-                raise VerifyException(f"{width} exponents of weights expected, got {len(rows)}")
+                raise VerifyException(f"expected {width} exponents of weights, got {len(rows)}")
             if not all(-MAX_EXPONENT <= e <= MAX_EXPONENT for e in (state, *rows)):
-                raise VerifyException(f"exponents must be within {MAX_EXPONENT} of 0")
-            if (sums := self.largest_sum(weights)) >= 1 << 31:
-                raise VerifyException(f"sums can reach {sums}, beyond 32 bits")
+                raise VerifyException(f"exponents must be in [-{MAX_EXPONENT}, {MAX_EXPONENT}]")
+            if (sums := self.max_sum(weights)) >= 1 << 31:
+                raise VerifyException(f"sums can reach {sums}, which exceeds 32 bits")
         if (scales := self.scales) is not None:
             # No sum of up to `MAX_WIDTH` products of 8 bits exceeds 32 bits.
             values, zero_point = scales
-            if self.type_of_cell is not Cell.LSTM:
+            if self.cell_kind is not Cell.LSTM:
                 raise VerifyException(f"only 'lstm' can have scales, got '{self.spelling}'")
             if len(values) not in (1, width):
-                raise VerifyException(f"1 or {width} scales expected, got {len(values)}")
+                raise VerifyException(f"expected 1 or {width} scales, got {len(values)}")
             if not all(0 <= v < inf for v in values.tolist()):
                 raise VerifyException("scales must be finite and not negative")
             if not -128 <= zero_point < 128:

@@ -1,6 +1,4 @@
-"""
-Operations that reduce dimensions, write parts of a tensor at a place, or choose boxes.
-"""
+"""Operations that reduce dimensions, write rows of a tensor, or select boxes."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
@@ -27,6 +25,7 @@ from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
     element_of,
+    expect_axis,
     expect_rank,
     expect_same_element,
     expect_shape,
@@ -36,14 +35,14 @@ from ceras_ir.dialects.graph.operation import (
 
 
 class Reduce(StrEnum):
-    """How two elements become one."""
+    """The function of two elements."""
 
     SUM = "sum"
     PRODUCT = "product"
     MAX = "max"
-    """NaN if either is"""
+    """NaN if an element is NaN"""
     MIN = "min"
-    """NaN if either is"""
+    """NaN if an element is NaN"""
 
 
 @irdl_attr_definition
@@ -54,9 +53,9 @@ class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
 @irdl_op_definition
 class ReduceOp(InputOperation):
     """
-    Combine the elements along `axes`, whose extents become 1: starting with the first, one
-    after the other in row-major order, in float32 or in integers that wrap around. Of stored
-    quantized numbers `max` and `min` alone are taken.
+    Combine the elements along `axes`, which become extents of 1. Elements are combined in row-major
+    order, starting with the first, in float32 or in integers that wrap around. Quantized elements
+    can only have `max` and `min`.
     """
 
     name = "graph.reduce"
@@ -83,7 +82,7 @@ class ReduceOp(InputOperation):
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
         axes = [order[a] for a in self.axes.get_values()]
-        # Else elements would be added in another order.
+        # Other orders would change the order of float additions.
         return super().reordered(order) if axes == sorted(axes) else None
 
     def verify_semantics(self) -> None:
@@ -93,15 +92,15 @@ class ReduceOp(InputOperation):
             raise VerifyException(f"axes must be ascending and in [0, {len(shape)}), got {axes}")
         expect_shape("result", self.result, [1 if i in axes else n for i, n in enumerate(shape)])
         if self.is_quantized and self.function not in (Reduce.MAX, Reduce.MIN):
-            raise VerifyException(f"'{self.kind.data}' would leave the scale; dequantize its input")
+            raise VerifyException(f"'{self.function}' would change the scale; dequantize the input")
 
 
 @irdl_op_definition
 class ArgOp(InputOperation):
     """
-    The index, as i64, of the greatest (`max`) or least (`min`) element along `axis`, whose
-    extent becomes 1. From the first element on, each that is really greater (less) takes its
-    place; with `last`, each that is not less (not greater). No comparison with NaN holds.
+    Return the index, as i64, of the `max` or `min` along `axis`, which becomes an extent of 1. The
+    search starts with the first element; a larger (smaller) element replaces it, and with `last`
+    also an equal element. Comparisons with NaN are false.
     """
 
     name = "graph.arg"
@@ -129,26 +128,25 @@ class ArgOp(InputOperation):
 
     @property
     def takes_last(self) -> bool:
-        """Whether the last of equal extremes counts."""
+        """Whether the last of equal extremes is selected."""
         return bool(self.last.value.data)
 
     def verify_semantics(self) -> None:
         if self.kind.data not in (Reduce.MAX, Reduce.MIN):
             raise VerifyException(f"kind must be max or min, got {self.kind.data}")
         shape, axis = shape_of(self.input), self.axis.value.data
-        if not 0 <= axis < len(shape):
-            raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
+        expect_axis(axis, len(shape))
         expect_shape("result", self.result, [1 if i == axis else n for i, n in enumerate(shape)])
         if element_of(self.result) != i64:
-            raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+            raise VerifyException(f"indices must be i64, got {element_of(self.result)}")
 
 
 @irdl_op_definition
 class TopKOp(InputOperation):
     """
-    Of each row, along the last dimension, the indices of its greatest (`max`) or least (`min`)
-    elements, as i64: as many as the result's last extent, the extreme first, of equal elements
-    the one of lower index first. NaN come behind all numbers, as equal elements.
+    Return the indices, as i64, of the `max` or `min` elements of each row along the last dimension.
+    The last extent of the result is their number. The extreme is first, and of equal elements the
+    lower index. NaN are after all other elements, as equal elements.
     """
 
     name = "graph.top_k"
@@ -171,24 +169,24 @@ class TopKOp(InputOperation):
             raise VerifyException(f"kind must be max or min, got {self.kind.data}")
         shape, found = shape_of(self.input), shape_of(self.result)
         if not shape:
-            raise VerifyException("rows expected, got a scalar")
+            raise VerifyException("expected a row, got a scalar")
         if found[:-1] != shape[:-1] or not 1 <= found[-1] <= shape[-1]:
             *rows, extent = shape
             raise VerifyException(
                 f"result must have {rows} rows of 1 to {extent} indices, got {list(found)}"
             )
         if element_of(self.result) != i64:
-            raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+            raise VerifyException(f"indices must be i64, got {element_of(self.result)}")
 
 
 @irdl_op_definition
 class PutOp(GraphOperation):
     """
-    `input` [R, C], in which row `indices[n]` becomes row `n` of `rows` [N, C], or with a
-    `reduction` what that makes of it and what is there: one `n` after the other, so that of equal
-    indices the last wins, or all are combined in their order. An index below 0 counts from the end;
-    one that leaves the rows changes nothing. Floats and integers are combined as `graph.reduce`
-    does; stored quantized numbers only replace others of the same type.
+    Replace row `indices[n]` of `input` [R, C] by row `n` of `rows` [N, C], or with a `reduction` by
+    the combination of both. Rows are written in order, so the last of equal indices remains, or all
+    are combined in order. A negative index counts from the end; an index out of range has no
+    effect. Floats and integers are combined as in `graph.reduce`; quantized elements can only be
+    replaced.
     """
 
     name = "graph.put"
@@ -225,7 +223,7 @@ class PutOp(GraphOperation):
         expect_rank("input", self.input, 2)
         expect_rank("indices", self.indices, 1)
         if not is_plain(self.indices) or element_of(self.indices) == IntegerType(1):
-            raise VerifyException(f"indices are integers, got {element_of(self.indices)}")
+            raise VerifyException(f"indices must be integers, got {element_of(self.indices)}")
         for name, value in (("rows", self.rows), ("result", self.result)):
             if element_of(value) != element_of(self.input):
                 raise VerifyException(
@@ -235,21 +233,26 @@ class PutOp(GraphOperation):
         expect_shape("rows", self.rows, (shape_of(self.indices)[0], shape_of(self.input)[1]))
         expect_shape("result", self.result, shape_of(self.input))
         if self.reduction is not None and self.is_quantized:
-            raise VerifyException("stored numbers are not combined; dequantize them")
+            raise VerifyException("quantized elements cannot be combined; dequantize them")
 
 
 @irdl_op_definition
 class SuppressOp(GraphOperation):
     """
-    The boxes that others do not suppress, as rows (image, class, box) of i64. `boxes` [B, N, 4] are
-    two corners, lesser numbers first: y0, x0, y1, x1; `scores` are [B, C, N], both f32.
+    Select boxes by non-maximum suppression, as rows (image, class, box) of i64. `boxes` [B, N, 4]
+    are pairs of corners, smaller coordinates first: y0, x0, y1, x1. `scores` are [B, C, N]. Both
+    are f32.
 
-    Of each image and class in turn, while fewer than `most` are chosen: of the boxes that are left,
-    at first those whose score is greater than `least`, the one of the greatest score is chosen, the
-    first of equals, and is left no more; nor is any box of which the area shared with it, over
-    `area + other area - shared`, is greater than `overlap`, if all four are positive. A side is the
-    difference of its ends, or 0; every step is rounded to float32. Rows behind the last chosen box
-    are -1; boxes that have no row are left out.
+    For each image and class in order:
+
+    1. The candidates are the boxes with a score above `least`.
+    2. Select the candidate with the highest score, the first if equal, and remove it.
+    3. Remove the candidates for which `shared / (area + selected area - shared)` is above
+       `overlap`, if both areas, the shared area and the union are positive.
+    4. Repeat from 2 until `most` are selected or no candidates remain.
+
+    A side is the difference of coordinates, or 0 if negative. Each step is rounded to float32.
+    Unused rows of the result are -1; boxes beyond the rows are omitted.
     """
 
     name = "graph.suppress"
@@ -286,11 +289,11 @@ class SuppressOp(GraphOperation):
         expect_shape("scores", self.scores, (images, shape_of(self.scores)[1], count))
         for name, value in (("boxes", self.boxes), ("scores", self.scores)):
             if element_of(value) != f32:
-                raise VerifyException(f"{name} are f32, got {element_of(value)}")
+                raise VerifyException(f"{name} must be f32, got {element_of(value)}")
         if element_of(self.result) != i64:
-            raise VerifyException(f"indices are i64, got {element_of(self.result)}")
+            raise VerifyException(f"indices must be i64, got {element_of(self.result)}")
         expect_shape("result", self.result, (shape_of(self.result)[0], 3))
         if self.most.value.data < 1:
-            raise VerifyException(f"most must be at least 1, got {self.most.value.data}")
+            raise VerifyException(f"most must be >= 1, got {self.most.value.data}")
         if any(isnan(bound.value.data) for bound in (self.overlap, self.least)):
-            raise VerifyException("overlap and least are numbers")
+            raise VerifyException("overlap and least must not be NaN")

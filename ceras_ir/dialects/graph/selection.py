@@ -1,4 +1,4 @@
-"""Operations that take elements out of a tensor or put a border around it."""
+"""Operations that select elements of a tensor, or add a border."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -24,6 +24,7 @@ from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
     element_of,
+    expect_axis,
     expect_length,
     expect_rank,
     expect_same_element,
@@ -37,8 +38,8 @@ from ceras_ir.dialects.quant import UniformType
 @irdl_op_definition
 class SliceOp(InputOperation):
     """
-    Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`.
-    A negative stride walks backwards. After StableHLO `slice`, with sizes for limits.
+    Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`. A
+    stride can be negative. After StableHLO `slice`, with sizes for limits.
     """
 
     name = "graph.slice"
@@ -69,7 +70,7 @@ class SliceOp(InputOperation):
                 f"strides must be {len(source)} integers other than 0, got {list(strides)}"
             )
         if len(sizes) != len(source):
-            raise VerifyException(f"the rank must stay {len(source)}, got {len(sizes)}")
+            raise VerifyException(f"the rank of the result must be {len(source)}, got {len(sizes)}")
         for i, (extent, start, size, stride) in enumerate(
             zip(source, starts, sizes, strides, strict=True)
         ):
@@ -84,7 +85,7 @@ class SliceOp(InputOperation):
 class GatherOp(InputOperation):
     """
     Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
-    dimensions stay. The indices are constants.
+    dimensions are unchanged. The indices are constant.
     """
 
     name = "graph.gather"
@@ -104,8 +105,7 @@ class GatherOp(InputOperation):
 
     def verify_semantics(self) -> None:
         shape, axis = list(shape_of(self.input)), self.axis.value.data
-        if not 0 <= axis < len(shape):
-            raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
+        expect_axis(axis, len(shape))
         indices, extent = self.indices.get_values(), shape[axis]
         if outside := [i for i in indices if not 0 <= i < extent]:
             raise VerifyException(f"indices must be in [0, {extent}), got {outside[0]}")
@@ -116,9 +116,9 @@ class GatherOp(InputOperation):
 @irdl_op_definition
 class TakeOp(GraphOperation):
     """
-    Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C], where an index below 0
-    counts from the end, and one that leaves the rows is the nearest row. Indices are integers that
-    are computed; for constant ones there is `graph.gather`.
+    Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C]. A negative index counts from
+    the end, and an index out of range is clamped. The integer indices are computed; `graph.gather`
+    has constant indices.
     """
 
     name = "graph.take"
@@ -141,33 +141,33 @@ class TakeOp(GraphOperation):
 
     @property
     def is_alias(self) -> bool:
-        # A constant table has steps for rows that are never asked for.
+        # The scale of a constant table includes rows that are never selected.
         return not isinstance(self.input.owner, ConstantOp) and not is_plain(self.input)
 
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 2)
         expect_rank("indices", self.indices, 1)
         if not is_plain(self.indices) or element_of(self.indices) == IntegerType(1):
-            raise VerifyException(f"indices are integers, got {element_of(self.indices)}")
+            raise VerifyException(f"indices must be integers, got {element_of(self.indices)}")
         if element_of(self.result) != element_of(self.input):
             raise VerifyException(
-                f"element type must stay the same, got {element_of(self.input)} -> "
+                f"element types must be equal, got {element_of(self.input)} -> "
                 f"{element_of(self.result)}"
             )
         expect_shape("result", self.result, (shape_of(self.indices)[0], shape_of(self.input)[1]))
 
 
 class Pad(StrEnum):
-    """What the border is made of; ONNX `Pad` modes."""
+    """The elements of the border; ONNX `Pad` modes."""
 
     CONSTANT = "constant"
     """`value`"""
     REFLECT = "reflect"
-    """the input mirrored at its outermost elements, which are not repeated"""
+    """the input mirrored at the outermost elements, which are not repeated"""
     EDGE = "edge"
     """the outermost elements"""
     WRAP = "wrap"
-    """the input again from its other end"""
+    """the input repeated from the other end"""
 
 
 @irdl_attr_definition
@@ -178,9 +178,9 @@ class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
 @irdl_op_definition
 class PadOp(InputOperation):
     """
-    `low[d]` elements before and `high[d]` after those of `input` in every dimension, and with
-    kind `constant` also `interior[d]` between two neighbours. The kinds are described at `Pad`;
-    `value` is a stored number: f32 for a float tensor, else an integer. After StableHLO `pad`.
+    Add `low[d]` elements before and `high[d]` after `input` in each dimension. Kind `constant` also
+    adds `interior[d]` between two neighbors. `Pad` describes the kinds. `value` is a stored
+    element: f32 for a float tensor, else an integer. After StableHLO `pad`.
     """
 
     name = "graph.pad"
@@ -223,7 +223,7 @@ class PadOp(InputOperation):
 
     @property
     def is_alias(self) -> bool:
-        # A zero is stored as the zero point at any scale; other numbers may not be.
+        # 0 is representable at each scale, as the zero point; other values may not be.
         zero = self.function is not Pad.CONSTANT or self.stored_value == 0
         return zero and not is_plain(self.input)
 
@@ -234,9 +234,8 @@ class PadOp(InputOperation):
 
     @property
     def stored_value(self) -> float | int:
-        """The number that a constant border is filled with."""
-        value = self.value
-        return value.value.data
+        """The element of a constant border."""
+        return self.value.value.data
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
@@ -246,14 +245,14 @@ class PadOp(InputOperation):
         low, high = self.low.get_values(), self.high.get_values()
         interior = self.interior.get_values()
         if self.function is not Pad.CONSTANT and any(interior):
-            raise VerifyException("only kind 'constant' has elements between neighbours")
+            raise VerifyException("only kind 'constant' can add elements between neighbors")
         longest = {Pad.REFLECT: -1, Pad.WRAP: 0}.get(self.function)
         if longest is not None:
             for n, a, b in zip(shape, low, high, strict=True):
                 if max(a, b) > n + longest:
                     raise VerifyException(
-                        f"kind '{self.kind.data}' makes at most {n + longest} elements "
-                        f"of an extent of {n}, got {max(a, b)}"
+                        f"kind '{self.kind.data}' adds at most {n + longest} elements "
+                        f"to an extent of {n}, got {max(a, b)}"
                     )
         is_float = element_of(self.input) == f32
         if is_float != isinstance(self.value, FloatAttr):
@@ -266,6 +265,5 @@ class PadOp(InputOperation):
 def _padded(
     shape: Sequence[int], low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> list[int]:
-    """The shape with a border and with elements between neighbours."""
     extents = zip(shape, low, high, interior, strict=True)
     return [n + a + b + (n - 1) * i for n, a, b, i in extents]

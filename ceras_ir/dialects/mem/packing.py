@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.attributes import CopiesAtBorder, integers
+from ceras_ir.dialects.graph.attributes import ConvertsLayout, integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
@@ -71,7 +71,7 @@ class PackOp(InputOperation):
 
     name = "mem.pack"
 
-    traits = traits_def(CopiesAtBorder())
+    traits = traits_def(ConvertsLayout())
 
     def __init__(self, input: SSAValue, vector: Sequence[int]):
         super().__init__(input, shape=packed_shape(shape_of(input), vector))
@@ -99,7 +99,7 @@ class PackWindowsOp(InputOperation):
     value = prop_def(IntegerAttr[IntegerType])
     constants = prop_def(DenseArrayBase.constr(i64))
 
-    traits = traits_def(CopiesAtBorder())
+    traits = traits_def(ConvertsLayout())
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class UnpackOp(InputOperation):
 
     name = "mem.unpack"
 
-    traits = traits_def(CopiesAtBorder())
+    traits = traits_def(ConvertsLayout())
 
     def __init__(self, input: SSAValue, result_type: Tensor):
         shape, element = result_type.get_shape(), result_type.element_type
@@ -169,7 +169,7 @@ class PackTilesOp(InputOperation):
 
     transposed = opt_prop_def(UnitAttr)
 
-    traits = traits_def(CopiesAtBorder())
+    traits = traits_def(ConvertsLayout())
 
     def __init__(self, input: SSAValue, lanes: int, *, transposed: bool = False):
         n, k = shape_of(input)[::-1] if transposed else shape_of(input)

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 @irdl_attr_definition
 class CooAttr(Listed):
     """
-    Weights with positions of as many bits as the layer needs: column, row and channel (S5) in the
+    Weights with positions of the minimum width: column, row and channel (S5) in the
     window, or the distance from the previous weight.
 
     `#sparse.coo<counts 5, column 2 row 2 channel 4, counts "0x..", places "0x..", values "0x.." :
-    tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter. With `counts 0` all filters store
-    equally many weights, and the section is empty. Positions have 8 bits, the column lowest. With
+    tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter. With `counts 0` all filters store the
+    same number of weights, and the section is empty. Positions have 8 bits, the column lowest. With
     `delta 6` instead of the fields, a position is a distance of 6 bits, and zeros divide longer
     distances. Fields require 4-dimensional weights; a matrix has only `channel`.
     """
@@ -121,7 +121,7 @@ class CooAttr(Listed):
         if parser.parse_optional_keyword(DISTANCE):
             widths = [parser.parse_integer(allow_negative=False), 0, 0, 0]
             if not widths[0]:
-                parser.raise_error("a distance must have one bit or more")
+                parser.raise_error("a distance must have >= 1 bits")
         else:
             widths = [0, *(parse_width(parser, name) for name in ("column", "row", "channel"))]
         parser.parse_punctuation(",")
@@ -147,7 +147,7 @@ def window_extents(shape: Sequence[int]) -> tuple[int, int, int]:
 @irdl_attr_definition
 class CsrAttr(Listed):
     """
-    Compressed rows in bytes, which a microcontroller reads without unpacking.
+    Compressed rows in bytes, which a microcontroller uses without unpacking.
 
     `#sparse.csr<counts 8, delta 8, counts "0x..", places "0x..", values "0x.." : tensor<2x9xf32>>`:
     a count of 8, 16 or 32 bits for each filter. Positions are distances of 8 bits, or columns of 16
@@ -278,7 +278,7 @@ class SparseBlockAttr(Listed):
         if len(self.values.data) % (self.unit * self.dtype.itemsize):
             raise VerifyException(f"values are not a multiple of blocks of {high}x{wide}")
         if not self.delta.data:
-            raise VerifyException("a distance must have one bit or more")
+            raise VerifyException("a distance must have >= 1 bits")
         self._verify_lists()
 
     @classmethod

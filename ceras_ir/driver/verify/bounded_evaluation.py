@@ -175,7 +175,7 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
     x, weights, h, *rest = at.reals()
     cell = rest.pop(0) if op.cell is not None else h
     bias = rest.pop(0) if op.bias is not None else None
-    kind, width, functions = op.type_of_cell, at.operands[2].shape[1], list(op.functions)
+    kind, width, functions = op.cell_kind, at.operands[2].shape[1], list(op.functions)
     one = Real.exactly(1.0, at.unit)
     if op.scales is not None:
         scales, point = op.scales

@@ -355,7 +355,7 @@ def _branch(op: graph.BranchOp, at: Applied) -> Doubles:
 @rule(graph.LoopOp)
 def _loop(op: graph.LoopOp, at: Applied) -> Doubles:
     values, bounds = list(at.operands), list(at.errors)
-    going = (values.pop(0), bounds.pop(0)) if op.going is not None else None
+    going = (values.pop(0), bounds.pop(0)) if op.condition is not None else None
     first, last = len(op.carried), len(op.carried) + len(op.scanned)
     state, spread = values[:first], bounds[:first]
     (body,), steps = op.functions, op.step_count

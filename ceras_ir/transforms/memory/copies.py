@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp
-from ceras_ir.dialects.graph.attributes import CopiesAtBorder, viewed
+from ceras_ir.dialects.graph.attributes import ConvertsLayout, viewed_operand
 from ceras_ir.dialects.mem import (
     block_of,
 )
@@ -47,7 +47,7 @@ def bytes_copied_by(op: Operation) -> int:
     if isinstance(op, ConcatOp):
         there = {part.operand for part in slices(op) if operand_in_place(op, part)}
         return sum(byte_size(v) for v in op.operands if v not in there)
-    if (source := viewed(op)) is not None:
+    if (source := viewed_operand(op)) is not None:
         old, new = block_of(source), block_of(op.results[0])
         here = (
             old is not None
@@ -59,7 +59,7 @@ def bytes_copied_by(op: Operation) -> int:
 
 
 def _crosses(op: Operation) -> bool:
-    return op.has_trait(CopiesAtBorder, value_if_unregistered=False)
+    return op.has_trait(ConvertsLayout, value_if_unregistered=False)
 
 
 def fewest_copied_bytes(main: FuncOp) -> int:

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp, tensor_type
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.graph.calls import bytes_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp, block_of
 from ceras_ir.network.function import result_values
@@ -102,7 +102,7 @@ class Liveness:
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
         """The operand whose bytes the result of `op` can take over."""
-        if (source := viewed(op)) is not None:
+        if (source := viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
             return source if fits and self._has_room(op, source) else None
         if not in_place:
@@ -324,7 +324,7 @@ def is_host_work(op: Operation) -> bool:
     """Whether the host does something for `op`, a step of a finished plan."""
     if isinstance(op, LaunchOp):
         return False
-    source = viewed(op)
+    source = viewed_operand(op)
     return source is None or _place(source) is None or _place(source) != _place(op.results[0])
 
 

@@ -17,7 +17,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import regions_of
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import (
@@ -352,7 +352,7 @@ def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
     """Bytes that one inference reads from and writes to each buffer."""
     moved = {id(buffer): 0 for buffer in liveness.buffers}
     for op in steps(main):
-        if (source := viewed(op)) is not None:
+        if (source := viewed_operand(op)) is not None:
             buffer = liveness.by_value.get(source)
             if buffer is not None and buffer is liveness.by_value.get(op.results[0]):
                 continue

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConstantOp
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import ARENA
 from ceras_ir.network.function import result_values
 from ceras_ir.transforms.memory.liveness import BufferOptions, analyse, byte_size, steps
@@ -238,7 +238,7 @@ def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
     def buffer(value: SSAValue) -> int:
         if value not in numbers:
             owner = value.owner
-            source = viewed(owner) if isinstance(owner, Operation) else None
+            source = viewed_operand(owner) if isinstance(owner, Operation) else None
             if source is not None and value not in outside:
                 numbers[value] = buffer(source)
             else:

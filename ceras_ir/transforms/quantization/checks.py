@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import scale_of
-from ceras_ir.dialects.graph.normalization import FRACTION, RECIPROCAL
+from ceras_ir.dialects.graph.normalization import FRACTION_BITS, RECIPROCAL_BITS
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.function import (
     module_of,
@@ -111,9 +111,9 @@ def _contradictions(op: Operation) -> Iterator[str]:
         case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
             accumulators = [scale_of(op.input)]
         case graph.IntegerSoftmaxOp(requant=requant):
-            accumulators = [2.0**-RECIPROCAL]
+            accumulators = [2.0**-RECIPROCAL_BITS]
         case graph.IntegerNormalizeOp(requant=requant):
-            accumulators = [scale_of(op.scale) * 2.0**-FRACTION]
+            accumulators = [scale_of(op.scale) * 2.0**-FRACTION_BITS]
             yield from _differ("bias", scale_of(op.bias), "the accumulator", accumulators[0])
         case _:
             return

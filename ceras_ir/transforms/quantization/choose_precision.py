@@ -271,7 +271,7 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         if not self.narrow:
             return True
         if isinstance(op, graph.LinearOperation):
-            return op.shares_nothing or self._times.splits(op)
+            return op.has_single_channel_groups or self._times.splits(op)
         return isinstance(op, Block | graph.RecurrenceOp)
 
     def _say(

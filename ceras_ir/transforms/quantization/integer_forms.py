@@ -21,10 +21,10 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.normalization import (
-    FRACTION,
-    LEAST_POWER,
-    ONE,
-    RECIPROCAL,
+    EXP_TABLE_BITS,
+    FRACTION_BITS,
+    MIN_EPSILON,
+    RECIPROCAL_BITS,
     deviation_shift,
 )
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -51,7 +51,7 @@ from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
 # Softmax and normalization of rows on stored integers: their tables and constants.
 
-VANISHES = (ONE + 1) * 0.6931472
+VANISHES = (EXP_TABLE_BITS + 1) * 0.6931472
 """From here on an exponential is below half a unit of the table."""
 
 
@@ -82,17 +82,17 @@ def _softmax(
     source, exponent = graph.stored_element(input), _exponent(target.scale)
     entries = max(ceil(VANISHES / source.scale) + 1, 2)
     entries = min(entries, 1 << source.storage.width.data)
-    if exponent is None or not 1 <= RECIPROCAL + exponent <= RECIPROCAL:
+    if exponent is None or not 1 <= RECIPROCAL_BITS + exponent <= RECIPROCAL_BITS:
         return None
     if entries > graph.IntegerSoftmaxOp.MAX_TABLE:
         return None
     real = np.exp(-np.arange(entries) * source.scale)
     table = graph.ConstantOp.from_array(
-        np.rint(real * 2.0**ONE).astype(np.int32),
-        UniformType(2.0**-ONE, storage=i32),
+        np.rint(real * 2.0**EXP_TABLE_BITS).astype(np.int32),
+        UniformType(2.0**-EXP_TABLE_BITS, storage=i32),
         location=op.location,
     )
-    requant = _row_requant(RECIPROCAL + exponent, target)
+    requant = _row_requant(RECIPROCAL_BITS + exponent, target)
     axis = op.axis.value.data
     return [table, graph.IntegerSoftmaxOp(input, table.result, axis, target, requant)]
 
@@ -109,10 +109,12 @@ def _normalized(
     scale = scale.astype(np.float64)
     bias = np.broadcast_to(bias.astype(np.float64), scale.shape)
     # As fine as 16 and 32 bits hold, and no finer than a shift of the result leaves.
-    room = [(float(np.abs(scale).max()), 15), (float(np.abs(bias).max()), 31 + FRACTION)]
+    room = [(float(np.abs(scale).max()), 15), (float(np.abs(bias).max()), 31 + FRACTION_BITS)]
     step = max(ceil(log2(max(most, 2.0**-60) * (1 + 2.0**-14))) - bits for most, bits in room)
-    step = min(max(step, exponent + FRACTION - RequantAttr.MAX_SHIFT), exponent + FRACTION)
-    stored = np.rint(np.ldexp(scale, -step)), np.rint(np.ldexp(bias, FRACTION - step))
+    step = min(
+        max(step, exponent + FRACTION_BITS - RequantAttr.MAX_SHIFT), exponent + FRACTION_BITS
+    )
+    stored = np.rint(np.ldexp(scale, -step)), np.rint(np.ldexp(bias, FRACTION_BITS - step))
     if np.abs(stored[0]).max() > 32767 or np.abs(stored[1]).max() >= 2.0**31:
         return None
     up = deviation_shift(input, centred=op.is_centred)
@@ -122,17 +124,17 @@ def _normalized(
         graph.ConstantOp.from_array(array.astype(kind), element, location=op.location)
         for array, kind, element in (
             (stored[0], np.int16, UniformType(2.0**step, storage=i16)),
-            (stored[1], np.int32, UniformType(2.0 ** (step - FRACTION), storage=i32)),
+            (stored[1], np.int32, UniformType(2.0 ** (step - FRACTION_BITS), storage=i32)),
         )
     ]
     new = graph.IntegerNormalizeOp(
         input,
         constants[0].result,
         constants[1].result,
-        epsilon=round(min(max(epsilon, LEAST_POWER), 2.0**62)),
+        epsilon=round(min(max(epsilon, MIN_EPSILON), 2.0**62)),
         centred=op.is_centred,
         element=target,
-        requant=_row_requant(exponent + FRACTION - step, target),
+        requant=_row_requant(exponent + FRACTION_BITS - step, target),
     )
     return [*constants, new]
 

@@ -398,7 +398,7 @@ class CellStateRule(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         for layer in main.body.block.ops:
-            if isinstance(layer, graph.RecurrenceOp) and layer.type_of_cell is Cell.LSTM:
+            if isinstance(layer, graph.RecurrenceOp) and layer.cell_kind is Cell.LSTM:
                 for use in layer.result.uses:
                     if isinstance(use.operation, graph.SliceOp):
                         keep_in_float(use.operation, CELL_STATE)

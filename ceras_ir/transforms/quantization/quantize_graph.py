@@ -178,18 +178,18 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
         return
     # What a state is made of: of an RNN by its one function, of others by gates of the last.
     last = layer.functions.data[-1]
-    gates = layer.functions.data[:1] if layer.type_of_cell is not Cell.RNN else ()
+    gates = layer.functions.data[:1] if layer.cell_kind is not Cell.RNN else ()
     if not all(f.kind in WITHIN_ONE for f in (last, *gates)):
         return
     weights = np.asarray(constant.array(), np.float32)
     chosen = least_squares_exponents(weights)
     steps = np.exp2(chosen.astype(np.float32))[:, None]
     stored = np.clip(np.rint(weights / steps), WEIGHT_LOW, -WEIGHT_LOW).astype(np.int8)
-    if layer.largest_sum(stored) >= 1 << 31:
+    if layer.max_sum(stored) >= 1 << 31:
         return
     integers = graph.ConstantOp.from_array(stored, i8, location=constant.location)
     new = graph.RecurrenceOp(
-        layer.type_of_cell,
+        layer.cell_kind,
         layer.input,
         integers.result,
         layer.state,

@@ -41,7 +41,7 @@ def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
     """
     types = [graph.quantized_element(v) for v in (op.input, op.results[0])]
     kind, weights = graph.quantized_element(op.weights), graph.constant_array(op.weights)
-    if op.requant is None or op.table is not None or op.shares_nothing or None in types:
+    if op.requant is None or op.table is not None or op.has_single_channel_groups or None in types:
         return False
     if [t.storage.width.data for t in types if t] != list(widths):
         return False

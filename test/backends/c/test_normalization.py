@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph.normalization import (
-    LEAST_POWER,
+    MIN_EPSILON,
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
     NormalizeOp,
@@ -31,7 +31,7 @@ def softmax_of(v: SSAValue, element: UniformType, axis: int) -> SSAValue:
 
 
 def normalized(
-    v: SSAValue, element: UniformType, channels: int, *, centred: bool, epsilon: int = LEAST_POWER
+    v: SSAValue, element: UniformType, channels: int, *, centred: bool, epsilon: int = MIN_EPSILON
 ) -> SSAValue:
     rng = np.random.default_rng(channels)
     scale = rng.integers(-32767, 32768, channels).astype(np.int16)

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import (
-    CopiesAtBorder,
+    ConvertsLayout,
     Elementwise,
     MayOverwrite,
     MovesElements,
@@ -106,7 +106,7 @@ class SwizzleOp(_Toy):
     """The elements as another device likes them."""
 
     name = "toy.swizzle"
-    traits = traits_def(CopiesAtBorder())
+    traits = traits_def(ConvertsLayout())
 
 
 @irdl_op_definition
@@ -263,7 +263,7 @@ def test_the_quantized_form_is_the_operations_own():
     [
         ("flatten", "7xf32", r"shape \(2, 4\) has 8 elements, \(7,\) has 7"),
         ("reverse", "8xi8", "elements must be f32 or quantized"),
-        ("reverse", "8x!quant.uniform<i8:f32, 0.5>", "element type must stay the same"),
+        ("reverse", "8x!quant.uniform<i8:f32, 0.5>", "element types must be equal"),
     ],
 )
 def test_what_can_be_seen_of_a_trait_is_verified(name: str, result: str, message: str):

@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.vta.lowering.launches import LoweredLaunch, lower_launches
 from ceras_ir.backends.vta.machine.board import CACHE_LINE, VtaBoard
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.graph.attributes import viewed
+from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.liveness import byte_size, starts_of, steps
@@ -214,7 +214,7 @@ class _Caches:
             if op in self.numbers:
                 self.launch(self.numbers[op])
             return
-        if viewed(op) is not None and _range(op.operands[0]) == _range(op.results[0]):
+        if viewed_operand(op) is not None and _range(op.operands[0]) == _range(op.results[0]):
             return
         for operand in op.operands:
             self.host_reads(operand)

@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
 from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects.graph import ConstantOp
-from ceras_ir.dialects.graph.attributes import CopiesAtBorder, MovesElements, viewed
+from ceras_ir.dialects.graph.attributes import ConvertsLayout, MovesElements, viewed_operand
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.liveness import is_host_work, steps
@@ -59,7 +59,7 @@ def _follow(group: Sequence[LaunchOp], launch: LaunchOp) -> bool:
         if op not in needed:
             continue
         if any(operand.owner in waiting for operand in op.operands):
-            if viewed(op) is None:
+            if viewed_operand(op) is None:
                 return False
             waiting.add(op)
         elif _is_movement(op):
@@ -103,7 +103,7 @@ def _is_movement(op: Operation) -> bool:
         return True
     return any(
         op.has_trait(trait, value_if_unregistered=False)
-        for trait in (MovesElements, CopiesAtBorder)
+        for trait in (MovesElements, ConvertsLayout)
     )
 
 

@@ -35,7 +35,7 @@ from ceras_ir.backends.vta.schedule.search import (
     search_all,
 )
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.graph.attributes import MovesElements, viewed
+from ceras_ir.dialects.graph.attributes import MovesElements, viewed_operand
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.tile import WindowMaximum
 from ceras_ir.targets.capabilities import Accelerator, Cost
@@ -91,7 +91,7 @@ class VtaAccelerator(Accelerator):
         cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
         if isinstance(op, graph.Pool2dOp):
             cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
-        if viewed(op) is not None:
+        if viewed_operand(op) is not None:
             cpu = 0.0
         vta = cycles_of(op, board) / board.clock if admitted else None
         if vta is not None:

@@ -130,7 +130,9 @@ def emit_loop(
             )
     emitter.functions += body.inner
     _add(emitter, function, "loop")
-    op = LoopOp(function, steps, carried, scanned, body.captured, going=going, backwards=backwards)
+    op = LoopOp(
+        function, steps, carried, scanned, body.captured, condition=going, backwards=backwards
+    )
     return _extracted(emitter, op, op.packed_types_of(op.body, tensors_of(function)))
 
 

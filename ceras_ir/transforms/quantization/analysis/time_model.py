@@ -110,11 +110,13 @@ class TimeModel:
                 is_split = True
             else:
                 # On the host already it takes twice as long, elsewhere it comes to the host.
-                more += self._layer(op) if op.shares_nothing else self._rates.moved * op.macs
+                more += (
+                    self._layer(op) if op.has_single_channel_groups else self._rates.moved * op.macs
+                )
         if is_split:
             more += 2 * self._rates.element * size
         if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
-            if op.shares_nothing or self.splits(op):
+            if op.has_single_channel_groups or self.splits(op):
                 # A residual is an addition then.
                 made = 1 if op.residual is None else 2
                 more += self._layer(op) + made * self._rates.element * size
@@ -133,7 +135,7 @@ class TimeModel:
     def _is_simple(self, op: graph.LinearOperation) -> bool:
         """Whether two layers of 8 bits can do what one does."""
         weights = graph.constant_array(op.weights)
-        if weights is None or op.shares_nothing:
+        if weights is None or op.has_single_channel_groups:
             return False
         if op.weights not in self._spreads:
             rows = row_exponents_within(weights.astype("float32", copy=False), ROW_SPREAD)
@@ -143,7 +145,7 @@ class TimeModel:
 
     def _layer(self, op: graph.LinearOperation) -> float:
         """The products of a layer; accelerators leave those that share nothing to the host."""
-        return op.macs * self._rates.alone if op.shares_nothing else op.macs
+        return op.macs * self._rates.alone if op.has_single_channel_groups else op.macs
 
 
 def time_of(main: FuncOp, *, narrow: bool = False) -> float:
@@ -169,8 +171,10 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
-            total += rates.moved * op.macs * (FLOAT_ALONE if op.shares_nothing else FLOAT)
-        elif op.shares_nothing:
+            total += (
+                rates.moved * op.macs * (FLOAT_ALONE if op.has_single_channel_groups else FLOAT)
+            )
+        elif op.has_single_channel_groups:
             total += op.macs * element.storage.width.data // 8 * rates.alone
         elif element.storage.width.data == WIDE:
             total += op.macs * (1 + rates.moved)

@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --verify-diagnostics --split-input-file
 
 func.func @missing(%c: tensor<i1>) {
-  // expected-error@+1 {{no function with a body is called @b}}
+  // expected-error@+1 {{there is no function @b with a body}}
   %0 = graph.branch if %c then @a else @b() : (tensor<i1>) -> tensor<16xi8>
   func.return
 }
@@ -13,7 +13,7 @@ func.func private @a() -> tensor<f32> {
 // -----
 
 func.func @arguments(%c: tensor<i1>) {
-  // expected-error@+1 {{@a takes (tensor<f32>), expected ()}}
+  // expected-error@+1 {{@a has arguments (tensor<f32>), expected ()}}
   %0 = graph.branch if %c then @a else @a() : (tensor<i1>) -> tensor<16xi8>
   func.return
 }
@@ -24,7 +24,7 @@ func.func private @a(%x: tensor<f32>) -> tensor<f32> {
 // -----
 
 func.func @results(%c: tensor<i1>, %x: tensor<2xf32>) {
-  // expected-error@+1 {{@b must return what @a does}}
+  // expected-error@+1 {{@b must return the types of @a}}
   %0 = graph.branch if %c then @a else @b(%x) : (tensor<i1>, tensor<2xf32>) -> tensor<16xi8>
   func.return
 }
@@ -38,7 +38,7 @@ func.func private @b(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
 // -----
 
 func.func @nothing(%c: tensor<i1>) {
-  // expected-error@+1 {{@a must return a value or more}}
+  // expected-error@+1 {{@a must return a value}}
   %0 = graph.branch if %c then @a else @a() : (tensor<i1>) -> tensor<16xi8>
   func.return
 }

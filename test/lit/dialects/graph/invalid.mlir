@@ -2,7 +2,7 @@
 
 // One case for each message of a verifier.
 func.func @case0(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x2xf32>) {
-  // expected-error@+1 {{weights of 2 channels in 1 groups expect 2 input channels, got 4}}
+  // expected-error@+1 {{weights of 2 channels in 1 groups require 2 input channels, got 4}}
   %0 = graph.conv2d %x, %w : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>) -> tensor<1x6x6x6xf32>
   func.return
 }
@@ -18,7 +18,7 @@ func.func @case1(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x2xf32>) {
 // -----
 
 func.func @case2(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x4xf32>) {
-  // expected-error@+1 {{strides must be 2 integers of at least 1, got [0, 1]}}
+  // expected-error@+1 {{strides must be 2 integers >= 1, got [0, 1]}}
   %0 = graph.conv2d %x, %w {strides = array<i64: 0, 1>} : (tensor<1x8x8x4xf32>, tensor<6x3x3x4xf32>) -> tensor<1x6x6x6xf32>
   func.return
 }
@@ -26,7 +26,7 @@ func.func @case2(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x4xf32>) {
 // -----
 
 func.func @case3(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x4xf32>) {
-  // expected-error@+1 {{padding must be 4 integers of at least 0, got [-1, 0, 0, 0]}}
+  // expected-error@+1 {{padding must be 4 integers >= 0, got [-1, 0, 0, 0]}}
   %0 = graph.conv2d %x, %w {padding = array<i64: -1, 0, 0, 0>} : (tensor<1x8x8x4xf32>, tensor<6x3x3x4xf32>) -> tensor<1x6x6x6xf32>
   func.return
 }
@@ -58,7 +58,7 @@ func.func @case6(%x: tensor<8x4xf32>, %w: tensor<6x3x3x4xf32>) {
 // -----
 
 func.func @case7(%x: tensor<1x4xf32>, %w: tensor<2x5xf32>) {
-  // expected-error@+1 {{input of 4 columns cannot meet weights of 5 columns}}
+  // expected-error@+1 {{input of 4 columns does not match weights of 5 columns}}
   %0 = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<2x5xf32>) -> tensor<1x2xf32>
   func.return
 }
@@ -114,7 +114,7 @@ func.func @case12(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!q
 // -----
 
 func.func @case13(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{a quantized operation clamps in 'requant'; other functions are 'graph.lookup'}}
+  // expected-error@+1 {{a quantized operation clamps in 'requant'; use 'graph.lookup' for other functions}}
   %0 = graph.matmul %x, %w {activation = #graph.function<relu>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -170,7 +170,7 @@ func.func @case19(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @case20(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{a quantized function of one argument is 'graph.lookup'}}
+  // expected-error@+1 {{a quantized function must be 'graph.lookup'}}
   %0 = graph.unary <relu> %x : tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -202,7 +202,7 @@ func.func @case23(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case24(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{only quantized 'add' and 'sub' shift their operands}}
+  // expected-error@+1 {{only quantized 'add' and 'sub' can shift operands}}
   %0 = graph.binary mul %x, %x {lhs_shift = 1 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -210,7 +210,7 @@ func.func @case24(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case25(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{a quantized operation clamps in 'requant'; other functions are 'graph.lookup'}}
+  // expected-error@+1 {{a quantized operation clamps in 'requant'; use 'graph.lookup' for other functions}}
   %0 = graph.binary mul %x, %x {activation = #graph.function<relu>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -242,7 +242,7 @@ func.func @case28(%x: tensor<4xf32>) {
 // -----
 
 func.func @case29(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{softmax is float; of integers there is integer_softmax}}
+  // expected-error@+1 {{softmax requires float; use integer_softmax for integers}}
   %0 = graph.softmax %x {axis = 0 : i64} : tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -259,7 +259,7 @@ func.func @case30(%x: tensor<1x4x4x1xf32>) {
 
 // The interpreter had no multiplier for a window of one element.
 func.func @partial_window(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 1.0>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>> {
-  // expected-error@+1 {{the multiplier of a window of one element must be below 2^31, got 2147489649}}
+  // expected-error@+1 {{the multiplier of a single-element window must be below 2^31, got 2147489649}}
   %0 = graph.pool2d average %x {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, requant = #graph.requant<multiplier = 238609961, shift = 30, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 1.0>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
   func.return %0 : tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
 }
@@ -283,7 +283,7 @@ func.func @case32(%x: tensor<1x4x4x1xf32>) {
 // -----
 
 func.func @case33(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{max pooling cannot have 'requant': it never leaves its scale}}
+  // expected-error@+1 {{max pooling cannot have 'requant': it keeps the scale}}
   %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -291,7 +291,7 @@ func.func @case33(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case34(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{max pooling must keep the element type of its input}}
+  // expected-error@+1 {{max pooling must keep the element type of the input, got tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>> -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.25>>}}
   %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.25>>
   func.return
 }
@@ -307,7 +307,7 @@ func.func @case35(%x: tensor<4xf32>) {
 // -----
 
 func.func @case36(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{element type must stay the same}}
+  // expected-error@+1 {{element types must be equal, got !quant.uniform<i8:f32, 0.5> -> f32}}
   %0 = graph.reshape %x : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x2xf32>
   func.return
 }
@@ -387,7 +387,7 @@ func.func @case43(%x: tensor<1x2x2x1xf32>) {
 // -----
 
 func.func @case44(%x: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{linear resizing is float; dequantize its input}}
+  // expected-error@+1 {{linear resizing requires float; dequantize the input}}
   %0 = graph.resize linear %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -435,7 +435,7 @@ func.func @case47_factor(%x: tensor<4xf32>) {
 // -----
 
 func.func @case47_axis(%x: tensor<1x2xf32>) {
-  // expected-error@+1 {{one scale expected}}
+  // expected-error@+1 {{expected a single scale, got !quant.uniform<i8:f32:1, {0.5, 0.25}>}}
   %0 = graph.scaled_quantize %x {factor = 2.0 : f32} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>
   func.return
 }
@@ -459,7 +459,7 @@ func.func @case49(%x: tensor<4xf32>) {
 // -----
 
 func.func @case50(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{'ordered' is of floats; integer sums are exact in any order}}
+  // expected-error@+1 {{'ordered' requires floats; integer sums are exact in any order}}
   %0 = graph.matmul %x, %w {ordered, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

@@ -35,7 +35,7 @@
 
 // -----
 
-// expected-error@+1 {{clip takes 2 parameters, got 1}}
+// expected-error@+1 {{clip has 2 parameters, got 1}}
 "test.op"() {value = #graph.function<clip, 1.0>} : () -> ()
 
 // -----

@@ -51,7 +51,7 @@ func.func @rounding(%q: tensor<3x4x!q>, %t: tensor<9x!t>) {
 !q = !quant.uniform<i8:f32, 0.0625>
 !t = !quant.uniform<i32:f32, 3.0517578125e-05>
 func.func @table(%q: tensor<3x4x!q>, %t: tensor<1x!t>) {
-  // expected-error@+1 {{a table of 2 to 4096 entries, got (1,)}}
+  // expected-error@+1 {{a table must have 2 to 4096 entries, got (1,)}}
   %3 = graph.integer_softmax %q table %t : tensor<1x!t> {axis = 1 : i64, requant = #graph.requant<shift = 27, rounding = half_up, low = -128, high = 127>} : tensor<3x4x!q> -> tensor<3x4x!q>
   func.return
 }
@@ -60,7 +60,7 @@ func.func @table(%q: tensor<3x4x!q>, %t: tensor<1x!t>) {
 
 !t = !quant.uniform<i32:f32, 3.0517578125e-05>
 func.func @storage(%q: tensor<3x4xf32>, %t: tensor<9x!t>) {
-  // expected-error@+1 {{int8 or int16 of one scale expected, got tensor<3x4xf32>}}
+  // expected-error@+1 {{expected int8 or int16 with a single scale, got tensor<3x4xf32>}}
   %3 = graph.integer_softmax %q table %t : tensor<9x!t> {axis = 1 : i64, requant = #graph.requant<shift = 27, rounding = half_up, low = -128, high = 127>} : tensor<3x4xf32> -> tensor<3x4xf32>
   func.return
 }

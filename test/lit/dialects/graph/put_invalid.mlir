@@ -9,7 +9,7 @@ func.func @rank(%x: tensor<7x3x1xf32>, %i: tensor<4xi64>, %u: tensor<4x3xf32>) {
 // -----
 
 func.func @indices(%x: tensor<7x3xf32>, %i: tensor<4xf32>, %u: tensor<4x3xf32>) {
-  // expected-error@+1 {{indices are integers, got f32}}
+  // expected-error@+1 {{indices must be integers, got f32}}
   %0 = graph.put %u into %x[%i] : (tensor<7x3xf32>, tensor<4xf32>, tensor<4x3xf32>) -> tensor<7x3xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @shape(%x: tensor<7x3xf32>, %i: tensor<4xi64>, %u: tensor<3x3xf32>) {
 // -----
 
 func.func @stored(%q: tensor<7x3x!quant.uniform<i8:f32, 0.5>>, %j: tensor<2xi8>, %v: tensor<2x3x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{stored numbers are not combined; dequantize them}}
+  // expected-error@+1 {{quantized elements cannot be combined; dequantize them}}
   %0 = graph.put %v into %q[%j] by sum : (tensor<7x3x!quant.uniform<i8:f32, 0.5>>, tensor<2xi8>, tensor<2x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<7x3x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --verify-diagnostics --split-input-file
 
 func.func @width(%x: tensor<5x2x9xf32>, %w: tensor<9x3xf32>, %h: tensor<2x3xf32>) {
-  // expected-error@+1 {{input of 1 times 3 columns expected for 'rnn', got 9}}
+  // expected-error@+1 {{'rnn' requires an input of 1 times 3 columns, got 9}}
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x9xf32>, tensor<9x3xf32>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @width(%x: tensor<5x2x9xf32>, %w: tensor<9x3xf32>, %h: tensor<2x3xf32>
 // -----
 
 func.func @cell(%x: tensor<5x2x12xf32>, %w: tensor<12x3xf32>, %h: tensor<2x3xf32>) {
-  // expected-error@+1 {{'lstm' has a cell state, and the other cells do not}}
+  // expected-error@+1 {{only 'lstm' has a cell state, and requires it}}
   %0 = graph.recurrence lstm %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x12xf32>, tensor<12x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
@@ -34,7 +34,7 @@ func.func @result(%x: tensor<5x2x3xf32>, %w: tensor<3x3xf32>, %h: tensor<2x3xf32
 
 func.func @exponents(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
-  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has}}
+  // expected-error@+1 {{weights of i8 require exponents of state and weights, or scales and a zero point; float weights have neither}}
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
   func.return
 }
@@ -43,7 +43,7 @@ func.func @exponents(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
 
 func.func @rows(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
-  // expected-error@+1 {{3 exponents of weights expected, got 1}}
+  // expected-error@+1 {{expected 3 exponents of weights, got 1}}
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>], state_exponent = -14 : i64, weight_exponents = array<i64: 0>} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
   func.return
 }
@@ -52,7 +52,7 @@ func.func @rows(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
 
 func.func @both(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
-  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  // expected-error@+1 {{weights of i8 require exponents of state and weights, or scales and a zero point; float weights have neither}}
   %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], state_exponent = -14 : i64, weight_exponents = array<i64: 0>, weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
@@ -61,7 +61,7 @@ func.func @both(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
 
 func.func @half(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
-  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  // expected-error@+1 {{weights of i8 require exponents of state and weights, or scales and a zero point; float weights have neither}}
   %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
@@ -69,7 +69,7 @@ func.func @half(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
 // -----
 
 func.func @floats(%x: tensor<5x2x12xf32>, %w: tensor<12x3xf32>, %h: tensor<2x3xf32>) {
-  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has, or scales and a zero point}}
+  // expected-error@+1 {{weights of i8 require exponents of state and weights, or scales and a zero point; float weights have neither}}
   %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
@@ -95,7 +95,7 @@ func.func @cell_without_scales(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
 
 func.func @count_of_scales(%x: tensor<5x2x12xf32>, %h: tensor<2x3xf32>) {
   %w = graph.constant dense<1> : tensor<12x3xi8> : tensor<12x3xi8>
-  // expected-error@+1 {{1 or 12 scales expected, got 2}}
+  // expected-error@+1 {{expected 1 or 12 scales, got 2}}
   %0 = graph.recurrence lstm %x, %w, %h cell %h : tensor<2x3xf32> {functions = [#graph.function<sigmoid>, #graph.function<tanh>, #graph.function<tanh>], weight_scales = array<f32: 1.0, 2.0>, weight_zero_point = 0 : i64} : (tensor<5x2x12xf32>, tensor<12x3xi8>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }

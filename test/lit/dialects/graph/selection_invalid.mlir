@@ -2,7 +2,7 @@
 
 // One case for each message of a verifier.
 func.func @case0(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{starts must be 2 integers of at least 0, got [0]}}
+  // expected-error@+1 {{starts must be 2 integers >= 0, got [0]}}
   %0 = graph.slice %x {starts = array<i64: 0>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   func.return
 }
@@ -18,7 +18,7 @@ func.func @case1(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case2(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{the rank must stay 2, got 1}}
+  // expected-error@+1 {{the rank of the result must be 2, got 1}}
   %0 = graph.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4xf32>
   func.return
 }
@@ -34,7 +34,7 @@ func.func @case3(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case4(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{element type must stay the same, got f32 -> i32}}
+  // expected-error@+1 {{element types must be equal, got f32 -> i32}}
   %0 = graph.slice %x {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x6xf32>) -> tensor<4x6xi32>
   func.return
 }
@@ -74,7 +74,7 @@ func.func @case8(%x: tensor<4xf32>) {
 // -----
 
 func.func @case9(%x: tensor<4xf32>) {
-  // expected-error@+1 {{low must be 1 integers of at least 0, got [-1]}}
+  // expected-error@+1 {{low must be 1 integers >= 0, got [-1]}}
   %0 = graph.pad constant %x {low = array<i64: -1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<3xf32>
   func.return
 }
@@ -82,7 +82,7 @@ func.func @case9(%x: tensor<4xf32>) {
 // -----
 
 func.func @case10(%x: tensor<4xf32>) {
-  // expected-error@+1 {{only kind 'constant' has elements between neighbours}}
+  // expected-error@+1 {{only kind 'constant' can add elements between neighbors}}
   %0 = graph.pad edge %x {low = array<i64: 0>, high = array<i64: 0>, interior = array<i64: 1>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<7xf32>
   func.return
 }
@@ -90,7 +90,7 @@ func.func @case10(%x: tensor<4xf32>) {
 // -----
 
 func.func @case11(%x: tensor<4xf32>) {
-  // expected-error@+1 {{kind 'reflect' makes at most 3 elements of an extent of 4, got 4}}
+  // expected-error@+1 {{kind 'reflect' adds at most 3 elements to an extent of 4, got 4}}
   %0 = graph.pad reflect %x {low = array<i64: 4>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<8xf32>
   func.return
 }
@@ -138,7 +138,7 @@ func.func @case16(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case17(%x: tensor<4x6x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{'sum' would leave the scale; dequantize its input}}
+  // expected-error@+1 {{'sum' would change the scale; dequantize the input}}
   %0 = graph.reduce sum %x {axes = array<i64: 1>} : (tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -162,7 +162,7 @@ func.func @case19(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case20(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{indices are i64, got i32}}
+  // expected-error@+1 {{indices must be i64, got i32}}
   %0 = graph.arg max %x {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi32>
   func.return
 }
@@ -170,7 +170,7 @@ func.func @case20(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case21(%x: tensor<4xf32>, %y: tensor<4xi32>) {
-  // expected-error@+1 {{operands must have one element type, got f32 and i32}}
+  // expected-error@+1 {{operands must have equal element types, got f32 and i32}}
   %0 = graph.compare equal %x, %y : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xi1>
   func.return
 }
@@ -194,7 +194,7 @@ func.func @case23(%x: tensor<4xf32>, %y: tensor<3xf32>) {
 // -----
 
 func.func @case24(%x: tensor<4xf32>) {
-  // expected-error@+1 {{the result of a comparison is i1, got tensor<4xf32>}}
+  // expected-error@+1 {{the result of a comparison must be i1, got tensor<4xf32>}}
   %0 = graph.compare less %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
@@ -202,7 +202,7 @@ func.func @case24(%x: tensor<4xf32>) {
 // -----
 
 func.func @case25(%x: tensor<4xf32>) {
-  // expected-error@+1 {{a condition of i1 expected, got tensor<4xf32>}}
+  // expected-error@+1 {{the condition must be i1, got tensor<4xf32>}}
   %0 = graph.select %x, %x, %x : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
@@ -210,7 +210,7 @@ func.func @case25(%x: tensor<4xf32>) {
 // -----
 
 func.func @case26(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xi32>) {
-  // expected-error@+1 {{both choices and the result must have one element type, got f32, i32 and f32}}
+  // expected-error@+1 {{both choices and the result must have equal element types, got f32, i32 and f32}}
   %0 = graph.select %c, %x, %y : (tensor<4xi1>, tensor<4xf32>, tensor<4xi32>) -> tensor<4xf32>
   func.return
 }
@@ -226,7 +226,7 @@ func.func @case27(%c: tensor<3xi1>, %x: tensor<4xf32>) {
 // -----
 
 func.func @case28(%x: tensor<4xf32>) {
-  // expected-error@+1 {{quantized elements are converted by quantize and dequantize}}
+  // expected-error@+1 {{quantized elements are converted with quantize and dequantize}}
   %0 = graph.cast %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -250,7 +250,7 @@ func.func @case30(%x: tensor<4xi32>) {
 // -----
 
 func.func @case31(%x: tensor<4xf32>) {
-  // expected-error@+1 {{'and' is for integers, got tensor<4xf32>}}
+  // expected-error@+1 {{'and' requires integers, got tensor<4xf32>}}
   %0 = graph.binary and %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
@@ -258,7 +258,7 @@ func.func @case31(%x: tensor<4xf32>) {
 // -----
 
 func.func @case32(%x: tensor<4xi32>) {
-  // expected-error@+1 {{a function of an activation is of floats; cast the result}}
+  // expected-error@+1 {{an activation requires floats; cast the result}}
   %0 = graph.binary add %x, %x {activation = #graph.function<relu>} : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
   func.return
 }
@@ -266,7 +266,7 @@ func.func @case32(%x: tensor<4xi32>) {
 // -----
 
 func.func @case33(%x: tensor<4xi32>, %y: tensor<4xi64>) {
-  // expected-error@+1 {{operands and result must have one element type, got i32, i64 and i32}}
+  // expected-error@+1 {{operands and result must have equal element types, got i32, i64 and i32}}
   %0 = graph.binary add %x, %y : (tensor<4xi32>, tensor<4xi64>) -> tensor<4xi32>
   func.return
 }
@@ -290,7 +290,7 @@ func.func @case35(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case36(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{indices are i64, got i32}}
+  // expected-error@+1 {{indices must be i64, got i32}}
   %0 = graph.top_k max %x : (tensor<4x6xf32>) -> tensor<4x2xi32>
   func.return
 }
@@ -298,7 +298,7 @@ func.func @case36(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case37(%x: tensor<f32>) {
-  // expected-error@+1 {{rows expected, got a scalar}}
+  // expected-error@+1 {{expected a row, got a scalar}}
   %0 = graph.top_k max %x : (tensor<f32>) -> tensor<1xi64>
   func.return
 }

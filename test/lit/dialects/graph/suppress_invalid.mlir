@@ -9,7 +9,7 @@ func.func @scores(%b: tensor<1x6x4xf32>, %s: tensor<1x2x5xf32>) {
 // -----
 
 func.func @most(%b: tensor<1x6x4xf32>, %s: tensor<1x2x6xf32>) {
-  // expected-error@+1 {{most must be at least 1, got 0}}
+  // expected-error@+1 {{most must be >= 1, got 0}}
   %0 = graph.suppress %b, %s {most = 0 : i64, overlap = 0.5 : f32, least = 0.0 : f32} : (tensor<1x6x4xf32>, tensor<1x2x6xf32>) -> tensor<6x3xi64>
   func.return
 }

@@ -9,7 +9,7 @@ func.func @rank(%x: tensor<7x3x1xf32>, %i: tensor<4xi64>) {
 // -----
 
 func.func @indices(%x: tensor<7x3xf32>, %i: tensor<4xf32>) {
-  // expected-error@+1 {{indices are integers, got f32}}
+  // expected-error@+1 {{indices must be integers, got f32}}
   %0 = graph.take %x[%i] : (tensor<7x3xf32>, tensor<4xf32>) -> tensor<4x3xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @indices(%x: tensor<7x3xf32>, %i: tensor<4xf32>) {
 // -----
 
 func.func @truth(%x: tensor<7x3xf32>, %i: tensor<4xi1>) {
-  // expected-error@+1 {{indices are integers, got i1}}
+  // expected-error@+1 {{indices must be integers, got i1}}
   %0 = graph.take %x[%i] : (tensor<7x3xf32>, tensor<4xi1>) -> tensor<4x3xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @truth(%x: tensor<7x3xf32>, %i: tensor<4xi1>) {
 // -----
 
 func.func @element(%x: tensor<7x3xf32>, %i: tensor<4xi64>) {
-  // expected-error@+1 {{element type must stay the same, got f32 -> i64}}
+  // expected-error@+1 {{element types must be equal, got f32 -> i64}}
   %0 = graph.take %x[%i] : (tensor<7x3xf32>, tensor<4xi64>) -> tensor<4x3xi64>
   func.return
 }

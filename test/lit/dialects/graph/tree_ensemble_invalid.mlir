@@ -90,7 +90,7 @@ func.func @wide(%x: tensor<2x3xf32>) {
   %roots = graph.constant dense<[0, -2]> : tensor<2xi8> : tensor<2xi8>
   %columns = graph.constant dense<[0, 1]> : tensor<2xi8> : tensor<2xi8>
   %leaves = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
-  // expected-error@+1 {{leaves of 3 numbers do not fit 2 columns}}
+  // expected-error@+1 {{leaves of 3 elements do not fit 2 columns}}
   %0 = graph.tree_ensemble %x, %features, %thresholds, %children, %roots, %columns, %leaves : (tensor<2x3xf32>, tensor<2xi8>, tensor<2xf32>, tensor<2x2xi8>, tensor<2xi8>, tensor<2xi8>, tensor<2x3xf32>) -> tensor<2x2xf32>
   func.return
 }
@@ -118,7 +118,7 @@ func.func @types(%x: tensor<2x3xf32>) {
   %roots = graph.constant dense<[0, -2]> : tensor<2xi8> : tensor<2xi8>
   %columns = graph.constant dense<[0, 1]> : tensor<2xi8> : tensor<2xi8>
   %leaves = graph.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32> : tensor<2x1xf32>
-  // expected-error@+1 {{features are integers, got f32}}
+  // expected-error@+1 {{features must be integers, got f32}}
   %0 = graph.tree_ensemble %x, %features, %thresholds, %children, %roots, %columns, %leaves : (tensor<2x3xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2x2xi8>, tensor<2xi8>, tensor<2xi8>, tensor<2x1xf32>) -> tensor<2x2xf32>
   func.return
 }

@@ -147,7 +147,7 @@ func.func @mask_operation(%x: tensor<1x3xf32>) {
 // -----
 
 func.func @mixed(%x: tensor<1x3xf32>, %w: tensor<4x3x!quant.uniform<i8:f32, 0.5:1>>) {
-  // expected-error@+1 {{weights beside floats must be f32, or i8 with one scale and no zero point, got !quant.uniform<i8:f32, 0.5:1>}}
+  // expected-error@+1 {{weights of float sums must be f32, or i8 with a single scale and no zero point, got !quant.uniform<i8:f32, 0.5:1>}}
   %0 = graph.matmul %x, %w {ordered} : (tensor<1x3xf32>, tensor<4x3x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<1x4xf32>
   func.return
 }
@@ -155,7 +155,7 @@ func.func @mixed(%x: tensor<1x3xf32>, %w: tensor<4x3x!quant.uniform<i8:f32, 0.5:
 // -----
 
 func.func @unordered(%x: tensor<1x3xf32>, %w: tensor<4x3x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{but for the weights of 'ordered' sums}}
+  // expected-error@+1 {{operands and result must be all float or all quantized, except weights of 'ordered' sums}}
   %0 = graph.matmul %x, %w : (tensor<1x3xf32>, tensor<4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4xf32>
   func.return
 }
