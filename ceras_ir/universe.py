@@ -1,11 +1,11 @@
 """
-What this project adds to xDSL: names of dialects, passes and targets, and where they live.
+Names of the dialects, passes and targets that this project adds to xDSL, and the modules.
 
-Nothing is imported until it is asked for, so that a tool pays only for what it uses. The pass
-`fold-affine` is the class `FoldAffinePass` in `transforms/graph/fold_affine.py`: to add a pass,
-write the class in the file of its subject and add its name here. What belongs to a target stands in
-its class. `xdsl.universe` in `pyproject.toml` points at `CERAS_UNIVERSE`, which is how `ceras-opt`
-and plain `xdsl-opt` both find it all.
+Modules are imported on first use, so that a tool starts quickly. The pass `fold-affine` is the
+class `FoldAffinePass` in `transforms/graph/fold_affine.py`. To add a pass, write the class in the
+file of the subject and add the name here. A target class lists the passes and dialects of the
+target. `xdsl.universe` in `pyproject.toml` refers to `CERAS_UNIVERSE`, which `ceras-opt` and
+`xdsl-opt` use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,11 +75,11 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
     "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),
 }
-"""Module -> names of its passes and pipelines, sorted; targets name their own passes."""
+"""Module -> names of passes and pipelines, sorted. Targets list the passes of the target."""
 
 
 def load(path: str) -> object:
-    """The object at `module:attribute`."""
+    """Return the object at `module:attribute`."""
     module, attribute = path.split(":")
     return getattr(import_module(module), attribute)
 
@@ -113,12 +113,12 @@ def _text(path: str) -> Callable[[], type[TextTarget]]:
 
 
 def universe_of(target: type[Target]) -> Universe:
-    """What a target brings along."""
+    """Return the dialects, passes and text of a target."""
     return _universe(target.dialects, target.passes, [target])
 
 
 def dialect_paths() -> dict[str, str]:
-    """Every dialect -> `module:attribute`, those of installed targets too."""
+    """Return the `module:attribute` of each dialect, including installed targets."""
     paths = dict(DIALECTS)
     for target in all_targets():
         paths |= target.dialects
@@ -126,7 +126,7 @@ def dialect_paths() -> dict[str, str]:
 
 
 def pass_paths() -> dict[str, str]:
-    """Every pass -> `module:class`, those of installed targets too."""
+    """Return the `module:class` of each pass, including installed targets."""
     paths: dict[str, str] = {}
     for module, names in PASSES.items():
         paths |= {name: f"{module}:{class_name(name)}" for name in names}

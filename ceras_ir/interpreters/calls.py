@@ -1,13 +1,13 @@
 """
-What functions, calls, loops, branches and `graph.extract` mean, in numpy.
+Definitions in numpy of functions, calls, loops, branches and `graph.extract`.
 
-xDSL's own meaning of functions, calls and returns comes in a package that loads the dialects of all
-its others, which takes longer than to run a small network.
+`LocatedInterpreter` reports errors at operations and releases values early. xDSL's definitions of
+functions are in a package that imports all dialects, which takes longer than a small network.
 
-Loops and branches are pure, so results of earlier calls are kept: the same operation with the same
-functions has the same result on the same arrays. Passes read all samples one after the other, and
-levels are compared on the same inputs, where a loop of thousands of steps is the same each time.
-Only what `main` calls is kept. The oldest results are forgotten beyond `LIMIT` bytes.
+Loops and branches are pure, so results are cached by functions and arrays. Passes use the same
+samples, and levels are compared on the same inputs, so a loop of thousands of steps would otherwise
+be repeated. Only calls from `main` are cached. Beyond `MAX_CACHED_BYTES`, the oldest results are
+removed.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
@@ -40,33 +40,33 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, 
 
 
 class OutOfRangeError(Exception):
-    """An operation reaches beyond what it was given; the interpreter says which operation."""
+    """An access outside of a buffer; the interpreter adds the operation."""
 
 
-def check(what: str, low: int, high: int, extent: int) -> None:
-    """Refuse positions from `low` to `high` that are not all in `[0, extent)`."""
+def check(kind: str, low: int, high: int, extent: int) -> None:
+    """Refuse positions from `low` to `high` unless all are in `[0, extent)`."""
     if low < 0 or high >= extent:
         position = low if low < 0 else high
-        raise OutOfRangeError(f"{what} {position} is out of range, expected [0, {extent})")
+        raise OutOfRangeError(f"{kind} {position} is out of range, expected [0, {extent})")
 
 
 def check_indices(indices: Iterable[int], extents: Iterable[int]) -> None:
-    """Refuse an index that its dimension does not have."""
+    """Refuse indices outside of the dimensions."""
     for index, extent in zip(indices, extents, strict=False):
         check("index", index, index, extent)
 
 
 def index_values(operands: Iterable[int | IntegerAttr]) -> tuple[int, ...]:
-    """The values of index operands: xDSL computes integers up to 0.74, and attributes from 0.75."""
+    """Return the values of index operands: integers up to xDSL 0.74, attributes from 0.75."""
     return tuple(v.value.data if isinstance(v, IntegerAttr) else v for v in operands)
 
 
 class LocatedInterpreter(Interpreter):
     """
-    An error that the verifier cannot detect is an error of the user at the operation: an index out
-    of range, or an operation without an interpretation. The values of a function are released after
-    the last operation that uses them, so that memory holds only live values. Overflow and division
-    by zero have the result of IEEE 754, without a warning.
+    Reports errors that the verifier cannot detect at the operation: an index out of range, or an
+    operation without an implementation. A value is released after the last use in a function, so
+    that memory contains only live values. Overflow and division by zero follow IEEE 754, without a
+    warning.
     """
 
     def __init__(self, module: ModuleOp, listeners: Sequence[Interpreter.Listener] = ()) -> None:
@@ -87,7 +87,6 @@ class LocatedInterpreter(Interpreter):
 
     @contextmanager
     def _located(self, *, in_function: bool) -> Generator[None]:
-        """Report an error at the operation that was running."""
         follower, listeners = self._follower, self.listeners
         if follower not in listeners:
             self.listeners = (*listeners, follower)
@@ -108,13 +107,11 @@ class LocatedInterpreter(Interpreter):
             del follower.running[depth:]
 
 
+# Records the running operations, outermost first.
 class _Follower(Interpreter.Listener):
-    """Record the operations that are running, and release the values of functions."""
-
     def __init__(self, interpreter: Interpreter) -> None:
         self.interpreter = interpreter
         self.running: list[Operation] = []
-        """Outermost first."""
         self.releases = False
         self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
 
@@ -137,7 +134,6 @@ class _Follower(Interpreter.Listener):
 
 
 def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
-    """The values that only operations of `block` use, by the last of these operations."""
     last: dict[SSAValue, Operation] = {}
     for op in block.ops:
         last |= dict.fromkeys(op.operands, op)
@@ -150,7 +146,7 @@ def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
 
 @register_impls
 class FuncFunctions(InterpreterFunctions):
-    """Functions have bodies; what is only declared has no meaning here."""
+    """Functions with bodies."""
 
     @impl_callable(func.FuncOp)
     def function(self, interpreter: Interpreter, op: func.FuncOp, args: PythonValues):
@@ -169,15 +165,14 @@ class FuncFunctions(InterpreterFunctions):
 
 Array = NDArray[np.generic]
 
-LIMIT = 1 << 28
-"""Bytes of results that are kept."""
+MAX_CACHED_BYTES = 1 << 28
 
-BODIES = 64
-"""Functions that are kept, with their constants."""
+MAX_CACHED_BODIES = 64
+"""The number of cached lists of functions, with the constants."""
 
 
 class RememberedCalls:
-    """The results of calls by what they depend on."""
+    """A cache of results of calls."""
 
     def __init__(self) -> None:
         self.bodies: list[list[FuncOp]] = []
@@ -190,12 +185,12 @@ class RememberedCalls:
         arrays: Sequence[Array],
         compute: Callable[[], NDArray[np.int8]],
     ) -> NDArray[np.int8]:
-        """The result of `op` on arrays, which nobody may write to."""
+        """Return the result of `op` on arrays; it is read-only."""
         caller = op.parent_op()
         if not isinstance(caller, FuncOp) or caller.sym_name.data != "main":
             return compute()
         properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
-        # What calibration computes has not all bits.
+        # Calibration computes approximate results.
         mode = is_for_statistics()
         key = (op.name, self._number(op), properties, mode, *map(_digest, arrays))
         if (found := self.results.get(key)) is None:
@@ -203,23 +198,22 @@ class RememberedCalls:
             found.flags.writeable = False
             self.results[key] = found
             self.size += found.nbytes
-            while self.size > LIMIT:
+            while self.size > MAX_CACHED_BYTES:
                 self.size -= self.results.pop(next(iter(self.results))).nbytes
         return found
 
     def _number(self, op: graph.CallingOperation) -> int:
-        """The same for operations that call the same functions."""
         functions = [f for called in op.functions for f in (called, *called_functions(called))]
         for number, known in enumerate(self.bodies):
             if len(known) == len(functions) and all(
                 a.is_structurally_equivalent(b) for a, b in zip(functions, known, strict=True)
             ):
                 return number
-        if len(self.bodies) == BODIES:
+        if len(self.bodies) == MAX_CACHED_BODIES:
             self.bodies.clear()
             self.results.clear()
             self.size = 0
-        # Passes may change the functions themselves.
+        # A clone, because passes can modify the functions.
         self.bodies.append([function.clone() for function in functions])
         return len(self.bodies) - 1
 
@@ -230,7 +224,6 @@ def _digest(array: Array) -> Hashable:
 
 @contextmanager
 def _unheard(interpreter: Interpreter) -> Generator[None]:
-    """Nobody listens to what is computed here."""
     listeners, interpreter.listeners = interpreter.listeners, ()
     try:
         yield
@@ -239,7 +232,6 @@ def _unheard(interpreter: Interpreter) -> Generator[None]:
 
 
 def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.int8]:
-    """The bytes of arrays, one after the other."""
     packed, start = np.zeros(graph.shape_of(op.output), np.int8), 0
     for array in arrays:
         data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8)
@@ -250,7 +242,7 @@ def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.i
 
 @register_impls
 class CallFunctions(InterpreterFunctions):
-    """Who listens sees a loop and not its steps, which are no layers of the network."""
+    """Listeners are notified of a loop, but not of the steps, which are not layers."""
 
     def __init__(self) -> None:
         self.remembered = RememberedCalls()
@@ -263,7 +255,7 @@ class CallFunctions(InterpreterFunctions):
         self, interpreter: Interpreter, op: graph.LoopOp, args: PythonValues
     ) -> NDArray[np.int8]:
         values = list(args)
-        going = values.pop(0) if op.condition is not None else None
+        condition = values.pop(0) if op.condition is not None else None
         carried = tuple(values[: len(op.carried)])
         scanned = values[len(carried) : len(carried) + len(op.scanned)]
         captured = tuple(values[len(carried) + len(scanned) :])
@@ -275,8 +267,8 @@ class CallFunctions(InterpreterFunctions):
         ]
         step = 0
         with _unheard(interpreter):
-            while step < steps and (going is None or going.item()):
-                # Where a value that is backwards has its element, and where any other has.
+            while step < steps and (condition is None or condition.item()):
+                # The index of a forward, and of a backward value.
                 at = (step, steps - 1 - step)
                 elements = (
                     np.ascontiguousarray(v[at[back]])
@@ -284,14 +276,14 @@ class CallFunctions(InterpreterFunctions):
                 )
                 number = np.array(step, np.int64)
                 results = interpreter.call_op(body, (number, *carried, *elements, *captured))
-                if going is not None:
-                    going, *results = results
+                if condition is not None:
+                    condition, *results = results
                 carried = tuple(results[: len(carried)])
                 rows = results[len(carried) :]
-                for whole, value, back in zip(
+                for stack, value, back in zip(
                     stacked, rows, backwards[len(scanned) :], strict=True
                 ):
-                    whole[at[back]] = value
+                    stack[at[back]] = value
                 step += 1
         return _packed(op, (*carried, *stacked))
 

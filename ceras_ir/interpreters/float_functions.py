@@ -1,10 +1,10 @@
 """
 Elementwise float32 functions as fixed sequences of float32 operations.
 
-Every target computes the same operations in the same order, without contraction into fused
-multiply-add, so that float parts of a quantized network agree bit for bit too. Accuracy of
-`exp`: 1.4 units in the last place on its whole range (measured against double precision).
-In the mode for statistics, functions are fast and lack the bits that are defined.
+All targets compute the same operations in the same order, without contraction to fused
+multiply-add, so that float parts of a quantized network are equal bit for bit. The error of `exp`
+is at most 1.4 units in the last place, compared with double precision. In the statistics mode,
+functions are faster and approximate.
 """
 
 from collections.abc import Generator, Sequence
@@ -22,8 +22,8 @@ _STATISTICS: ContextVar[bool] = ContextVar("statistics", default=False)
 @contextmanager
 def for_statistics() -> Generator[None]:
     """
-    Have `float_functions.exp` be numpy's, which takes a sixth of the time: what only says how
-    values are distributed needs no bits. Within 3 units in the last place.
+    Replace `exp` by numpy's, which takes a sixth of the time, with an error of up to 3 units in the
+    last place. Calibration needs only the distribution of values.
     """
     token = _STATISTICS.set(True)
     try:
@@ -33,7 +33,7 @@ def for_statistics() -> Generator[None]:
 
 
 def is_for_statistics() -> bool:
-    """Whether what is computed now may lack bits."""
+    """Return whether functions are approximate."""
     return _STATISTICS.get()
 
 
@@ -45,7 +45,6 @@ def _float32s(*values: float) -> tuple[np.float32, ...]:
 
 
 def _polynomial(coefficients: Sequence[np.float32], x: Floats) -> Floats:
-    """By Horner's rule; the coefficient of the highest degree comes first."""
     p = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         p = p * x + c
@@ -53,12 +52,12 @@ def _polynomial(coefficients: Sequence[np.float32], x: Floats) -> Floats:
 
 
 EXP_LOW, EXP_HIGH = np.float32(-87.33654), np.float32(88.37626)
-"""Below, `exp` is 0; above, infinity."""
+"""`exp` is 0 below the first, and infinity above the second."""
 LOG2_E = np.float32(1.44269504)
 EXP_ROUND = np.float32(1.5 * 2**23)
-"""What, added to a float32 and subtracted again, leaves `rint` of it; C and C++ do it so."""
+"""If added to a float32 and subtracted again, leaves the `rint`, as in C and C++."""
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-"""ln 2 in two parts, the first exact when multiplied by an exponent."""
+"""ln 2 in two parts; the product of the first with an exponent is exact."""
 EXP_COEFFICIENTS = _float32s(
     *(0.000198909908, 0.001393365, 0.00833331093, 0.0416664649, 0.166666667, 0.5)
 )
@@ -67,8 +66,8 @@ EXP_COEFFICIENTS = _float32s(
 
 def exp(x: Floats) -> Floats:
     """
-    With `n = rint(x * LOG2_E)`, ties to even, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
-    polynomial in `r` by Horner's rule: `((p * (r * r) + r) + 1) * 2**n`. NaN gives NaN.
+    Compute `((p * (r * r) + r) + 1) * 2**n` with `n = rint(x * LOG2_E)`, ties to even, `r = (x - n
+    * LN2_HIGH) - n * LN2_LOW`, and `p` the polynomial in `r` by Horner's rule.
     """
     if is_for_statistics():
         return np.exp(x)
@@ -80,8 +79,8 @@ def exp(x: Floats) -> Floats:
     return np.where(inside, _exp_inside(safe).reshape(x.shape), outside)
 
 
+# In place, which takes half the time.
 def _exp_inside(x: Floats) -> Floats:
-    """The same from EXP_LOW to EXP_HIGH; in place, which takes half the time."""
     n = x * LOG2_E
     np.rint(n, out=n)
     p: Floats = np.multiply(n, LN2_HIGH)
@@ -105,13 +104,14 @@ def _exp_inside(x: Floats) -> Floats:
 
 
 EXP_MINUS_ONE_NEAR = np.float32(11 / 32)
-"""Below this magnitude the polynomial of `exp` holds without a reduction."""
+"""Below this magnitude the polynomial of `exp` needs no range reduction."""
 
 
 def exp_minus_one(x: Floats) -> Floats:
     """
-    With exp's `p`, in `x` itself: `p * (x * x) + x` below EXP_MINUS_ONE_NEAR in magnitude, which
-    keeps what `exp(x) - 1` cancels; that elsewhere. Within 4 units of the last place.
+    Compute `p * (x * x) + x` below `EXP_MINUS_ONE_NEAR` in magnitude, with the polynomial `p` of
+    `exp` in `x`, which avoids cancellation; else `exp(x) - 1`. The error is at most 4 units in the
+    last place.
     """
     near = np.abs(x) < EXP_MINUS_ONE_NEAR
     safe = np.where(near, x, np.float32(0))
@@ -120,7 +120,7 @@ def exp_minus_one(x: Floats) -> Floats:
 
 
 def sigmoid(x: Floats) -> Floats:
-    """`1 / (1 + exp(-x))`"""
+    """Compute `1 / (1 + exp(-x))`."""
     e = np.asarray(exp(-x))
     e += np.float32(1)
     return np.divide(np.float32(1), e, out=e)
@@ -137,9 +137,9 @@ LEAST_NORMAL = np.float32(2.0**-126)
 
 def log(x: Floats) -> Floats:
     """
-    With `x = m * 2**e`, m in [sqrt(1/2), sqrt(2)), `r = m - 1` and `p` the polynomial in `r` by
-    Horner's rule: `(((p * (r * r * r) + e * LN2_LOW) - 0.5 * (r * r)) + r) + e * LN2_HIGH`.
-    -infinity at 0, NaN below it. Within 0.9 units of the last place.
+    Compute `(((p * (r * r * r) + e * LN2_LOW) - 0.5 * (r * r)) + r) + e * LN2_HIGH` with `x = m *
+    2**e`, m in [sqrt(1/2), sqrt(2)), `r = m - 1`, and `p` the polynomial in `r` by Horner's rule.
+    The result is -infinity for 0 and NaN below 0. The error is at most 0.9 units in the last place.
     """
     inside = (x > 0) & (x < np.float32(np.inf))
     safe = np.where(inside, x, np.float32(1))
@@ -166,13 +166,14 @@ ERFC_COEFFICIENTS = _float32s(
     *(7.582681e-08, -3.3216843e-06, 6.229835e-05, -0.00068583665, 0.005064947),
     *(-0.027099524, 0.11105502, 0.630953, 1.1306752, -0.0004163292),
 )
-"""Interpolation of `-log(1 - erf(a))` on [1, 4]; beyond, erf is 1 in float32."""
+"""Interpolation of `-log(1 - erf(a))` on [1, 4]; above 4, erf is 1 in float32."""
 
 
 def erf(x: Floats) -> Floats:
     """
-    Below 1 `x * p(x * x)`, else `1 - exp(-q(min(abs(x), 4)))` with the sign of `x`, both
-    polynomials by Horner's rule. Within 2.4 units of the last place. NaN gives NaN.
+    Compute `x * p(x * x)` below 1 in magnitude, else `1 - exp(-q(min(abs(x), 4)))` with the sign of
+    `x`, both polynomials by Horner's rule. The error is at most 2.4 units in the last place. NaN
+    remains NaN.
     """
     a = np.minimum(np.abs(x), np.float32(4))
     s = a * a
@@ -183,12 +184,12 @@ def erf(x: Floats) -> Floats:
 
 
 LARGEST_ANGLE = np.float32(2.0**22)
-"""Of greater magnitude the results of sine and cosine are not numbers."""
+"""For larger magnitudes, sine and cosine are NaN."""
 TWO_OVER_PI = np.float32(0.636619772)
 HALF_PI_HIGH, HALF_PI_MIDDLE, HALF_PI_LOW = _float32s(
     1.5703125, 0.00048065185546875, 3.17493937e-06
 )
-"""pi / 2 in three parts; the first is exact when multiplied by an integer of 16 bits."""
+"""pi / 2 in three parts; the product of the first with an integer of 16 bits is exact."""
 SIN_COEFFICIENTS = _float32s(-0.000195873872, 0.0083327461, -0.166666642)
 """Interpolation of `(sin(sqrt(s)) / sqrt(s) - 1) / s` on [0, (pi / 4)**2]."""
 COS_COEFFICIENTS = _float32s(2.45474366e-05, -0.00138883002, 0.0416666642)
@@ -197,10 +198,11 @@ COS_COEFFICIENTS = _float32s(2.45474366e-05, -0.00138883002, 0.0416666642)
 
 def _wave(x: Floats, quarter: int) -> Floats:
     """
-    With `n = floor(x * TWO_OVER_PI + 0.5)` and `r` what is left of `x` after `n` times each part of
-    pi / 2, `s = r * r` and polynomials by Horner's rule: `p * s * r + r` if `n + quarter` is even,
-    else `(q * (s * s) - 0.5 * s) + 1`; negated if it is 2 or 3 modulo 4. Up to 8192 in magnitude
-    within 1e-7 of the exact value.
+    Compute sine (`quarter` 0) or cosine (1). With `n = floor(x * TWO_OVER_PI + 0.5)`, `r` the rest
+    after subtraction of `n` times each part of pi / 2, `s = r * r`, and polynomials by Horner's
+    rule: the result is `p * s * r + r` if `n + quarter` is even, else `(q * (s * s) - 0.5 * s) +
+    1`. It is negated if `n + quarter` is 2 or 3 modulo 4. Up to 8192 in magnitude, the error is at
+    most 1e-7.
     """
     inside = np.abs(x) <= LARGEST_ANGLE
     safe = np.where(inside, x, np.float32(0))
@@ -217,15 +219,15 @@ def _wave(x: Floats, quarter: int) -> Floats:
 ATAN_COEFFICIENTS = _float32s(0.0851620734, -0.140232161, 0.199911892, -0.333332866)
 """Interpolation of `(atan(sqrt(s)) / sqrt(s) - 1) / s` on [0, tan(pi / 8)**2]."""
 TAN_EIGHTH, COT_EIGHTH = np.float32(0.414213562), np.float32(2.41421356)
-"""Tangents of pi / 8 and of 3 pi / 8."""
+"""The tangents of pi / 8 and of 3 pi / 8."""
 HALF_PI, QUARTER_PI = np.float32(1.57079633), np.float32(0.785398163)
 
 
 def atan(x: Floats) -> Floats:
     """
-    With `a = abs(x)`: above COT_EIGHTH `HALF_PI + f(-1 / a)`, above TAN_EIGHTH
-    `QUARTER_PI + f((a - 1) / (a + 1))`, else `f(a)`, where `f(t) = p * s * t + t` with `s = t * t`
-    and `p` the polynomial in `s` by Horner's rule; with the sign of `x`. NaN gives NaN.
+    With `a = abs(x)`, compute `HALF_PI + f(-1 / a)` above `COT_EIGHTH`, `QUARTER_PI + f((a - 1) /
+    (a + 1))` above `TAN_EIGHTH`, else `f(a)`, with the sign of `x`. Here `f(t) = p * s * t + t`
+    with `s = t * t` and `p` the polynomial in `s` by Horner's rule.
     """
     a = np.abs(x)
     one = np.float32(1)
@@ -239,8 +241,8 @@ def atan(x: Floats) -> Floats:
 
 def softplus(x: Floats) -> Floats:
     """
-    With `e = exp(-abs(x))` and `u = 1 + e`: `max(x, 0) + (log(u) + (e - (u - 1)))`. The last term
-    is the rounding error of `u`, so that results near 0 keep their relative accuracy of 2e-7.
+    Compute `max(x, 0) + (log(u) + (e - (u - 1)))` with `e = exp(-abs(x))` and `u = 1 + e`. The last
+    term is the rounding error of `u`, so that the relative error near 0 is at most 2e-7.
     """
     e, one = exp(-np.abs(x)), np.float32(1)
     u = one + e
@@ -249,7 +251,7 @@ def softplus(x: Floats) -> Floats:
 
 
 def tanh(x: Floats) -> Floats:
-    """With `t = exp_minus_one(-2 * abs(x))`: `t / (t + 2)`, negated unless x is below 0."""
+    """Compute `t / (t + 2)` with `t = exp_minus_one(-2 * abs(x))`, negated unless `x < 0`."""
     t = exp_minus_one(np.float32(-2) * np.abs(x))
     y: Floats = np.divide(t, t + np.float32(2))
     return np.where(x < 0, y, -y)
@@ -260,12 +262,12 @@ SQRT_2_OVER_PI, SQRT_OF_HALF = np.float32(0.7978845608), np.float32(0.7071067812
 
 
 def half(x: Floats) -> Floats:
-    """`0.5 * x`, which is exact."""
+    """Compute `0.5 * x`, which is exact."""
     return np.multiply(x, np.float32(0.5))
 
 
 def mish(x: Floats) -> Floats:
-    """`x * (n / (n + 2))` with `n = e * (e + 2)` and `e = exp(min(x, 20))`"""
+    """Compute `x * (n / (n + 2))` with `n = e * (e + 2)` and `e = exp(min(x, 20))`."""
     e = exp(np.minimum(x, np.float32(20)))
     n: Floats = np.multiply(e, e + np.float32(2))
     return np.multiply(x, n / (n + np.float32(2)))
@@ -273,8 +275,8 @@ def mish(x: Floats) -> Floats:
 
 def power(x: Floats, y: Floats) -> Floats:
     """
-    1 where `y = 0`, `x` where `y = 1` and `x * x` where `y = 2`; else `exp(y * log(abs(x)))`,
-    negated for x below 0 and odd y, NaN for x below 0 and a y that is no integer.
+    Compute 1 for `y = 0`, `x` for `y = 1`, `x * x` for `y = 2`, else `exp(y * log(abs(x)))`. For x
+    < 0 the result is negated for odd y, and NaN if y is not an integer.
     """
     one, two = np.float32(1), np.float32(2)
     result = exp(y * log(np.abs(x)))
@@ -286,27 +288,26 @@ def power(x: Floats, y: Floats) -> Floats:
     return np.where(y == 0, one, result)
 
 
-PIECE = 1 << 15
-"""Elements that are computed at once, so that what is in between stays in the cache."""
+MAX_CACHED_ELEMENTS = 1 << 15
+"""The number of elements that are computed at a time, so that they fit the cache."""
 
 
 def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
     """
-    The elementwise function of a `graph.unary` or of a fused activation; `out`, without gaps, may
-    be `x` itself.
+    Compute the function of a `graph.unary` or of a fused activation. `out`, without gaps, can be
+    `x`.
     """
-    if out is None and x.size <= PIECE:
+    if out is None and x.size <= MAX_CACHED_ELEMENTS:
         return _scaled(function, _apply(function, x))
     result = np.empty(x.shape, np.float32) if out is None else out
     flat, written = x.reshape(-1), result.reshape(-1)
-    for start in range(0, x.size, PIECE):
-        piece, to = flat[start : start + PIECE], written[start : start + PIECE]
-        to[...] = _scaled(function, _apply(function, piece))
+    for start in range(0, x.size, MAX_CACHED_ELEMENTS):
+        part = slice(start, start + MAX_CACHED_ELEMENTS)
+        written[part] = _scaled(function, _apply(function, flat[part]))
     return result
 
 
 def _scaled(function: FunctionAttr, y: Floats) -> Floats:
-    """What the core of a function makes, with the scale and offset that it may have."""
     if (affine := function.affine) is None:
         return y
     scale, offset = (np.float32(v) for v in affine)
@@ -315,12 +316,12 @@ def _scaled(function: FunctionAttr, y: Floats) -> Floats:
 
 def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
     """
-    `low` where `x < low`, `high` where `x > high`, else `x`: of both zeros the one that `x` is,
-    which maxima of processors do not agree about.
+    Return `low` if `x < low`, `high` if `x > high`, else `x`. A zero keeps the sign, unlike with
+    the maximum of some processors.
     """
     if not low <= high:
         return np.where(x < low, low, np.where(x > high, high, x))
-    # An eighth of the time of two choices by masks. Of one number `np.clip` returns no array.
+    # Eight times as fast as two masks. `np.clip` returns a scalar for a scalar, unless given out.
     result = np.empty_like(x)
     np.clip(x, low, high, out=result)
     if low <= 0 <= high:
@@ -397,13 +398,13 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
 
 
 def softmax(x: Floats, axis: int) -> Floats:
-    """As `graph.softmax` documents, bit for bit."""
+    """Evaluate `graph.softmax`, bit for bit."""
     e = exp(x - np.max(x, axis=axis, keepdims=True))
     return e / _sum(e, axis)
 
 
+# 16 sums of elements with index distance 16 along `axis`, then these sums in order.
 def _sum(x: Floats, axis: int) -> Floats:
-    """16 sums of every sixteenth element along `axis`, which stays, then those in order."""
     rows = np.moveaxis(x, axis, 0)
     missing = np.zeros((-len(rows) % 16, *rows.shape[1:]), np.float32)
     rows = np.concatenate((rows, missing)).reshape(-1, 16, *rows.shape[1:])

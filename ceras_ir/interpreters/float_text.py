@@ -1,10 +1,10 @@
 """
-The functions of `float_functions` as C text, operation by operation as numpy has them.
+C text of the functions of `float_functions`, with the operations of the numpy code.
 
-`runtime/NAME_f32.c` is the function NAME of `x` and its parameters; whatever runs C or C++ has it
-from here. Such a text begins with an `#include` of each function that it calls. `@NAME@` and
-`@NAME[0]@` are constants of `float_functions`, and a line with `@NAME[1:]@` is repeated for each.
-What is a `#define` is not called: it is written in its place, its parameters being `p0` and `p1`.
+`runtime/NAME_f32.c` is the function NAME of `x` and the parameters, for all users of C or C++. It
+begins with an `#include` of each function that it calls. `@NAME@` and `@NAME[0]@` are constants of
+`float_functions`, and a line with `@NAME[1:]@` is repeated for each. A `#define` is expanded at the
+call, with the parameters `p0` and `p1`.
 """
 
 import re
@@ -27,15 +27,15 @@ CONSTANT = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
 
 @dataclass(frozen=True)
 class Text:
-    """One C function."""
+    """A C function."""
 
     needs: tuple[str, ...]
-    """Functions that it calls, in the order in which they have to come before it."""
+    """The called functions, in the order of definition."""
     body: str
 
     @classmethod
     def read(cls, folder: Traversable, name: str) -> "Text | None":
-        """The text of `name` in a folder, if it is there."""
+        """Return the text of `name` in a folder, or `None`."""
         file = folder / f"{name}.c"
         if not file.is_file():
             return None
@@ -45,7 +45,7 @@ class Text:
 
 @cache
 def float_text(name: str) -> Text | None:
-    """The text of a function of `runtime/`, named with its `_f32`."""
+    """Return the text of a function of `runtime/`; `name` includes `_f32`."""
     text = Text.read(files("ceras_ir.interpreters") / "runtime", name)
     return text and Text(text.needs, "".join(map(_filled, text.body.splitlines(keepends=True))))
 
@@ -56,7 +56,7 @@ def strict_floats() -> str:
 
 
 def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[Sequence[str], str]:
-    """The functions that have to be there, and the function of `x`, which has no side effects."""
+    """Return the functions to be defined, and an expression of `x` without side effects."""
     name = f"{function}_f32"
     text = float_text(name)
     assert text is not None, f"no text for {name}"
@@ -67,7 +67,7 @@ def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[S
 
 
 def needed(names: Sequence[str]) -> Iterator[str]:
-    """`names` and all that they call, each behind what it calls; some more than once."""
+    """Yield `names` and the functions that they call, each after the callees, possibly repeated."""
     for name in names:
         text = float_text(name)
         assert text is not None, f"no text for {name}"
@@ -75,7 +75,7 @@ def needed(names: Sequence[str]) -> Iterator[str]:
 
 
 def float_literal(value: float) -> str:
-    """A float32 constant; nine digits read back exactly."""
+    """Return a float32 constant; nine digits are exact."""
     narrow = float(np.float32(value))
     assert not isnan(narrow)
     if isinf(narrow):
@@ -85,7 +85,6 @@ def float_literal(value: float) -> str:
 
 
 def _filled(line: str) -> str:
-    """A line with its constants; once for each of several."""
     if (hole := CONSTANT.search(line)) is None:
         return line
     constant: object = vars(float_functions)[hole[1]]

@@ -1,5 +1,5 @@
 """
-What the operations of the `graph` dialect mean, in numpy. Backends are held to this.
+Definitions of the operations of the `graph` dialect in numpy, which backends must match.
 
 Elementwise arithmetic of two operands is on float32, or on plain integers that wrap around.
 """
@@ -22,7 +22,12 @@ from ceras_ir.dialects.graph.elementwise import Binary
 from ceras_ir.dialects.graph.logic import Compare
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.float_functions import PIECE, apply_function, power, softmax
+from ceras_ir.interpreters.float_functions import (
+    MAX_CACHED_ELEMENTS,
+    apply_function,
+    power,
+    softmax,
+)
 from ceras_ir.interpreters.windows import (
     Reals,
     Window,
@@ -40,16 +45,12 @@ Array = NDArray[np.generic]
 
 
 def combine(kind: Binary, lhs: Array, rhs: Array) -> Array:
-    """`graph.binary` before its activation; operands of one type, which is the result's."""
+    """Evaluate `graph.binary` before the activation; operands and result have the same type."""
     if lhs.dtype == np.float32:
         return _floats(kind, lhs.astype(np.float32), rhs.astype(np.float32))
-    # 64 bits wrap around to the same low bits as fewer do.
-    is_unsigned = lhs.dtype.kind in "ub"
-    if is_unsigned:
-        wide = _integers(kind, lhs.astype(np.uint64), rhs.astype(np.uint64))
-    else:
-        wide = _integers(kind, lhs.astype(np.int64), rhs.astype(np.int64))
-    return wide.astype(lhs.dtype)
+    # A 64-bit result has the low bits of a narrower result.
+    wide = np.uint64 if lhs.dtype.kind in "ub" else np.int64
+    return _integers(kind, lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
 
 
 def _floats(kind: Binary, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -99,7 +100,6 @@ def _integers(kind: Binary, a: Array, b: Array) -> Array:
 
 
 def _quotient(x: NDArray[np.uint64], y: NDArray[np.uint64], signed: bool) -> NDArray[np.uint64]:
-    """The quotient of the magnitudes with its sign; 0 where the divisor is."""
     zero = np.uint64(0)
     if not signed:
         return np.where(y == 0, zero, x // np.where(y == 0, np.uint64(1), y))
@@ -109,8 +109,8 @@ def _quotient(x: NDArray[np.uint64], y: NDArray[np.uint64], signed: bool) -> NDA
     return np.where(minus_x != minus_y, zero - result, result)
 
 
+# A negative power is the quotient of 1, which is 0 except for the units 1 and -1.
 def _signed_power(x: NDArray[np.uint64], y: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Of reciprocals, those of 1 and -1 alone are not below 1; that of 0 counts as 0."""
     one, minus_one = np.uint64(1), ~np.uint64(0)
     is_unit = (x == one) | (x == minus_one)
     reciprocal = np.where(is_unit, _power(x, y & one), np.uint64(0))
@@ -119,7 +119,6 @@ def _signed_power(x: NDArray[np.uint64], y: NDArray[np.uint64]) -> NDArray[np.ui
 
 
 def _power(x: NDArray[np.uint64], exponent: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """By squaring."""
     result = np.ones_like(x)
     while exponent.any():
         result = np.where(exponent & np.uint64(1), result * x, result)
@@ -129,7 +128,7 @@ def _power(x: NDArray[np.uint64], exponent: NDArray[np.uint64]) -> NDArray[np.ui
 
 
 def compare(kind: Compare, lhs: Array, rhs: Array) -> NDArray[np.bool_]:
-    """`graph.compare`."""
+    """Evaluate `graph.compare`."""
     match kind:
         case Compare.EQUAL:
             return np.equal(lhs, rhs)
@@ -140,32 +139,31 @@ def compare(kind: Compare, lhs: Array, rhs: Array) -> NDArray[np.bool_]:
 
 
 def cast(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    """`graph.cast`."""
+    """Evaluate `graph.cast`."""
     if dtype == np.bool_:
         return x != x.dtype.type(0)
     if x.dtype != np.float32 or dtype == np.float32:
         return x.astype(dtype)
     info = np.iinfo(dtype.name)
     whole = np.trunc(np.nan_to_num(x.astype(np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf))
-    # Bounds of 64 bits are no float32 numbers: what reaches them is told apart by comparison.
+    # Bounds of 64 bits are not float32 values, so saturated elements are found by comparison.
     low, high = whole <= np.float32(info.min), whole >= np.float32(info.max)
     inside = np.where(low | high, np.float32(0), whole).astype(dtype)
     return np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), inside))
 
 
+# Subtract the zero point, in 64 bits.
 def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
-    """Stored numbers less their zero point, wide enough for whatever follows."""
     return array.astype(np.int64) - integer.zero_points(element, array.ndim)
 
 
+# Gaps between elements would change the order of sums in numpy.
 def _compact(array: Array) -> NDArray[np.float32]:
-    """As float32, without gaps between elements, which would change the order of sums."""
     return array.astype(np.float32, copy=not array.flags.c_contiguous)
 
 
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
-    """The sums of products alone, before bias and the rest of the epilogue."""
-    # What is not stored is not multiplied, which only what is not finite can tell.
+    # Weights that are not stored have no product; this matters only for inputs not finite.
     encoded = None if op.is_quantized else op.encoded_weights
     if encoded is not None and np.isfinite(x).all():
         encoded = None
@@ -179,6 +177,7 @@ def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Windo
     return convolve(x, weights, window, op.group_count)
 
 
+# A matrix product is a convolution with a single-element window.
 def _ordered_products(
     op: graph.LinearOperation,
     x: NDArray[np.float32],
@@ -186,25 +185,24 @@ def _ordered_products(
     window: Window | None,
     stored: NDArray[np.bool_] | None,
 ) -> NDArray[np.float32]:
-    """The same in the order that `ordered` states; a matrix product is a window of one element."""
     if window is not None:
         assert isinstance(op, graph.Conv2dOp)
         return convolve_in_order(x, weights, window, op.group_count, stored)
-    one = Window.of((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    point = Window.of((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
     taken = None if stored is None else stored[:, None, None]
-    return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1, taken)[:, 0, 0]
+    return convolve_in_order(x[:, None, None], weights[:, None, None], point, 1, taken)[:, 0, 0]
 
 
+# Bias, residual and activation are applied in place to pieces that fit the cache.
 def _finished(
     sums: NDArray[np.float32],
     addends: Sequence[NDArray[np.float32]],
     activation: graph.FunctionAttr | None,
 ) -> NDArray[np.float32]:
-    """The rest of the epilogue, in place and a few rows at a time, which stay in the cache."""
     assert sums.flags.c_contiguous
     rows = sums.reshape(prod(sums.shape[:-1]), sums.shape[-1])
     added = [v.reshape(rows.shape) if v.shape == sums.shape else v for v in addends]
-    step = max(1, PIECE // max(rows.shape[1], 1))
+    step = max(1, MAX_CACHED_ELEMENTS // max(rows.shape[1], 1))
     for start in range(0, len(rows), step):
         piece = rows[start : start + step]
         for v in added:
@@ -219,11 +217,10 @@ def _between_factors(
     x: NDArray[np.float32],
     factors: tuple[NDArray[np.float32], NDArray[np.float32]],
 ) -> NDArray[np.float32]:
-    """A function of `x` times factors, times others, some rows of channels at a time."""
     up, down = factors
     result = np.empty(x.shape, np.float32)
     shape = -1, len(up)
-    step = max(1, PIECE // len(up))
+    step = max(1, MAX_CACHED_ELEMENTS // len(up))
     rows, written = x.reshape(shape), result.reshape(shape)
     for start in range(0, len(rows), step):
         piece = written[start : start + step]
@@ -234,7 +231,6 @@ def _between_factors(
 
 
 def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Array:
-    """The entry of each stored integer, in the table of its channel."""
     half = tables.shape[1] // 2
     index = stored.astype(np.int64)
     if stored.dtype != np.uint8:
@@ -244,7 +240,7 @@ def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Ar
 
 @register_impls
 class GraphFunctions(InterpreterFunctions):
-    """One method per operation; arrays have the stored type of their elements."""
+    """A method per operation; arrays have the stored type of the elements."""
 
     @impl(graph.ConstantOp)
     def constant(self, interpreter: Interpreter, op: graph.ConstantOp, args: PythonValues):
@@ -298,8 +294,8 @@ class GraphFunctions(InterpreterFunctions):
         (x,) = args
         window = Window.of_operation(op)
         if op.function is Pool.MAX:
-            least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
-            return (window_maximum(window, window.padded(x, least)),)
+            lowest = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
+            return (window_maximum(window, window.padded(x, lowest)),)
         if not op.is_quantized:
             total = window_sum(window, window.padded(x, 0))
             return (total / self._divisors(op, x, window).astype(np.float32),)

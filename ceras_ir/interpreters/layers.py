@@ -1,4 +1,4 @@
-"""The definition of `graph.recurrence`, in numpy."""
+"""Definitions in numpy: recurrent layers, normalization, box suppression and tree ensembles."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,11 +29,10 @@ from ceras_ir.network import integer
 Floats = NDArray[np.float32]
 
 Product = Callable[[Floats, slice], Floats]
-"""`p` of the operation's documentation for a state [B, H] and some rows of the weights."""
+"""The value `p` of a `graph.recurrence` for a state [B, H] and a slice of the weights."""
 
 
 def _product(op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats | None) -> Product:
-    """How the layer `op` multiplies its state."""
     if (exponents := op.exponents) is not None:
         multiply = _of_fixed_scale(weights.astype(np.int64), *exponents)
     elif (scales := op.scales) is not None:
@@ -70,27 +69,26 @@ def _of_fixed_scale(weights: NDArray[np.int64], state: int, exponents: Sequence[
     return multiply
 
 
-LEVELS = 255
-"""The difference of the maximum and the minimum integer of a dynamically quantized state."""
+MAX_LEVEL = 255
+"""The difference of the highest and the lowest integer of a dynamically quantized state."""
 
 
 def _of_dynamic_scale(weights: NDArray[np.int64], scales: Floats, zero_point: int) -> Product:
     moved, zero = weights - zero_point, np.float32(0)
-    every = np.broadcast_to(scales, len(weights))
+    row_scales = np.broadcast_to(scales, len(weights))
 
     def multiply(h: Floats, rows: slice) -> Floats:
         with np.errstate(all="ignore"):
             low, high = (f.reduce(h, axis=None, initial=zero) for f in (np.fmin, np.fmax))
-            scale = np.array((high - low) / np.float32(LEVELS) if high - low else 1, np.float32)
-            middle = int(_rounded(np.divide(zero - low, scale), 0, LEVELS))
-            q = _rounded(np.divide(h, scale), -middle, LEVELS - middle).astype(np.int64)
-            return (q @ moved[rows].T).astype(np.float32) * np.multiply(scale, every[rows])
+            scale = np.array((high - low) / np.float32(MAX_LEVEL) if high - low else 1, np.float32)
+            middle = int(_rounded(np.divide(zero - low, scale), 0, MAX_LEVEL))
+            q = _rounded(np.divide(h, scale), -middle, MAX_LEVEL - middle).astype(np.int64)
+            return (q @ moved[rows].T).astype(np.float32) * np.multiply(scale, row_scales[rows])
 
     return multiply
 
 
 def _rounded(x: Floats, low: int, high: int) -> Floats:
-    """The nearest integers, ties to even, within bounds; NaN counts as 0."""
     return np.rint(np.clip(np.where(np.isnan(x), np.float32(0), x), low, high), dtype=np.float32)
 
 
@@ -103,21 +101,21 @@ class RecurrenceFunctions(InterpreterFunctions):
         bias = rest.pop(0) if op.bias is not None else None
         kind, width = op.cell_kind, h.shape[1]
         functions = [partial(apply_function, f) for f in op.functions]
-        one, every = np.float32(1), slice(None)
+        one, all_rows = np.float32(1), slice(None)
         product = _product(op, weights, bias)
         result = np.empty(graph.shape_of(op.result), np.float32)
         for t, row in enumerate(x):
             match kind:
                 case graph.Cell.RNN:
-                    h = functions[0](row + product(h, every))
+                    h = functions[0](row + product(h, all_rows))
                 case graph.Cell.LSTM:
-                    a = (row + product(h, every)).reshape(-1, 4, width)
+                    a = (row + product(h, all_rows)).reshape(-1, 4, width)
                     f, g, k = functions
                     c = f(a[:, 2]) * c + f(a[:, 0]) * g(a[:, 3])
                     h = f(a[:, 1]) * k(c)
                 case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
                     f, g = functions
-                    p = product(h, every)
+                    p = product(h, all_rows)
                     total = row + p
                     z, r = f(total[:, :width]), f(total[:, width : 2 * width])
                     last = p[:, 2 * width :]
@@ -144,14 +142,13 @@ def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def normalize(
     x: NDArray[np.float32], epsilon: float, *, centred: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """`graph.normalize` before its scale, and what was divided by."""
+    """Evaluate `graph.normalize` before `scale`; also return the divisor."""
     c = x - _mean(x) if centred else x
     deviation = np.sqrt(np.add(_mean(c * c), np.float32(epsilon), dtype=np.float32))
     return np.divide(c, deviation), deviation
 
 
 def _shifted(x: Integers, shift: int | Integers) -> Integers:
-    """To the left, or to the right and rounded half up."""
     shift = np.asarray(shift, np.int64)
     right = np.maximum(-shift, 0)
     half = np.where(right > 0, np.left_shift(1, np.maximum(right - 1, 0)), 0)
@@ -159,13 +156,11 @@ def _shifted(x: Integers, shift: int | Integers) -> Integers:
 
 
 def _shifted_evenly(x: Integers, by: Integers) -> Integers:
-    """By twice as many bits to the right, or to the left if below 0."""
     right = np.right_shift(x, np.maximum(2 * by, 0))
     return np.left_shift(right, np.maximum(-2 * by, 0))
 
 
 def _log2(x: Integers) -> Integers:
-    """Of the highest bit that is set, the number."""
     result = np.zeros_like(x)
     for step in (32, 16, 8, 4, 2, 1):
         high = np.right_shift(x, step) > 0
@@ -176,7 +171,7 @@ def _log2(x: Integers) -> Integers:
 
 @register_impls
 class NormalizationFunctions(InterpreterFunctions):
-    """One method per operation."""
+    """A method per operation."""
 
     @impl(NormalizeOp)
     def normalize(self, interpreter: Interpreter, op: NormalizeOp, args: PythonValues):
@@ -198,7 +193,7 @@ class NormalizationFunctions(InterpreterFunctions):
         w = (c * c).sum(axis=-1, keepdims=True) + op.epsilon.value.data
         t = (_log2(w) - 30) >> 1
         even: Integers = _shifted_evenly(w, t)
-        # Below 2^32, so that the root in double precision is off by less than what is cut.
+        # Below 2^32 the floor of a root in double precision is exact.
         root = np.floor(np.sqrt(even.astype(np.float64))).astype(np.int64)
         m = (op.root << 17) // root
         z = _shifted(c * m, FRACTION_BITS - 17 - op.root_shift - t)
@@ -216,29 +211,29 @@ class NormalizationFunctions(InterpreterFunctions):
 
 
 def chosen_boxes(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], most: int, overlap: np.float32
+    boxes: NDArray[np.float32], scores: NDArray[np.float32], count: int, overlap: np.float32
 ) -> list[int]:
-    """The boxes [N, 4] of one image and class that are chosen, in their order; -inf is no score."""
-    left = scores.copy()
+    """Return the selected boxes of an image and class in order; -inf marks removed candidates."""
+    candidates = scores.copy()
     sides = np.maximum(boxes[:, 2:] - boxes[:, :2], np.float32(0))
     areas = sides[:, 0] * sides[:, 1]
     found: list[int] = []
-    while len(found) < most and left.max() > -np.inf:
-        best = int(left.argmax())
+    while len(found) < count and candidates.max() > -np.inf:
+        best = int(candidates.argmax())
         found.append(best)
         first = np.maximum(boxes[:, :2], boxes[best, :2])
         last = np.minimum(boxes[:, 2:], boxes[best, 2:])
         shared = np.maximum(last - first, np.float32(0)).prod(axis=1, dtype=np.float32)
         union = areas[best] + areas - shared
-        counts = (shared > 0) & (areas > 0) & (areas[best] > 0) & (union > 0)
-        left[counts & (shared / union > overlap)] = -np.inf
-        left[best] = -np.inf
+        overlaps = (shared > 0) & (areas > 0) & (areas[best] > 0) & (union > 0)
+        candidates[overlaps & (shared / union > overlap)] = -np.inf
+        candidates[best] = -np.inf
     return found
 
 
 @register_impls
 class DetectionFunctions(InterpreterFunctions):
-    """`graph.suppress`."""
+    """The definition of `graph.suppress`."""
 
     @impl(graph.SuppressOp)
     def suppress(self, interpreter: Interpreter, op: graph.SuppressOp, args: PythonValues):
@@ -268,7 +263,7 @@ class TreeFunctions(InterpreterFunctions):
         threshold: NDArray[np.float32] = thresholds
         at: NDArray[np.int64] = np.tile(roots.astype(np.int64), (count, 1))
         while (inner := at >= 0).any():
-            # All rows of all trees take one step; those at a leaf stay.
+            # Each row advances in each tree, unless it has reached a leaf.
             row, tree = np.nonzero(inner)
             node = at[row, tree]
             f, bound = feature[node], threshold[node]

@@ -1,15 +1,14 @@
 """
-Run a network: the function `main` of a module on named arrays, at any level above machine code.
+Run a network, the function `main` of a module, on named arrays, at any level above machine code.
 
-A `Tracer` sees the result of every operation as it is computed. A `Sequence` runs one step after
-another and keeps the states, see `ceras_ir.network.function`. `with_states` makes steps into
-samples of a function without memory.
+A `Tracer` receives the result of each operation. A `Sequence` runs steps and keeps the states, see
+`ceras_ir.network.function`. `with_states` converts steps to samples of a function without states.
 
-A placed network runs in one byte array as long as the arena, or in one for each of its regions, so
-that a plan in which two live values share bytes gives a different result than the graph. Memory
-starts as garbage. A result that is written over its own operand is computed again with parts of it
-already written, in no particular order: an operation that reads more than the element it overwrites
-gives a different result.
+A network with a memory plan runs in a byte array of the size of the arena, or in an array for each
+region, so that a plan in which two live values share bytes changes the result. Memory initially
+contains garbage. A result that is written over an operand is computed again with parts of it
+already written, in arbitrary order. The result then differs if an operation needs more than the
+element that it overwrites.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,8 +48,6 @@ Tracer: TypeAlias = Callable[[Operation, tuple[Array, ...]], None]
 
 
 class _Trace(Interpreter.Listener):
-    """Shows every result of an operation to a tracer."""
-
     def __init__(self, tracer: Tracer):
         self.tracer = tracer
 
@@ -60,7 +57,10 @@ class _Trace(Interpreter.Listener):
 
 
 def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
-    """The arrays in argument order; a missing, unknown or misshapen one is an `InputError`."""
+    """
+    Return the arrays in argument order; raise `InputError` for a missing or unknown name, or
+    another shape or type.
+    """
     names = input_names(main)
     if unknown := sorted(set(inputs) - set(names)):
         known = ", ".join(names) or "no inputs"
@@ -85,8 +85,8 @@ def run(
     module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
 ) -> dict[str, Array]:
     """
-    Run `main` once on arrays of exactly its argument shapes; results by name. What overflows or
-    is divided by zero has the result that IEEE 754 gives it, without a warning.
+    Run `main` on arrays with the shapes of the arguments, and return results by name. Overflow and
+    division by zero follow IEEE 754, without a warning.
     """
     main = main_function(module)
     arrays = check_inputs(main, inputs)
@@ -97,7 +97,7 @@ def run(
 
 
 def pack(x: Array, shape: tuple[int, ...]) -> Array:
-    """Channels into vectors, as `mem.pack` documents, for a packed shape."""
+    """Evaluate `mem.pack` for a packed shape."""
     rows, lanes = _vector(shape, x.ndim)
     ends = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
     padded = np.pad(x, ends)
@@ -107,7 +107,7 @@ def pack(x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def windows(x: Array, op: mem.PackWindowsOp) -> Array:
-    """Parts of an image side by side, before they are packed."""
+    """Rearrange windows for `mem.pack_windows`, before packing."""
     n, rows, columns, _ = op.plain_shape
     (kh, kw), (sh, sw), (top, left) = (
         extents.get_values() for extents in (op.kernel, op.strides, op.offset)
@@ -125,7 +125,7 @@ def windows(x: Array, op: mem.PackWindowsOp) -> Array:
 
 
 def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
-    """Computed weights in tiles, as `mem.pack_tiles` documents."""
+    """Evaluate `mem.pack_tiles`."""
     plain = x if op.transposed is None else x.T
     n, k, *_, lanes = shape_of(op.result)
     padded = np.pad(plain, [(0, -extent % lanes) for extent in plain.shape])
@@ -134,7 +134,7 @@ def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
 
 
 def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
-    """A bias without what a zero point contributes, as `mem.fold_zero_point` documents."""
+    """Evaluate `mem.fold_zero_point`."""
     sums = tiles.astype(np.int64).sum(axis=(1, 2, 3, 5)) * zero_point
     blocks, lanes = sums.shape
     rows = sums.reshape(blocks, *(1,) * (bias.ndim - 2), lanes)
@@ -142,7 +142,7 @@ def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
 
 
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:
-    """The inverse of `pack` for a plain shape."""
+    """Invert `pack` for a plain shape."""
     split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
     order = (0, 4, 2, 3, 1, 5) if len(shape) == 4 else (1, 2, 0, 3)
     vectors = split.transpose(order)
@@ -151,7 +151,6 @@ def unpack(x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _vector(packed: tuple[int, ...], rank: int) -> tuple[int, int]:
-    """Rows and lanes in a packed shape of a tensor of this rank."""
     rows, lanes = (1, *packed[rank:])[-2:]
     return rows, lanes
 
@@ -182,7 +181,7 @@ class MemFunctions(InterpreterFunctions):
 
     @impl(mem.LaunchOp)
     def launch(self, interpreter: Interpreter, op: mem.LaunchOp, args: PythonValues):
-        """Buffers start as garbage, so that a kernel that leaves a gap shows."""
+        # Garbage in buffers exposes a kernel that leaves gaps.
         outputs: list[Array] = []
         for result in op.outputs:
             kind = tensor_type(result)
@@ -195,22 +194,24 @@ GARBAGE = 0xA5
 
 ORDER_BITS = 4
 """
-Of a shuffled index; elements whose bit is 0, then those whose bit is 1, are written first. Two
-elements are told apart by one of the bits: always among 16, 15 times of 16 among more.
+Bits of a shuffled index. Elements with bit 0, then elements with bit 1, are written first. A bit
+separates each pair of up to 16 elements, and 15 of 16 pairs of more.
 """
 
 
 def run_in_arena(
     module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
 ) -> dict[str, Array]:
-    """As `network.run`, but values live where `mem.block` says; others stay with the caller."""
+    """
+    Run like `network.run`, with values in the `mem.block`; values without a block are separate.
+    """
     main = main_function(module)
     arena = arena_of(main)
     if arena is None:
         raise InputError("values have no blocks; run --allocate-blocks first")
     sizes = {r.region.data: r.size.data for r in regions_of(main)} or {"": arena.size.data}
     memory = {region: np.full(size, GARBAGE, np.uint8) for region, size in sizes.items()}
-    elsewhere: dict[SSAValue, Array] = {}
+    without_block: dict[SSAValue, Array] = {}
 
     def view(value: SSAValue) -> NDArray[np.generic] | None:
         block = block_of(value)
@@ -225,48 +226,48 @@ def run_in_arena(
         end = offset + (rows - 1) * pitch + width
         if region is None or end > len(region):
             size = "no" if region is None else f"{len(region):,}"
-            raise InputError(f"a block ends at byte {end:,} of its arena, which has {size} bytes")
-        # Rows of bytes that are `pitch` apart, as rows of elements.
+            raise InputError(f"a block extends to byte {end:,} of an arena of {size} bytes")
+        # Rows of bytes with distance `pitch`, viewed as rows of elements.
         lines = np.lib.stride_tricks.as_strided(region[offset:], (rows, width), (pitch, 1))
         return lines.view(dtype)
 
     def store(value: SSAValue, array: Array) -> None:
-        place = view(value)
-        if place is None:
-            elsewhere[value] = array
+        block = view(value)
+        if block is None:
+            without_block[value] = array
         else:
-            place[...] = array.reshape(place.shape)
+            block[...] = array.reshape(block.shape)
 
     def load(value: SSAValue) -> Array:
-        place = view(value)
-        return elsewhere[value] if place is None else place.reshape(shape_of(value)).copy()
+        block = view(value)
+        return without_block[value] if block is None else block.reshape(shape_of(value)).copy()
 
     def written_over(op: Operation, before: Iterable[Array], result: Array) -> Array:
-        """The result, where what is written early destroys what is read late."""
-        place = view(op.results[0])
-        others = [view(operand) for operand in op.operands]
-        if place is None or not any(
-            o is not None and np.may_share_memory(place, o) for o in others
+        """Return the result if elements that are written early destroy operands."""
+        block = view(op.results[0])
+        operands = [view(operand) for operand in op.operands]
+        if block is None or not any(
+            o is not None and np.may_share_memory(block, o) for o in operands
         ):
             return result
-        kept, result = place.copy(), result.reshape(place.shape)
-        place[...] = result
+        kept, result = block.copy(), result.reshape(block.shape)
+        block[...] = result
         after = map(load, op.operands)
         if all(a.tobytes() == b.tobytes() for a, b in zip(after, before, strict=True)):
-            return result  # Moved into its own place, as by a reshape.
-        shuffled = np.random.default_rng(0).permutation(result.size).reshape(place.shape)
+            return result  # The operation copies a value to the same block, as a reshape does.
+        shuffled = np.random.default_rng(0).permutation(result.size).reshape(block.shape)
         found = result
         for bit, side in product(range(ORDER_BITS), (0, 1)):
             is_early = (shuffled >> bit & 1) == side
-            place[...] = np.where(is_early, result, kept)
+            block[...] = np.where(is_early, result, kept)
             (late,) = interpreter.run_op(op, tuple(map(load, op.operands)))
-            found = np.where(is_early, found, late.reshape(place.shape))
+            found = np.where(is_early, found, late.reshape(block.shape))
         return found
 
     for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
         store(argument, array)
     interpreter = interpreter_of(module)
-    # Constants in the arena are there before anything runs.
+    # Constants in the arena are initialized first.
     for op in main.body.block.ops:
         if not op.operands and op.results:
             store(op.results[0], interpreter.run_op(op, ())[0])
@@ -283,14 +284,14 @@ def run_in_arena(
             store(value, array)
         if tracer is not None:
             tracer(op, tuple(map(load, op.results)))
-    raise AssertionError("a function ends with func.return")
+    raise AssertionError("no func.return")
 
 
 Runner: TypeAlias = Callable[[ModuleOp, Mapping[str, Array], Tracer | None], dict[str, Array]]
 
 
 class Sequence:
-    """One network at any level above machine code, and its states."""
+    """A network at a level above machine code, with states."""
 
     def __init__(self, module: ModuleOp):
         main = main_function(module)
@@ -298,10 +299,10 @@ class Sequence:
         self._run: Runner = run if arena_of(main) is None else run_in_arena
         self._names = {state.name: state.result_name for state in states_of(main)}
         self.states: dict[str, Array] = {s.name: initial_state(s) for s in states_of(main)}
-        """What the next step reads, by the names of the arguments."""
+        """The inputs of the next step, by the names of arguments."""
 
     def step(self, sample: Mapping[str, Array], tracer: Tracer | None = None) -> dict[str, Array]:
-        """Run once; the outputs that are no states."""
+        """Run a step, and return the outputs that are not states."""
         results = self._run(self.module, {**sample, **self.states}, tracer)
         self.states = {name: results[result] for name, result in self._names.items()}
         kept = set(self._names.values())
@@ -309,14 +310,14 @@ class Sequence:
 
 
 def in_turn(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
-    """What callers see of each of `samples`, from the first state on."""
+    """Yield the outputs for each of `samples`, from the initial state on."""
     yield from map(Sequence(module).step, samples)
 
 
 def with_states(
     module: ModuleOp, samples: Iterable[Mapping[str, Array]]
 ) -> Iterator[Mapping[str, Array]]:
-    """Every sample with the states that the network has when it gets there."""
+    """Yield each sample together with the states before it."""
     sequence = Sequence(module)
     if not sequence.states:
         yield from samples
@@ -327,7 +328,7 @@ def with_states(
 
 
 def as_stored(module: ModuleOp, sample: Mapping[str, Array]) -> dict[str, Array]:
-    """A sample of the float network, as a quantized form of it takes it: its states as stored."""
+    """Convert a sample of the float network for the quantized network: states become integers."""
     found = dict(sample)
     for state in states_of(main_function(module)):
         element, given = quantized_element(state.argument), found[state.name]

@@ -1,12 +1,12 @@
 """
-Which classes say in numpy what the operations of a dialect mean; imported when a module needs them.
+The classes that interpret the operations of each dialect in numpy; imported when needed.
 
-A dialect from elsewhere registers its own beside its definition, by name or as a class:
+A dialect from elsewhere registers a class, or the name of the class:
 
     register("toy", "toy.meaning:ToyFunctions")
 
-A target names them in `Target.interpreters`; in a file that a tool loads as a dialect plugin,
-every `InterpreterFunctions` is registered anyway.
+A target lists them in `Target.interpreters`. In a dialect plugin of a tool, each
+`InterpreterFunctions` is registered automatically.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xdsl.interpreter import Interpreter, InterpreterFunctions
 
 Meaning: TypeAlias = "str | Callable[[], InterpreterFunctions]"
-"""`module:class`, or what makes the functions."""
+"""`module:class`, or a function that creates the implementation."""
 
 _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
@@ -37,11 +37,11 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "mem": ["ceras_ir.interpreters.network:MemFunctions"],
     "scf": ["xdsl.interpreters.scf:ScfFunctions"],
 }
-"""By the name of the dialect, which is what operations' names begin with."""
+"""The key is the name of the dialect."""
 
 
 def register(dialect: str, meaning: Meaning) -> None:
-    """Interpret operations of `dialect` by `meaning` too; registered twice it counts once."""
+    """Add an implementation of the operations of `dialect`, unless already registered."""
     known = _MEANINGS.setdefault(dialect, [])
     if meaning not in known:
         known.append(meaning)
@@ -50,24 +50,21 @@ def register(dialect: str, meaning: Meaning) -> None:
 def interpreter_of(
     module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
 ) -> "Interpreter":
-    """An interpreter that knows the dialects of a module."""
+    """Return an interpreter for the dialects of a module."""
     from ceras_ir.interpreters.calls import LocatedInterpreter
 
     interpreter = LocatedInterpreter(module, listeners)
     dialects = {op.name.partition(".")[0] for op in module.walk()}
     meanings = [m for d in sorted(dialects) for m in _MEANINGS.get(d, ())]
     for meaning in dict.fromkeys(meanings):
-        interpreter.register_implementations(_made(meaning))
+        functions = _imported(meaning) if isinstance(meaning, str) else meaning()
+        interpreter.register_implementations(functions)
     return interpreter
 
 
-def _made(meaning: Meaning) -> "InterpreterFunctions":
-    return _imported(meaning) if isinstance(meaning, str) else meaning()
-
-
+# An instance is shared, because functions keep only results that are equal in all calls.
 @cache
 def _imported(meaning: str) -> "InterpreterFunctions":
-    """Made once: functions keep nothing between calls but what is the same in all."""
     from xdsl.interpreter import InterpreterFunctions
 
     module, _, name = meaning.partition(":")

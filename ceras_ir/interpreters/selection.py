@@ -1,6 +1,4 @@
-"""
-Select, reduce, compare, cast, normalize rows, choose boxes, evaluate trees: the meaning in numpy.
-"""
+"""Definitions in numpy: selection, padding, resizing, reduction, comparison and casts."""
 
 from collections.abc import Iterator
 from math import ceil, floor, prod
@@ -25,7 +23,7 @@ Array = NDArray[np.generic]
 
 
 def coordinate(index: int, scale: float, size: int, output: int, mode: Coordinates) -> float:
-    """The position of an output index in the input, every step rounded to float32."""
+    """Return the position of an output index in the input, with each step rounded to float32."""
     if output == 1 and mode in (Coordinates.PYTORCH_HALF_PIXEL, Coordinates.ALIGN_CORNERS):
         return 0.0
     i, s, n, m = (np.float32(v) for v in (index, scale, size, output))
@@ -42,22 +40,22 @@ def coordinate(index: int, scale: float, size: int, output: int, mode: Coordinat
             return float(offset + (i + half) / s - half)
 
 
-TIE = 1e-6
-"""So near to half an integer a coordinate is taken for one: it may be off by its rounding."""
+MAX_TIE_DISTANCE = 1e-6
+"""The maximum distance of a coordinate from a tie: it can be inexact due to rounding."""
 
 
 def nearest_indices(
     size: int, output: int, scale: float, mode: Coordinates, rounding: Nearest
 ) -> list[int]:
-    """For each output index the input index that is copied."""
+    """Return the input index of each output index."""
     result: list[int] = []
     for i in range(output):
         x = coordinate(i, scale, size, output, mode)
         match rounding:
             case Nearest.ROUND_PREFER_FLOOR:
-                index = ceil(x - 0.5 - TIE)
+                index = ceil(x - 0.5 - MAX_TIE_DISTANCE)
             case Nearest.ROUND_PREFER_CEIL:
-                index = floor(x + 0.5 + TIE)
+                index = floor(x + 0.5 + MAX_TIE_DISTANCE)
             case Nearest.FLOOR:
                 index = floor(x)
             case Nearest.CEIL:
@@ -69,7 +67,7 @@ def nearest_indices(
 def linear_weights(
     size: int, output: int, scale: float, mode: Coordinates
 ) -> tuple[list[int], list[int], NDArray[np.float32]]:
-    """For each output index its two neighbours and the float32 weight of the second."""
+    """Return the two neighbors of each output index, and the float32 weight of the second."""
     low: list[int] = []
     high: list[int] = []
     weight = np.zeros(output, np.float32)
@@ -82,7 +80,7 @@ def linear_weights(
 
 
 def border_indices(kind: Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
-    """For each index of a padded dimension the input's index that it repeats."""
+    """Return the input index of each index of a padded dimension."""
     index = np.arange(-low, extent + high, dtype=np.int64)
     match kind:
         case Pad.EDGE:
@@ -93,7 +91,7 @@ def border_indices(kind: Pad, extent: int, low: int, high: int) -> NDArray[np.in
             return (extent - 1) - np.abs((extent - 1) - np.abs(index))
 
 
-COMBINED = {
+BINARY_OF_REDUCTION = {
     graph.Reduce.SUM: graph.Binary.ADD,
     graph.Reduce.PRODUCT: graph.Binary.MUL,
     graph.Reduce.MAX: graph.Binary.MAX,
@@ -103,15 +101,15 @@ COMBINED = {
 
 
 def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
-    """`graph.select`."""
+    """Evaluate `graph.select`."""
     left, right, where = np.broadcast_arrays(lhs, rhs, condition)
     result = right.copy()
     np.copyto(result, left, where=where)
     return result
 
 
+# The first occurrence of each row, then the second, and so on.
 def _turns(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
-    """Split positions into groups: the first of each place, then the second, and so on."""
     order = np.argsort(places, kind="stable")
     counts = np.unique(places, return_counts=True)[1]
     starts = np.cumsum(counts) - counts
@@ -121,7 +119,7 @@ def _turns(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
 
 @register_impls
 class SelectionFunctions(InterpreterFunctions):
-    """One method per operation; arrays have the stored type of their elements."""
+    """A method per operation; arrays have the stored type of the elements."""
 
     @impl(graph.SliceOp)
     def slice(self, interpreter: Interpreter, op: graph.SliceOp, args: PythonValues):
@@ -166,7 +164,7 @@ class SelectionFunctions(InterpreterFunctions):
             return (result,)
         for turn in _turns(places):
             at = places[turn]
-            result[at] = combine(COMBINED[kind], result[at], rows[turn])
+            result[at] = combine(BINARY_OF_REDUCTION[kind], result[at], rows[turn])
         return (result,)
 
     @impl(graph.PadOp)
@@ -205,14 +203,14 @@ class SelectionFunctions(InterpreterFunctions):
     def top_k(self, interpreter: Interpreter, op: graph.TopKOp, args: PythonValues):
         x: Array = args[0]
         if op.function is graph.Reduce.MAX:
-            # Backwards, so that of equal elements the last here is the first there.
+            # A reversed stable sort keeps the first of equal elements first.
             order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         else:
             order = np.argsort(x, axis=-1, kind="stable")
         is_nan = np.not_equal(x, x)
         if is_nan.any():
-            behind = np.take_along_axis(is_nan, order, -1)
-            order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
+            is_last = np.take_along_axis(is_nan, order, -1)
+            order = np.take_along_axis(order, np.argsort(is_last, axis=-1, kind="stable"), -1)
         count = graph.shape_of(op.result)[-1]
         return (np.ascontiguousarray(order[..., :count], np.int64),)
 

@@ -48,7 +48,7 @@ CASES = {
           : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
         func.return %y : tensor<4xi32>
         }""",
-        "a block ends at byte 72 of its arena, which has 64 bytes",
+        "a block extends to byte 72 of an arena of 64 bytes",
     ),
     "an operation without a meaning": (
         """func.func @main(%x: tensor<4xi32>) -> tensor<4xi32> {

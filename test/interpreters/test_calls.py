@@ -65,8 +65,8 @@ def test_other_values_and_other_bodies_are_computed() -> None:
 
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "LIMIT", 16)
-    monkeypatch.setattr(remembered, "BODIES", 1)
+    monkeypatch.setattr(remembered, "MAX_CACHED_BYTES", 16)
+    monkeypatch.setattr(remembered, "MAX_CACHED_BODIES", 1)
     loop, calls = loop_of(import_model(loop_networks.recurrent())), Counted()
     for factor in (1, 2, 3, 3, 1):
         calls.result(loop, ROWS, np.float32(factor) * ROWS)

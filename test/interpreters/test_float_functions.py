@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.float_functions import (
-    PIECE,
+    MAX_CACHED_ELEMENTS,
     apply_function,
     clip,
     exp,
@@ -186,7 +186,7 @@ def test_softmax_adds_in_order():
 )
 def test_large_arrays_are_computed_in_pieces(kind: Function) -> None:
     # The second piece has what exp cannot hold, the last is short.
-    x = np.random.default_rng(0).normal(size=(3, PIECE - 5)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(3, MAX_CACHED_ELEMENTS - 5)).astype(np.float32)
     x[1, : len(SPECIAL)] = SPECIAL
     x[1, len(SPECIAL) :: 7] *= 100
     function = FunctionAttr(kind)

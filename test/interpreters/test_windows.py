@@ -123,5 +123,5 @@ def test_windows_laid_out_in_pieces_are_those_of_all(
     expected = sum(
         np.einsum("nhwc,oc->nhwo", tap, weights[:, i, j]) for i, j, tap in window.taps(padded)
     )
-    monkeypatch.setattr(windows, "SEEN", seen)
+    monkeypatch.setattr(windows, "MAX_COPIED_ELEMENTS", seen)
     assert (windows.convolve(x, weights, window, 1) == expected).all()

@@ -147,7 +147,7 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
 
 def window_sums(window: Window, x: Tensor) -> Tensor:
     """Sums over the windows of a padded feature map."""
-    rows, columns = (window.places(axis, x.shape[1 + axis]) for axis in (0, 1))
+    rows, columns = (window.tap_slices(axis, x.shape[1 + axis]) for axis in (0, 1))
     if window.dilations == (1, 1):
         y = functional.avg_pool2d(
             x.permute(0, 3, 1, 2), window.kernel, window.strides, divisor_override=1
