@@ -1,11 +1,11 @@
 """
-Compile a network for a target: run its stages, collect its artefacts, describe and check them.
+Compile a network for a target: run the stages, collect the files, describe and check them.
 
-`manifest.json` says what each file is, which command made it, and what the network's ends look
-like; it is all that `ceras-run` needs to execute the folder. It has the SHA-256 of every file that
-a run reads: taken when the file is written, checked before it runs. A folder whose files were
-changed, lost or mixed up is refused instead of computing something else. This is no signature: who
-can change the files can change the manifest. Texts of levels (`--save-temps`) may be edited.
+`manifest.json` describes each file, the command, and the graph inputs and outputs; `ceras-run`
+needs no other description. It has the SHA-256 of each file that a run loads. The digest is computed
+when the file is written and checked before each run, so a folder with changed, missing or exchanged
+files is refused. The digests are no signature: a person who can change the files can change the
+manifest. Texts of levels (`--save-temps`) may be edited.
 """
 
 import io
@@ -48,14 +48,12 @@ from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.placement.place import state_findings
 
 SHA256 = "sha256"
-"""The entry of the manifest: file -> digest in hexadecimal."""
+"""The entry of the manifest that maps each file to its digest in hexadecimal."""
 UNCHECKED = "unchecked"
-"""The entry of the manifest: files that nothing runs, which may be edited or deleted."""
+"""The entry of the manifest that lists files without a digest, which may be edited or deleted."""
 
 
 class _Hashing(io.BytesIO):
-    """Hands on what is written, if to anybody, and hashes it."""
-
     def __init__(self, stream: BinaryIO | None):
         super().__init__()
         self.stream, self.hash = stream, sha256()
@@ -66,7 +64,7 @@ class _Hashing(io.BytesIO):
 
 
 class Digests:
-    """The digests of some artefacts; those in `artefacts` leave theirs when they are written."""
+    """The digests of artefacts. Each of `artefacts` stores its digest when it is written."""
 
     def __init__(self, artefacts: Sequence[Artefact]):
         self._plain = artefacts
@@ -82,7 +80,7 @@ class Digests:
         self._known[artefact.path] = hashing.hash.hexdigest()
 
     def to_json(self) -> dict[str, str]:
-        """All of them; what was not written yet is written nowhere."""
+        """Return all digests; an artefact that is not written yet is hashed without a file."""
         for artefact in self._plain:
             if artefact.path not in self._known:
                 self._take(artefact, None)
@@ -90,7 +88,7 @@ class Digests:
 
 
 def check_digests(folder: Path, manifest: Manifest) -> None:
-    """Refuse a folder in which a file is not what the manifest was written for."""
+    """Refuse a folder in which a file differs from the digest in the manifest."""
     expected = manifest.content.get(SHA256)
     if not isa(expected, dict[str, str]):
         raise InputError("its manifest has no digests; compile again", str(folder))
@@ -120,7 +118,7 @@ MANIFEST_VERSION = 1
 
 @dataclass
 class Build:
-    """A compiled network: its module at the last level, and the files made of it."""
+    """A compiled network: the module at the last level, and the files."""
 
     options: BuildOptions
     module: ModuleOp
@@ -143,8 +141,8 @@ class Build:
 
     def files(self, others: Mapping[str, str] | None = None) -> list[Artefact]:
         """
-        All files of the output folder, but for `others` that somebody else describes; the manifest
-        last: it has the digests of those before it.
+        Return all files of the output folder except `others`, which another caller describes. The
+        manifest is last, because it has the digests of the other files.
         """
         report = Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report))
         digests = Digests([*self.emission.artefacts, report])
@@ -155,7 +153,7 @@ class Build:
         return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
 
     def write(self, folder: Path) -> Manifest:
-        """Write all files into `folder`; the manifest, as those that run it read it."""
+        """Write all files into `folder`, and return the manifest as a reader sees it."""
         write_artefacts(folder, self.files())
         return read_manifest(folder)
 
@@ -165,7 +163,7 @@ def _json(content: dict[str, object]) -> str:
 
 
 Observer: TypeAlias = Callable[[Stage, ModuleOp], None]
-"""Sees the module at the end of each stage."""
+"""A function that receives the module at the end of each stage."""
 
 
 def build(
@@ -174,7 +172,7 @@ def build(
     after: Observer | None = None,
     watching: Watching | None = None,
 ) -> Build:
-    """Compile `module`, which is consumed; `watching` is that of `run_stages`."""
+    """Compile `module`, which is consumed; `run_stages` documents `watching`."""
     options = options.resolved(module)
     return _run(module, options, all_stages(options), after, watching)
 
@@ -185,8 +183,8 @@ def build_target(
     after: Observer | None = None,
     watching: Watching | None = None,
 ) -> Build:
-    """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
-    # Targets that share a graph were not all asked when it was made.
+    """Lower a fused graph, quantized if requested, to the target; `module` is consumed."""
+    # Not all targets that share a graph were checked when it was created.
     if findings := state_findings(main_function(module), type(options.target)):
         raise UnsupportedError(findings)
     return _run(module, options, target_stages(options), after, watching)
@@ -221,7 +219,7 @@ def _run(
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a compiled folder, checked as far as any target relies on it."""
+    """Read the manifest of a compiled folder, and check the entries that all targets use."""
     path = folder / MANIFEST
     try:
         content: object = json.loads(path.read_text(encoding="utf-8"))
@@ -244,7 +242,6 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInfo]:
-    """The `inputs` or `outputs` that a manifest describes."""
     entries = content.get(key)
     if not isa(entries, list[dict[str, object]]):
         raise InputError(f"has no list of {key}", str(path))
@@ -253,7 +250,7 @@ def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInf
 
 
 def open_folder(folder: Path) -> Compiled:
-    """What `ceras-compile` wrote into `folder`, ready to run."""
+    """Return the compiled network in `folder`, ready to run."""
     manifest = read_manifest(folder)
     check_digests(folder, manifest)
     return find_target(manifest.target)().open(folder, manifest)
@@ -262,7 +259,7 @@ def open_folder(folder: Path) -> Compiled:
 def run_all(
     executable: Executable, samples: Samples | StreamedSamples, declared: Sequence[TensorInfo]
 ) -> dict[str, Array]:
-    """The outputs of all samples by name, in the types that the model has `declared`."""
+    """Return the outputs of all samples by name, in the types that the model declared."""
     results = list(progress(executable.run(list(samples)), "running", len(samples)))
     return as_declared(join(results, batched=samples.batched), declared)
 
@@ -270,13 +267,13 @@ def run_all(
 DISTRIBUTION = "ceras-ir"
 
 FOLDER = "DIR"
-"""What stands for the output folder: reports of one compile are the same wherever they are."""
+"""The name of the output folder in reports, so that reports do not depend on it."""
 
 
 def provenance(
     tool: str, argv: Sequence[str], model: str, options: BuildOptions
 ) -> dict[str, object]:
-    """The entry `provenance` of a report."""
+    """Return the entry `provenance` of a report."""
     data = [part for part in (options.calibration or "").split(",") if part]
     target = {
         field.name: spelled
@@ -301,14 +298,14 @@ def provenance(
 
 
 def versions() -> dict[str, str]:
-    """Of Python, this package and those that it needs."""
+    """Return the versions of Python, this package and the packages that it requires."""
     needed = [text for text in requires(DISTRIBUTION) or () if "extra ==" not in text]
     names = sorted(match[0] for text in needed if (match := re.match(r"[\w.-]+", text)))
     return {"python": python_version(), **{name: version(name) for name in (DISTRIBUTION, *names)}}
 
 
 def command_line(tool: str, argv: Sequence[str]) -> str:
-    """The command as one types it, with `DIR` for the output folder."""
+    """Return the command as a user types it, with `DIR` for the output folder."""
     words = [tool]
     for previous, word in zip(["", *argv], argv, strict=False):
         if previous == "-o":
@@ -321,7 +318,7 @@ def command_line(tool: str, argv: Sequence[str]) -> str:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of a folder, of its files' names and digests."""
+    """Return the SHA-256 of a file, or of the names and digests of the files in a folder."""
     if path.is_dir():
         whole = sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):

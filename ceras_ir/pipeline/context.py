@@ -1,13 +1,13 @@
 """
-The registry that every command starts from: dialects of xDSL, of this package, and of plugins.
+The registry of each command: dialects of xDSL, of this package, and of plugins.
 
-All of it is lazy: a dialect is imported when its first operation is parsed, and installed plugins
-are searched where text is read, because only text can contain their operations.
+A dialect is imported when its first operation is parsed. Installed plugins are searched when text
+is parsed, because only text can contain their operations.
 
-Passes, dialects and targets also come from Python files that are not installed. Every `ModulePass`
-with a name, every `Dialect` and every `Target` that a file itself defines is taken; with a dialect
-also the `InterpreterFunctions` of the file. An error while the file is loaded is reported with its
-line; an error while a pass runs keeps its traceback, because its author needs it.
+Passes, dialects and targets can also be defined in Python files that are not installed. Each
+`ModulePass` with a name, each `Dialect` and each `Target` that a file defines is added; with a
+dialect also the `InterpreterFunctions` of the file. An error while the file is loaded is reported
+with the line. An error while a pass runs has a traceback, which the author of the pass needs.
 """
 
 import os
@@ -37,13 +37,15 @@ _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)
 
 
 def load_universe() -> Universe:
-    """All dialects, passes and targets: installed (`xdsl.universe` entry points) and loaded."""
+    """
+    Return all dialects, passes and targets: installed (`xdsl.universe` entry points) and loaded.
+    """
     return _CURRENT.get() or Universe.get_multiverse()
 
 
 @contextmanager
 def with_universe(universe: Universe) -> Generator[None]:
-    """Have everything below use `universe`."""
+    """Use `universe` inside the block."""
     token = _CURRENT.set(universe)
     try:
         yield
@@ -53,8 +55,8 @@ def with_universe(universe: Universe) -> Generator[None]:
 
 def load_context(universe: Universe | None = None, *, allow_unregistered: bool = False) -> Context:
     """
-    A context in which every dialect of `universe` (default: xDSL's, ours and those of loaded
-    plugin files) can be parsed.
+    Return a context in which each dialect of `universe` can be parsed; by default xDSL's dialects,
+    ours and those of loaded plugin files.
     """
     ctx = Context(allow_unregistered=allow_unregistered)
     found = universe or _CURRENT.get()
@@ -69,11 +71,11 @@ KINDS = ("pass", "dialect", "target")
 T = TypeVar("T")
 
 LOADED: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
-"""Options of a command line that loads the same plugins as this one, for reproducers."""
+"""The options that load the same plugins as this command line, for reproducers."""
 
 
 def add_plugins(group: ArgumentContainer) -> None:
-    """The options that name plugin files."""
+    """Add the options that name plugin files."""
     for kind in KINDS:
         group.add_argument(
             f"--load-{kind}-plugin",
@@ -86,7 +88,7 @@ def add_plugins(group: ArgumentContainer) -> None:
 
 @dataclass(frozen=True)
 class PluginFiles:
-    """The files that a command line names, by what is taken from each."""
+    """The files that a command line names, by the kind of definition that is loaded."""
 
     passes: list[str]
     dialects: list[str]
@@ -94,14 +96,14 @@ class PluginFiles:
 
     @classmethod
     def of(cls, argv: Sequence[str]) -> "PluginFiles":
-        """Those in `argv`: they must be loaded to know its options."""
+        """Find the files in `argv`, before the other options are parsed."""
         parser = UsageParser(add_help=False, allow_abbrev=False)
         add_plugins(parser)
         found, _ = parser.parse_known_args(argv)
         return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
 
     def options(self) -> list[str]:
-        """The options that name these files, found from any folder."""
+        """Return the options that name these files by absolute paths."""
         named = zip(KINDS, (self.passes, self.dialects, self.targets), strict=True)
         return [
             f"--load-{kind}-plugin={os.path.abspath(path)}"
@@ -112,7 +114,7 @@ class PluginFiles:
 
 @contextmanager
 def plugins(argv: Sequence[str]) -> Generator[None]:
-    """Have everything below know what the plugin files of `argv` define."""
+    """Make the definitions in plugin files of `argv` available inside the block."""
     files = PluginFiles.of(argv)
     if not (files.passes or files.dialects or files.targets):
         yield
@@ -127,7 +129,6 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
 
 
 def _universe(universe: Universe, files: PluginFiles) -> Universe:
-    """`universe` with what the files define added to it; a name that is taken is refused."""
     passes, dialects = dict(universe.all_passes), dict(universe.all_dialects)
     texts = dict(universe.all_targets)
     for path in files.dialects:
@@ -158,8 +159,7 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
 
 
 def _register_meaning(dialect: Dialect, module: ModuleType) -> None:
-    """Have the interpreter take what the module of a dialect says of its operations."""
-    # Most commands load no plugin, and the interpreter takes a while to load.
+    # Most commands load no plugin, and importing the interpreter takes time.
     from xdsl.interpreter import InterpreterFunctions
 
     from ceras_ir.interpreters.registry import register
@@ -178,35 +178,34 @@ def _add(
 
 
 def targets_in(module: ModuleType) -> list[type[Target]]:
-    """The targets that `module` defines, in its order."""
+    """Return the targets that `module` defines, in order."""
     return [c for c in _defined_in(module, Target) if isinstance(getattr(c, "name", None), str)]
 
 
 def passes_in(module: ModuleType) -> list[type[ModulePass]]:
-    """The passes that `module` defines, in its order."""
+    """Return the passes that `module` defines, in order."""
     return [c for c in _defined_in(module, ModulePass) if isinstance(getattr(c, "name", None), str)]
 
 
 def _defined_in(module: ModuleType, base: type[T]) -> list[type[T]]:
-    """The subclasses of `base` that `module` itself defines, in its order."""
     values = vars(module).values()
     classes = [v for v in values if isinstance(v, type) and issubclass(v, base)]
     return [cls for cls in classes if cls.__module__ == module.__name__]
 
 
 def dialects_in(module: ModuleType) -> list[Dialect]:
-    """The dialects that `module` defines or imports under a name of its own, in its order."""
+    """Return the dialects that `module` defines or imports, in order."""
     return [value for value in vars(module).values() if isinstance(value, Dialect)]
 
 
 def _load(path: str) -> ModuleType:
-    """Run the file at `path` as a module; a file given twice is loaded once."""
+    """Run the file at `path` as a module, once per file."""
     absolute = os.path.abspath(path)
     name = _module_name(Path(absolute))
     if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
         return loaded
     with open(path, "rb"):
-        pass  # A missing file is an OSError with its name.
+        pass  # A missing file is an OSError with the name of the file.
     if not path.endswith(".py"):
         raise InputError("is not a Python file (its name must end in .py)", path)
     try:
@@ -214,14 +213,14 @@ def _load(path: str) -> ModuleType:
     except SyntaxError as error:
         message = f"{type(error).__name__}: {error.msg}"
         raise SourceError([Diagnostic(message, path, error.lineno)]) from None
-    # Whatever a user's file raises is the user's: name the line of it that did.
+    # Any error here is an error in the file of the user.
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
 
 
 def _module_name(path: Path) -> str:
-    """What the file at `path` is called; one of a package finds the package's other files."""
+    """Return the module name of the file at `path`, qualified inside a package for its imports."""
     name, folder = path.stem, path.parent
     while (folder / "__init__.py").exists():
         name, folder = f"{folder.name}.{name}", folder.parent
@@ -233,7 +232,6 @@ def _module_name(path: Path) -> str:
 
 
 def _line_in(path: str, error: Exception) -> int | None:
-    """The innermost line of `path` in the traceback of `error`."""
     line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == path:

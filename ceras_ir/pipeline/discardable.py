@@ -1,9 +1,9 @@
 """
-What the discardable attributes of `graph`, `mem` and `sparse` may hold, wherever they stand.
+Check the discardable attributes of `graph`, `mem` and `sparse`.
 
-Passes leave them on operations, functions and the ends of functions, and read them without looking
-for another type. A name that nobody reads would be ignored in silence, so that it is refused;
-plugins have a prefix of their own. `refusals` is part of the verification of a module.
+Passes attach them to operations, functions, arguments and results, and read them without a check of
+the type. An unknown name with the prefix of these dialects is refused, because no pass would read
+it. Plugins use a separate prefix. `refusals` is part of the verification of a module.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,14 +30,14 @@ from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.support.diagnostics import did_you_mean
 
 MAX_EXPONENT = 1000
-"""Scales are doubles, and products of two have to be so too."""
+"""The largest exponent of a scale, so that the product of two scales is a finite double."""
 
 MAX_ZERO_POINT = 1 << 16
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What an attribute must be, in words and as a predicate."""
+    """The rule of an attribute, in words and as a predicate."""
 
     words: str
     holds: Callable[[Attribute], bool]
@@ -131,7 +131,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
-    """Why `op` cannot have been pruned as its mask says."""
+    """Return the reason why `op` cannot have been pruned by its mask; None if it can."""
     from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 
     if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
@@ -140,7 +140,7 @@ def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
 
 
 def refusals(op: Operation) -> Iterator[str]:
-    """What is wrong with the discardable attributes of `op` and of its ends."""
+    """Yield the errors in the discardable attributes of `op`, and of its arguments and results."""
     mask = op.attributes.get(MASK)
     if isinstance(mask, MaskAttr) and (text := _mask_refusal(op, mask)):
         yield text

@@ -1,9 +1,9 @@
 """
-Running passes under observation: verification after each, dumps on stderr, timings, statistics.
+Run passes with verification, dumps on stderr, timings and statistics.
 
-An error that a user can cause stays an error of the user. All other errors of a pass, and IR that
-is invalid after it, become an `InternalError` that names the pass and leaves a reproducer.
-Statistics are the operations that each pass made and erased, its time and its memory.
+An error that a user can cause remains an error of the user. Any other error of a pass, and invalid
+IR after it, becomes an `InternalError` that names the pass and leaves a reproducer. Statistics are
+the operations that each pass created and erased, and the time and memory of the pass.
 """
 
 import resource
@@ -31,7 +31,7 @@ from ceras_ir.transforms.pass_kinds import flatten, run_step
 
 @dataclass(frozen=True)
 class Dumps:
-    """What the user wants to see."""
+    """The dumps that the user requests."""
 
     before: frozenset[str] = frozenset()
     """Names of passes and pipelines, as in `after`."""
@@ -39,7 +39,7 @@ class Dumps:
     after: frozenset[str] = frozenset()
     after_all: bool = False
     diff: bool = False
-    """What each pass changes, as a unified diff."""
+    """Whether to show the changes of each pass, as a unified diff."""
     elide: bool = False
     debuginfo: bool = False
     generic: bool = False
@@ -47,8 +47,8 @@ class Dumps:
     @contextmanager
     def around(self, module: ModuleOp, name: str, *, inner: bool) -> Generator[None]:
         """
-        Show the module before and after the pass or pipeline called `name`; `inner` is a pass that
-        does something, which may be in a pipeline.
+        Show the module before and after the pass or pipeline called `name`. `inner` is true for a
+        pass without inner passes, which may be part of a pipeline.
         """
         if self.before_all if inner else name in self.before and not self.before_all:
             self._show(module, "Before", name)
@@ -64,7 +64,7 @@ class Dumps:
         sys.stderr.write(self._text(module))
 
     def _show_diff(self, old: str, new: str, name: str) -> None:
-        # Few runs want it, and it takes a while to load.
+        # Few runs need it, and importing it takes time.
         from difflib import unified_diff
 
         changed = "" if old != new else ": no change"
@@ -73,7 +73,7 @@ class Dumps:
         sys.stderr.writelines(f"{line}\n" for line in lines)
 
     def _text(self, module: ModuleOp) -> str:
-        # Few runs want it, and the start-up of all commands would include it.
+        # Few runs need it; at the top, each command would import it.
         from ceras_ir.pipeline.printing import print_module
 
         stream = StringIO()
@@ -89,19 +89,22 @@ class Dumps:
 
 @dataclass
 class Statistic:
-    """Of all runs of one pass."""
+    """The statistics of all runs of a pass."""
 
     runs: int = 0
     before: int = 0
-    """Operations before the last run, as those after it."""
+    """The number of operations before the last run, as found after the run before it."""
     after: int = 0
     made: int = 0
     erased: int = 0
     changed: int = 0
-    """Operations that remained, with other operands, properties, attributes, types or order."""
+    """
+    The number of remaining operations with changed operands, properties, attributes, types or
+    order.
+    """
     seconds: float = 0.0
     growth: int = 0
-    """KiB by which the process's peak grew."""
+    """The growth of the peak memory of the process, in KiB."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class Statistics:
 
     @contextmanager
     def of(self, module: ModuleOp, name: str) -> Generator[None]:
-        """Book what is done to `module` inside under `name`."""
+        """Count the changes to `module` inside the block for the pass `name`."""
         before = {op: look(op) for op in module.walk()}
         peak, started = _peak(), time.perf_counter()
         yield
@@ -138,7 +141,7 @@ class Statistics:
 
 
 def look(op: Operation) -> tuple[object, ...]:
-    """The parts of an operation that a rewrite may change."""
+    """Return the parts of an operation that a rewrite may change."""
     types = tuple(result.type for result in op.results)
     return tuple(op.operands), types, dict(op.properties), dict(op.attributes)
 
@@ -147,7 +150,7 @@ Looks: TypeAlias = Mapping[Operation, tuple[object, ...]]
 
 
 def changed_operations(before: Looks, after: Looks) -> set[Operation]:
-    """The operations that are new, removed, changed, or after another operation than before."""
+    """Return operations that are new, removed, changed, or after a different operation."""
     found = {op for op, seen in before.items() if after.get(op) != seen}
     found |= after.keys() - before.keys()
     kept = [op for op in after if op in before]
@@ -156,20 +159,20 @@ def changed_operations(before: Looks, after: Looks) -> set[Operation]:
 
 
 def _peak() -> int:
-    """KiB that the process had at most so far."""
+    """Return the peak memory of the process in KiB."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size // 1024 if sys.platform == "darwin" else size
 
 
 @dataclass
 class Stopwatch:
-    """Seconds of wall time by what they were spent on, in the order of first use."""
+    """Seconds of wall time by activity, in the order of first use."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     _start: float = field(default_factory=time.perf_counter)
 
     def lap(self, name: str) -> None:
-        """Book the time since the last lap under `name`."""
+        """Add the time since the last lap to `name`."""
         now = time.perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._start
         self._start = now
@@ -186,23 +189,23 @@ class Stopwatch:
 
 
 Watch: TypeAlias = Callable[[Context, ModuleOp], str | None]
-"""Looks at the module behind every pass; says what is wrong, if anything."""
+"""A function that checks the module after each pass, and returns an error or None."""
 
 Watching: TypeAlias = Callable[[ModuleOp], Watch]
-"""Looks at the module before the first of some passes, and makes what looks at it behind each."""
+"""A function that receives the module before the first pass, and returns the check of each pass."""
 
 
 @dataclass(frozen=True)
 class PassRunner:
-    """Runs passes one by one; what is in a pipeline counts one by one too."""
+    """Runs passes one by one, including the passes of a pipeline."""
 
     dumps: Dumps = field(default_factory=Dumps)
     reproducer: str | None = None
-    """Where a reproducer goes; None for a new file here, empty for nowhere."""
+    """The file of a reproducer; None for a new file in the current folder, "" for no file."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     verify_each: bool = True
-    """Whether IR is verified behind every pass that changes it, or by nobody."""
+    """Whether IR is verified after each pass that changes it."""
     verification: Verification = field(default_factory=Verification)
     statistics: Statistics | None = None
     watch: Watch | None = None
@@ -215,8 +218,8 @@ class PassRunner:
         level: str | None = None,
     ) -> None:
         """
-        Apply `passes`, which lead to `level`, to `module` in order; it is verified before and
-        after each.
+        Apply `passes`, which lead to `level`, to `module` in order. The module is verified before
+        the first pass and after each pass.
         """
         if self.verify_each:
             self.verification.check(module)
@@ -243,7 +246,7 @@ class PassRunner:
             raise InputError(f"{inner.name}: {str(error).strip()}") from error
         except (OSError, MemoryError):
             raise
-        # Anything else is a mistake of the pass's author.
+        # Other exceptions are errors in the pass.
         except Exception as error:
             place = f" on the way to level '{level}'" if level else ""
             message = f"pass '{inner.name}' crashed{place}: {summary(error)}"
@@ -258,7 +261,6 @@ class PassRunner:
             raise SourceError([Diagnostic(message), *self._replay(ctx, level)])
 
     def _replay(self, ctx: Context, level: str | None) -> list[Diagnostic]:
-        """How to run the last pass alone."""
         if self.reproducer == "":
             return []
         return [Diagnostic(self.checkpoint.save(ctx, self.reproducer, level), severity="note")]

@@ -1,4 +1,4 @@
-"""What the user asked for, as far as passes depend on it."""
+"""Define the options of a build that passes depend on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ Io: TypeAlias = Literal["model", "int8"]
 
 @dataclass(frozen=True)
 class Insertion:
-    """Passes of the user's behind a level."""
+    """Passes of the user after a level."""
 
     level: str
     pipeline: str
@@ -30,49 +30,47 @@ class TargetOptions:
     """The target and the arithmetic of a network."""
 
     target: Target = field(default_factory=Target)
-    """By default no machine in particular: one of any arithmetic."""
+    """The default target has any arithmetic, and is no particular machine."""
     quantize: Quantize = option("auto", shows_default=True)
     """
-    Compute in int8 (int8) or as the model says (none); auto is int8 if the model has Q/DQ,
-    calibration data is given, or the target has no floating point.
+    Compute in int8 (int8) or in the types of the model (none); auto selects int8 if the model has
+    Q/DQ, calibration data is given, or the target has no floating point.
     """
 
 
 @dataclass(frozen=True)
 class BuildOptions(QuantizationOptions, TargetOptions):
-    """A target with its own options, and how the network is quantized for it."""
+    """A target with options, and the quantization of the network for this target."""
 
     io: Io = option("model")
     """Give inputs and outputs the model's own types, or int8."""
     prune: str | None = option(None, metavar="OPTIONS")
     """
-    Set the least important weights to zero: "threshold=0.01", "sparsity=0.9" of every layer,
-    "method=filter sparsity=0.9" of every filter, "ratios=conv1:0.9,fc*:0.8", or what a scan
-    proposes for "target-bytes=..."; see the pass prune.
-
-    The pass runs if the option is given, even empty.
+    Set the least important weights to zero: "threshold=0.01", "sparsity=0.9" of each layer,
+    "method=filter sparsity=0.9" of each filter, "ratios=conv1:0.9,fc*:0.8", or the proposal of a
+    scan for "target-bytes=..."; see the pass prune. The pass runs if the option is given, even
+    empty.
     """
     title: str = "model"
-    """What the network is called, in comments and as a sketch."""
+    """The name of the network, in comments and as a sketch."""
     insertions: tuple[Insertion, ...] = ()
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the network becomes int8: asked for, calibrated, or the target's only way."""
+        """Return whether the network becomes int8: by request, by calibration, or by the target."""
         if self.quantize == "auto":
             return self.calibration is not None or not self.target.arithmetic.floats
         return self.quantize == "int8"
 
     @property
     def keeps_precision(self) -> bool:
-        """Whether options are given that only a quantized network has."""
+        """Return whether options are given that only a quantized network has."""
         return bool(self.int16 or self.float or self.budget is not None)
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """
-        What `auto` means for this network, once and for all: int8 if it has Q/DQ, else none. Of
-        text with calibrated ranges, a note says that they are not used. Options that contradict
-        the network are refused.
+        Resolve `auto` for this network: int8 if it has Q/DQ, else none. A note reports text with
+        calibrated ranges that are not used. Options that contradict the network are refused.
         """
         options = self._decided(module)
         options._check_quantized()
@@ -112,7 +110,6 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         self.target.check()
 
     def _check_quantized(self) -> None:
-        """Refuse what only a quantized network has; `auto` decides that by the network."""
         if self.io == "int8" and not self.is_quantized:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.keeps_precision:
@@ -121,13 +118,12 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             )
 
     def _check_precision(self, module: ModuleOp) -> None:
-        """Refuse layers to choose in a network that comes quantized, and note idle options."""
         from ceras_ir.transforms.quantization.analysis.qdq import (
             COMES_QUANTIZED,
             carries_quantization,
         )
 
-        # Where scales move to powers of two, the network is quantized again.
+        # If scales become powers of two, the network is quantized again.
         kept = self.is_quantized and self.target.arithmetic.multipliers
         if not kept or not carries_quantization(module):
             return
@@ -137,11 +133,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             remark(f"note: {', '.join(idle)} decided nothing: {COMES_QUANTIZED}")
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
-        """The user's passes behind a level."""
+        """Return the passes of the user after a level."""
         return tuple(p for each in self.insertions if each.level == level for p in each.passes)
 
     def check_levels(self, known: Sequence[str]) -> None:
-        """Refuse passes behind levels that do not exist."""
+        """Refuse passes after levels that do not exist."""
         for level in (each.level for each in self.insertions):
             if level not in known:
                 near = f"{did_you_mean(level, known)} (levels: {', '.join(dict.fromkeys(known))})"

@@ -1,10 +1,10 @@
 """
-From a file to a module: `.mlir` text, or a model through the frontend for its extension.
+Read a module from a file: `.mlir` text, or a model through the frontend for its extension.
 
-Parsed operations get the place they were read from as their location unless the text gives one, so
-that later errors can name a line. All errors in the text are a `SourceError`. A file with several
-independent modules, as tests have, has lines of `// -----` between them. For caches and other
-processes, a network is written as bytes and read again.
+A parsed operation gets its place in the text as location, unless the text specifies one, so that
+later errors can name a line. All errors in the text are a `SourceError`. A file with several
+independent modules, as in tests, has lines of `// -----` between them. For caches and other
+processes, a network is written as bytes.
 """
 
 import io
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 
 
 MAX_NESTING = 64
-"""Regions deeper than this are refused, so that no recursion over the IR can run out of stack."""
+"""
+The depth of regions above which text is refused, so that recursion does not exhaust the stack.
+"""
 
 MAX_MNEMONIC = 200
 """The number of characters in which the results and the name of an operation are searched."""
@@ -59,10 +61,10 @@ STDIN = "<stdin>"
 COMMENT = re.compile(r"//[^\n]*")
 
 STRING = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
-"""The string literals of xDSL; `++` and `*+` do not try again with less."""
+"""The string literals of xDSL; `++` and `*+` do not backtrack."""
 
 STRING_START = re.compile(r'(?:\s++|//[^\n]*+)*+@?+"', re.ASCII)
-"""Up to the quotation mark, if the next token is a string or a quoted symbol."""
+"""The text up to the quotation mark, if the next token is a string or a quoted symbol."""
 
 HEX_ELEMENT = re.compile(r'(?<![\w"])0[xX]')
 ELEMENT = re.compile(r"(?:-\s*)?\w[\w.+-]*")
@@ -71,13 +73,14 @@ UNKNOWN_OPERATION = re.compile(r"Operation (\S+) is not registered")
 """The message of xDSL, to which a remedy is added."""
 
 MALFORMED = (VerifyException, ValueError, OverflowError)
-"""What operations and attributes raise when they are built from parts that they refuse."""
+"""The exceptions of operations and attributes for invalid parts."""
 
 
 class LinearLexer(MLIRLexer):
     """
-    The lexer of xDSL, with two changes: a string literal that is not closed is refused in linear
-    time, and escaped bytes that are UTF-8 are text, as xDSL prints names that are not ASCII.
+    The lexer of xDSL with two changes. A string literal without an end is refused in linear time.
+    Escaped bytes that are UTF-8 are text, because xDSL prints names that are not ASCII in this
+    form.
     """
 
     def lex(self) -> MLIRToken:
@@ -86,7 +89,7 @@ class LinearLexer(MLIRLexer):
         if found is None:
             return super().lex()
         start = found.end() - 1
-        # The search of xDSL for the end of a literal takes exponential time if it has no end.
+        # The search of xDSL takes exponential time for a literal without an end.
         literal = STRING.match(text, start)
         if literal is None:
             message = "End of file reached before closing string literal."
@@ -104,18 +107,18 @@ class LinearLexer(MLIRLexer):
 
 
 class LocatingParser(Parser):
-    """xDSL's parser, which also records where each operation starts, and reads all floats."""
+    """The parser of xDSL, which also records the start of each operation and accepts all floats."""
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
         # The constructor of the base class accepts a lexer.
         AttrParser.__init__(self, ParserState(LinearLexer(Input(text, file))), ctx)
-        # xDSL renames the key of a resource that an earlier file of this process has used.
+        # xDSL renames the key of a resource that an earlier file of the process used.
         self.dialect_resources.add((Builtin.name, ELIDED))
         self._file = StringAttr(file)
         self._line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self.open_operations = list[int]()
-        """Where the operations that are being parsed start, outermost first."""
+        """The starts of the operations that are being parsed, outermost first."""
 
     def parse_operation(self) -> Operation:
         start = self.pos
@@ -154,12 +157,11 @@ class LocatingParser(Parser):
         return ""
 
     def _refuse(self, name: str) -> NoReturn:
-        """An operation that is not known, with the remedy."""
         dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
         way_out = "; --load-dialect-plugin=F.py loads a dialect of yours"
         if dialect is not None:
             way_out = did_you_mean(name, (op.name for op in dialect.operations))
-        # The parser stands behind the name, which may be in quotation marks.
+        # The position of the parser is after the name, which may be quoted.
         end = len(self._text(0, self.pos).rstrip().rstrip('"'))
         message = f"Operation {name} is not registered{way_out}"
         self.raise_error(message, end - len(name), end)
@@ -175,13 +177,13 @@ class LocatingParser(Parser):
         start = self.pos
         parsed = super().parse_dense_int_or_fp_elements_attr(type)
         element = parsed.get_element_type()
-        # The bytes of all elements, as a string.
+        # The elements are a string of bytes.
         if not isinstance(element, AnyFloat) or self._text(start, start + 2) == '<"':
             return parsed
         literal = self._text(start, self.pos)
         if not HEX_ELEMENT.search(literal):
             return parsed
-        # Infinities and NaN are printed as their bits, which xDSL takes for an integer.
+        # Infinities and NaN are printed as bits, which xDSL parses as integers.
         numbers = ELEMENT.findall(COMMENT.sub("", literal).partition(">")[0])
         size, data = element.compile_time_size, bytearray(parsed.data.data)
         for i, number in enumerate(numbers):
@@ -194,7 +196,7 @@ class LocatingParser(Parser):
 
 
 def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
-    """The module that `text` spells; `file` is what diagnostics call it."""
+    """Parse a module; diagnostics call the text `file`."""
     if not text.strip():
         return ModuleOp([])
     parser = None
@@ -210,7 +212,7 @@ def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
     except Exception as error:
         if type(error) is not Exception:
             raise
-        # xDSL's memref operations raise nothing more exact for a wrong number of indices.
+        # The memref operations of xDSL raise this for a wrong number of indices.
         message = str(error)
     start = parser.open_operations[-1] if parser and parser.open_operations else 0
     raise from_parse_error(ParseError(Span(start, start + 1, Input(text, file)), message))
@@ -260,7 +262,7 @@ def _with_form(message: str, parser: LocatingParser | None) -> str:
 
 
 def read_text(path: str) -> str:
-    """The text of the file at `path`, or of the standard input for `-`."""
+    """Return the text of the file at `path`, or of the standard input for `-`."""
     if path == "-":
         data = sys.stdin.buffer.read()
     else:
@@ -276,17 +278,19 @@ def read_text(path: str) -> str:
 
 
 def display_name(path: str) -> str:
-    """How diagnostics call the input at `path`."""
+    """Return the name of the input at `path` in diagnostics."""
     return STDIN if path == "-" else path
 
 
 def is_model(path: str) -> bool:
-    """Whether `path` is read by a frontend rather than as IR text."""
+    """Return whether a frontend reads `path`, not the parser of IR text."""
     return os.path.splitext(path)[1].lower() == ".onnx"
 
 
 def check_ending(path: str) -> None:
-    """Refuse a file that is neither a model nor IR text by its name, nor the standard input."""
+    """
+    Refuse a file whose name does not end as a model or IR text does; `-` is the standard input.
+    """
     if is_model(path) or path.endswith(".mlir") or path == "-":
         return
     if os.path.isdir(path):
@@ -330,14 +334,14 @@ def load_module(
     observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
-    The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model,
-    whose symbolic batch dimension becomes `batch`, whose inputs in `shapes` have those, and whose
-    inputs in `values` are those numbers.
+    Read the module in the file at `path`: IR text (`-` for the standard input) or an ONNX model. In
+    a model, the symbolic batch dimension becomes `batch`, inputs in `shapes` get these shapes, and
+    inputs in `values` become constants.
     """
     if is_model(path):
         from ceras_ir.frontends.onnx import import_file
 
-        with open(path, "rb"):  # a missing file is reported before onnx is imported
+        with open(path, "rb"):  # A missing file is reported before onnx is imported.
             return import_file(path, batch=batch, shapes=shapes, values=values, observe=observe)
     return parse_text(ctx, read_text(path), display_name(path))
 
@@ -346,7 +350,7 @@ SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Every part; lines before it are left empty, so that its line numbers are the file's."""
+    """Yield each part, with empty lines before it, so that line numbers are those of the file."""
     start = 0
     for marker in [*SPLIT_MARKER.finditer(text), None]:
         end = marker.start() if marker else len(text)
@@ -364,9 +368,9 @@ def read_network(
     observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
-    The float graph of an ONNX file, or the module of an IR text (`-` for the standard input),
-    verified; inputs in `states` are the outputs of the call before that they are there with.
-    `observe` receives the import of an ONNX file before transposes are eliminated.
+    Read and verify the float graph of an ONNX file, or the module of an IR text (`-` for the
+    standard input). Inputs in `states` get an output of the previous call. `observe` receives the
+    import of an ONNX file before transposes are eliminated.
     """
     check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
@@ -384,7 +388,7 @@ _FILE = "carried network"
 
 @dataclass(frozen=True)
 class TextCarrier:
-    """As IR text with the names of nodes."""
+    """Converts networks to IR text with the names of nodes, and back."""
 
     def pack(self, module: ModuleOp) -> bytes:
         stream = io.StringIO()
@@ -394,7 +398,7 @@ class TextCarrier:
     def unpack(self, data: bytes) -> ModuleOp:
         module = parse_text(load_context(load_universe()), data.decode(), _FILE)
         for op in module.walk():
-            # What had no place in the model has none here either.
+            # A value without a place in the model has none here.
             if isinstance(op.location, FileLineColLoc) and op.location.filename.data == _FILE:
                 op.location = UNKNOWN_LOC
         return module

@@ -1,9 +1,9 @@
 """
-Options of a pass or target, `opt=value opt=value`, read by the types of its dataclass fields,
-and passes spelled so that they are read back as they are.
+Parse the options of a pass or target, `opt=value opt=value`, and pipelines of passes.
 
-Unlike xDSL's own reader, which guesses types from the text: a float takes `8` and `1e-3`, a
-string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool alone is true.
+Types come from the dataclass fields, while xDSL guesses them from the text: a float accepts `8` and
+`1e-3`, a string accepts `8` and `data/x.npz` without quotes, a tuple accepts commas, and a bool
+without a value is true. Printed passes parse to equal passes.
 """
 
 import dataclasses
@@ -35,11 +35,11 @@ _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _PLAIN = re.compile(
     r"(?!(?:none|true|false|inf|infinity|nan)$)[A-Za-z_/][\w./:?&=-]*", re.IGNORECASE
 )
-"""Text that needs no quotes: it holds no separator, and is no value of another type."""
+"""Text that needs no quotes: it has no separator, and is not a value of another type."""
 
 
 def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
-    """The parts of `text` between separators that are not quoted or inside brackets."""
+    """Yield the parts of `text` between separators that are outside quotes and brackets."""
     start, depth = 0, 0
     for piece in _PIECE.finditer(text):
         char = piece[0]
@@ -56,7 +56,7 @@ def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
 
 
 def build(cls: type[T], options: str) -> T:
-    """An instance of the pass or target `cls` with the options that `options` spells."""
+    """Return the pass or target `cls` with the options in the text `options`."""
     owner = f"{'pass' if issubclass(cls, ModulePass) else 'target'} '{cls.name}'"
     types = get_type_hints(cls)
     fields = {
@@ -96,7 +96,7 @@ def build(cls: type[T], options: str) -> T:
 
 
 def with_values(cls: type[Target], given: Mapping[str, object]) -> Target:
-    """An instance of the target `cls` with options that are values already, of its own types."""
+    """Return the target `cls` with options that are values of the field types."""
     owner, types = f"target '{cls.name}'", types_of(cls)
     known = [field.name for field in dataclasses.fields(cls)]
     for key, value in given.items():
@@ -111,9 +111,9 @@ def keyword_values(
     cls: type, given: Mapping[str, object], owner: str, omit: Collection[str] = ()
 ) -> dict[str, object]:
     """
-    The values of options of the dataclass `cls` from keyword arguments of the Python API, by the
-    names of the fields, checked by the types of the fields. A list becomes a tuple. The fields in
-    `omit` are not keyword arguments.
+    Return the values of keyword arguments of the Python API that are options of the dataclass
+    `cls`, by field name, checked against the types of the fields. A list becomes a tuple. The
+    fields in `omit` are not keyword arguments.
     """
     types, known = types_of(cls), _keywords(cls, omit)
     found: dict[str, object] = {}
@@ -133,20 +133,22 @@ def keyword_values(
 
 
 def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
-    """The keyword arguments of options of the dataclass `cls`, and the names of their fields."""
+    """Map the keyword arguments of the dataclass `cls` to field names."""
     every = {described.keyword or each.name: each.name for each, described in options_of(cls)}
     return {key: name for key, name in every.items() if name not in omit}
 
 
 def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parameter]:
-    """The parameters that `keyword_values` accepts, with the types and defaults of the fields."""
+    """
+    Yield the parameters that `keyword_values` accepts, with the types and defaults of the fields.
+    """
     types, defaults = types_of(cls), {each.name: each.default for each in dataclasses.fields(cls)}
     for key, name in _keywords(cls, omit).items():
         yield Parameter(key, KEYWORD_ONLY, default=defaults[name], annotation=types[name])
 
 
 def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) -> list[Parameter]:
-    """The parameters that `with_values` accepts; a default that depends on the target is `...`."""
+    """Return the parameters of `with_values`; a default that depends on the target is `...`."""
     found: dict[str, Parameter] = {}
     for target in targets:
         types = types_of(target)
@@ -161,7 +163,7 @@ def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) ->
 
 
 def listing(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
-    """Have `help` and editors show these parameters of a function in place of `**options`."""
+    """Show these parameters of a function in `help` and editors, in place of `**options`."""
     shown = list(parameters)
 
     def decorate(function: Function) -> Function:
@@ -186,7 +188,7 @@ def _has_default(field: "dataclasses.Field[object]") -> bool:
 
 
 def _convert(text: str, hint: object, *, given: bool) -> OptionValue:
-    """`text` as a value of the type `hint`, or `ValueError`."""
+    """Convert `text` to the type `hint`; ValueError if this is impossible."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _convert_union(text, args, given=given)
@@ -216,7 +218,7 @@ def _convert(text: str, hint: object, *, given: bool) -> OptionValue:
 def _convert_union(text: str, choices: tuple[object, ...], *, given: bool) -> OptionValue:
     if NoneType in choices and (not given or text == "none"):
         return None
-    # The narrowest type first: a string takes any text.
+    # The narrowest type first: a string accepts any text.
     for choice in sorted(choices, key=_width):
         if choice is NoneType:
             continue
@@ -228,7 +230,7 @@ def _convert_union(text: str, choices: tuple[object, ...], *, given: bool) -> Op
 
 
 def _width(hint: object) -> int:
-    """How much text a type takes: `true` is a bool before it is a string."""
+    """Return the rank of a type by accepted text: `true` is a bool before it is a string."""
     return next((i for i, t in enumerate((bool, int, float)) if hint is t), 3)
 
 
@@ -242,8 +244,8 @@ def spell_pipeline(
     passes: Sequence[ModulePass], change: Callable[[str, object], object] | None = None
 ) -> str:
     """
-    `passes` as `-p` reads them; options at their defaults are left out, and `change` may replace
-    the value of the option whose name it is given.
+    Return `passes` as `-p` accepts them, without options at their defaults. `change` may replace
+    the value of an option, by its name.
     """
     texts = list[str]()
     for pass_ in passes:
@@ -259,7 +261,7 @@ def spell_pipeline(
 
 
 def spell(value: object) -> str:
-    """The value of an option as the command line says it."""
+    """Return the value of an option as text for the command line."""
     if isa(value, tuple[object, ...]):
         return ",".join(map(spell, value))
     match value:
@@ -275,7 +277,7 @@ def spell(value: object) -> str:
 
 
 def type_name(hint: object) -> str:
-    """How the help spells the type of an option."""
+    """Return the type of an option as the help prints it."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return " or ".join(type_name(a) for a in args)
@@ -288,27 +290,27 @@ def type_name(hint: object) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-# Pipelines: `-p "a,b{x=1 y=2}"` and `--b="x=1 y=2"`, turned into passes to run.
+# Pipelines: `-p "a,b{x=1 y=2}"` and `--b="x=1 y=2"`, converted to passes.
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 
 
 ANCHOR = "builtin.module("
-"""What MLIR writes around a pipeline; all passes here run on modules."""
+"""The text that MLIR writes around a pipeline; all passes here run on modules."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PassRequest:
-    """A pass as the command line names it."""
+    """A pass with options, as on the command line."""
 
     name: str
     options: str = ""
     nested: str | None = None
-    """What stands in `mlir-opt[...]`."""
+    """The pipeline in `mlir-opt[...]`."""
 
 
 def parse_pipeline(text: str) -> list[PassRequest]:
-    """The passes in `text`, for example `a,b{x=1 y=2},c`, or `builtin.module(a,b)`."""
+    """Parse the passes in `text`, such as `a,b{x=1 y=2},c` or `builtin.module(a,b)`."""
     requests = list[PassRequest]()
     text = _on_module(text)
     for part in split_outside_quotes(text, ","):
@@ -337,7 +339,7 @@ def parse_pipeline(text: str) -> list[PassRequest]:
 
 
 def _on_module(text: str) -> str:
-    """A pipeline without `builtin.module(...)` around it, which MLIR asks for."""
+    """Return a pipeline without `builtin.module(...)`, which MLIR requires."""
     stripped = text.strip()
     if not stripped.startswith(ANCHOR):
         return text
@@ -347,7 +349,7 @@ def _on_module(text: str) -> str:
 
 
 def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
-    """The class of the pass called `name`."""
+    """Return the class of the pass called `name`."""
     if name not in passes:
         refuse_removed(name)
         raise UsageError(f"unknown pass '{name}'{did_you_mean(name, passes)}")
@@ -355,7 +357,7 @@ def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
 
 
 def build_pipeline(requests: Sequence[PassRequest], passes: PassTable) -> list[ModulePass]:
-    """An instance of each requested pass."""
+    """Return an instance of each requested pass."""
     built = list[ModulePass]()
     for request in requests:
         cls = find_pass(request.name, passes)

@@ -1,9 +1,9 @@
 """
-Modules as text, quickly: large constants are written in hex straight from their bytes.
+Print modules quickly: large constants are written in hex from their bytes.
 
-A constant of more than `MAX_LISTED` elements is `dense<"0x...">` (both xDSL and mlir-opt read
-it) or, elided, `dense_resource<__elided__>`, mlir-opt's own spelling, which keeps the text
-parseable. A constant of equal elements stays `dense<x>`, whatever its size.
+A constant of more than `MAX_LISTED` elements is `dense<"0x...">` (both xDSL and mlir-opt accept
+it). If elided, it is `dense_resource<__elided__>`, as in mlir-opt, so the text can be parsed. A
+constant of equal elements is `dense<x>` for any size.
 """
 
 from typing import IO
@@ -25,20 +25,20 @@ from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import node_names
 
 MAX_LISTED = 16
-"""Constants of up to this many elements are printed element by element."""
+"""The largest number of elements that are printed one by one."""
 
 CONSTANT = "graph.constant"
-"""Whose locations are no layers'; its dialect is not imported for that."""
+"""The operation whose location names no layer. The dialect is not imported for this check."""
 
 ELIDED = "__elided__"
-"""The resource that stands for a constant left out, as in mlir-opt."""
+"""The resource in place of an elided constant, as in mlir-opt."""
 
 
 class ModulePrinter(Printer):
     """
-    xDSL's printer with large constants in hex, or left out.
+    The printer of xDSL with large constants in hex, or elided.
 
-    It overrides only the public methods for an operation and an attribute.
+    Only the public methods for an operation and an attribute are overridden.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ModulePrinter(Printer):
 
 
 def _is_large(constant: DenseIntOrFPElementsAttr) -> bool:
-    """Whether `constant` has many elements of whole bytes; mlir-opt packs others differently."""
+    """Return whether `constant` has many elements of full bytes; mlir-opt packs other elements."""
     element = constant.get_element_type()
     return (
         isinstance(element, IntegerType | AnyFloat)
@@ -99,8 +99,8 @@ def print_module(
     generic: bool = False,
 ) -> None:
     """
-    Write `module` to `stream`, with a newline at the end; with `names` those of layers, with
-    `debuginfo` all locations.
+    Write `module` to `stream`, with a newline at the end. Print names of layers with `names`, and
+    all locations with `debuginfo`.
     """
     printer = ModulePrinter(stream, generic=generic, debuginfo=debuginfo, elide=elide, names=names)
     printer.print_op(module)

@@ -1,8 +1,8 @@
 """
-What a compiled network costs: `report.json`, and the table that `ceras-compile` prints.
+Report the costs of a compiled network: `report.json`, and the table of `ceras-compile`.
 
-Layers are read from the placed graph, where every operation is one of the network's; memory from
-the finished plan: totals, and every buffer. The table has layers, reasons and totals.
+Layers come from the placed graph, in which each operation is an operation of the network. Totals
+and buffers of memory come from the final plan. The table has layers, reasons and totals.
 """
 
 from collections import defaultdict, deque
@@ -52,12 +52,12 @@ Entry = dict[str, object]
 
 
 def holds_io(main: FuncOp) -> bool:
-    """Whether the arena of a plan also has the network's arguments and results."""
+    """Return whether the arena of a plan includes the graph inputs and outputs."""
     return any(block_of(argument) is not None for argument in main.body.block.args)
 
 
 def memory_totals(module: ModuleOp) -> Entry:
-    """Bytes of a module whose values have been placed; without a plan only what is rescaled."""
+    """Return the bytes of a planned module; without a plan, only the number of requantizations."""
     main = main_function(module)
     arena, ops = arena_of(main), steps(main)
     requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
@@ -86,7 +86,7 @@ def memory_totals(module: ModuleOp) -> Entry:
 
 
 def memory_plan(module: ModuleOp) -> Entry | None:
-    """Every buffer with its bytes and the steps it lives in; None where nothing was placed."""
+    """Return each buffer with its bytes and its live steps; None without a plan."""
     main = main_function(module)
     arena = arena_of(main)
     if arena is None:
@@ -125,12 +125,12 @@ def memory_plan(module: ModuleOp) -> Entry | None:
 
 
 PRODUCTS = "products"
-"""What is of integers in a recurrent layer, whose functions are float."""
+"""The form of a recurrent layer with integer products and float functions."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One operation of the placed graph."""
+    """An operation of the placed graph."""
 
     name: str
     op: str
@@ -138,22 +138,24 @@ class Layer:
     reason: str | None
     macs: int
     bytes: int
-    """Operands, constants included, and result: what one inference moves at least once."""
+    """
+    The bytes of operands, including constants, and the result: the minimum traffic of an inference.
+    """
     cost: str | None = None
-    """What each device would take, where that decided."""
+    """The modelled time on each device, if it decided the placement."""
     form: str | None = None
     """
-    Of a quantized function: what it is made of, see `function_forms`; of a recurrent layer
-    `PRODUCTS`, if its products are of integers.
+    The form of a quantized function, see `function_forms`; `PRODUCTS` for a recurrent layer with
+    integer products.
     """
     bits: int | None = None
-    """Of the stored result; None where it is float."""
+    """The bits of the stored result; None for floats."""
     float_reason: str | None = None
-    """Of a layer that calibration could have quantized: why it is float."""
+    """The reason why a layer is float that calibration could have quantized."""
     shape: tuple[int, ...] = ()
-    """Of the result."""
+    """The shape of the result."""
     inputs: tuple[int | str, ...] = ()
-    """What it reads: layers by number, inputs of the network by name."""
+    """The operands: layers by number, graph inputs by name."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -176,7 +178,7 @@ class Layer:
 
 
 def spelling(op: Operation) -> str:
-    """The operation and its kind, as the table prints it."""
+    """Return the operation and its kind, as the table prints it."""
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
@@ -187,7 +189,7 @@ def _form(op: Operation) -> str | None:
 
 
 def layers(placed: ModuleOp) -> list[Layer]:
-    """The layers of a placed graph, in the order they run."""
+    """Return the layers of a placed graph, in execution order."""
     main = main_function(placed)
     sources = _sources(placed)
     result: list[Layer] = []
@@ -213,14 +215,14 @@ def layers(placed: ModuleOp) -> list[Layer]:
 
 
 def entries_of(entries: Sequence[Entry], ops: Iterable[Operation]) -> Iterator[Entry | None]:
-    """The report's entry of each operation, by name and kind: later passes may have moved it."""
+    """Yield the entry of each operation, by name and kind; later passes may have moved it."""
     return entries_by_key(entries, ((node_name(op), spelling(op)) for op in ops))
 
 
 def entries_by_key(
     entries: Sequence[Entry], keys: Iterable[tuple[str, str]]
 ) -> Iterator[Entry | None]:
-    """The report's entry of each name and kind, the next one where some are called the same."""
+    """Yield the entry of each name and kind; equal keys get successive entries."""
     found: defaultdict[tuple[object, object], deque[Entry]] = defaultdict(deque)
     for entry in entries:
         found[entry["name"], entry["op"]].append(entry)
@@ -230,14 +232,13 @@ def entries_by_key(
 
 
 def results(placed: ModuleOp) -> dict[str, int | str]:
-    """What each output of the network is: the number of a layer, or the name of an input."""
+    """Map each graph output to the number of a layer, or the name of an input."""
     main, sources = main_function(placed), _sources(placed)
     ends = zip(output_names(main), result_values(main), strict=True)
     return {name: sources[value] for name, value in ends if value in sources}
 
 
 def _sources(module: ModuleOp) -> dict[SSAValue, int | str]:
-    """What makes each value: the number of a layer, or the name of an input."""
     main = main_function(module)
     found: dict[SSAValue, int | str] = {}
     found |= zip(main.body.block.args, input_names(main), strict=True)
@@ -257,14 +258,16 @@ def _bits(op: Operation) -> int | None:
 
 
 def constants(module: ModuleOp) -> list[ConstantOp]:
-    """Every constant of the network, and of what it calls, that some operation reads."""
+    """Return each constant of the network, and of called functions, that has a consumer."""
     main = main_function(module)
     ops = (op for function in (main, *called_functions(main)) for op in function.body.block.ops)
     return [op for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
 
 
 def copies(module: ModuleOp) -> list[Entry]:
-    """The operations that only move bytes in a placed module: how many, and why."""
+    """
+    Return the operations that only copy bytes in a placed module: their number, and the reasons.
+    """
     found: list[Entry] = []
     for op in steps(main_function(module)):
         if size := bytes_copied_by(op):
@@ -283,7 +286,7 @@ def report(
     emission: Emission,
     options: BuildOptions,
 ) -> dict[str, object]:
-    """The content of `report.json` for a module at its last level."""
+    """Return the content of `report.json` for a module at the last level."""
     memory = memory_totals(module)
     totals: dict[str, object] = {
         "macs": sum(layer.macs for layer in found),
@@ -308,14 +311,16 @@ def report(
 
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
-    """What quantized a float network, and how many rescalings at run time its alignment left."""
+    """
+    Return the settings that quantized a float network, and the number of requantizations left.
+    """
     from ceras_ir.transforms.quantization.analysis.output_noise import alignment, stored_noise
 
     main = main_function(module)
     if (counts := alignment(main)) is None:
         return None
     names = {"before": "int8_noise_db", "after": "stored_noise_db", "measured": "measured_noise_db"}
-    # JSON has no infinity, which no noise is.
+    # JSON has no infinity, which is the ratio without noise.
     noise = {
         names[when]: ratio if isfinite(ratio) else None
         for when, ratio in stored_noise(main).items()
@@ -330,7 +335,7 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants that the network reads, as they are encoded; equal ones are one."""
+    """Return the bytes of all encoded constants of the network; equal constants count once."""
     return sum({op.digest(): _stored_bytes(op.result) for op in constants(module)}.values())
 
 
@@ -340,17 +345,17 @@ def _stored_bytes(value: SSAValue) -> int:
 
 
 MAX_NAMED = 3
-"""Up to so many layers share a line of the table's explanations by name."""
+"""The largest number of layers that an explanation names."""
 
 NAME_WIDTH = 40
-"""Characters of a name in a line of the table; what is longer goes on in the next."""
+"""The width of a name in the table; a longer name continues on the next line."""
 
 
 def explanations(entries: Sequence[Entry]) -> list[str]:
-    """Why layers are not on the accelerator, or float: a line per reason, most frequent first."""
+    """Return the reasons why layers are on the CPU, or float, most frequent first."""
     groups: dict[tuple[str, object], list[str]] = {}
     for entry in entries:
-        # What is float on purpose is on no accelerator for that reason alone.
+        # A layer that is float by choice is on the CPU for this reason.
         key = "float_reason" if "float_reason" in entry else "reason"
         if key in entry:
             where = f"{'in float ' if key == 'float_reason' else ''}on the {entry['device']}"
@@ -362,14 +367,14 @@ def explanations(entries: Sequence[Entry]) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Few layers by name, many by number; `report.json` has the reason of every layer."""
+    """Return a few layers by name, or their number; `report.json` has each reason."""
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
 def table(content: Entry, target: str, emission: Emission | None) -> str:
     """
-    The layers that matter and the totals, as `ceras-compile` prints them; without the `emission`
-    also without what only the target's table shows.
+    Return the layers and totals that `ceras-compile` prints. Without the `emission`, the lines of
+    the target are missing.
     """
     emission = emission or Emission([])
     columns = emission.columns

@@ -1,8 +1,8 @@
 """
-Reproducers: the IR before a pass that failed, and the command line that runs it again.
+Write reproducers: the IR before a pass that failed, and the command line of the pass.
 
-Printing the IR before every pass would cost more than compiling. So a `Checkpoint` keeps a copy
-and the passes since, from which that IR is made once more when one of them fails.
+Printing the IR before each pass would cost more than compiling. A `Checkpoint` therefore keeps a
+copy and the subsequent passes. If a pass fails, these passes run again on the copy.
 """
 
 import os
@@ -24,14 +24,14 @@ from ceras_ir.pipeline.pass_options import spell_pipeline
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 SECONDS_PER_COPY = 10
-"""How long passes run before a new copy is taken: so long at most do they run once more."""
+"""The maximum time of passes since the last copy, which may have to run again."""
 
 PIPELINE, OPTIONS = "// pipeline: ", "// options: "
 ALLOWED = ("--load-", "--allow-unregistered-dialect")
 
 
 class Checkpoint:
-    """A copy of a module, and the passes that have been started since it was taken."""
+    """A copy of a module, and the passes since the copy."""
 
     def __init__(self) -> None:
         self._module: ModuleOp | None = None
@@ -40,7 +40,7 @@ class Checkpoint:
         self._taken = 0.0
 
     def before(self, module: ModuleOp, pass_: ModulePass) -> None:
-        """Note that `pass_` starts on `module`; copy it first if the last copy is old."""
+        """Record that `pass_` starts on `module`; copy the module first if the last copy is old."""
         now = time.perf_counter()
         if module is not self._module or now - self._taken > SECONDS_PER_COPY:
             self._module, self._copy, self._since = module, module.clone(), []
@@ -49,8 +49,8 @@ class Checkpoint:
 
     def save(self, ctx: Context, path: str | None, level: str | None) -> str:
         """
-        Write a reproducer of the pass that was started last to `path`, or to a new file in the
-        current folder or else in the one for temporary files. Returns how to run it.
+        Write a reproducer of the last pass to `path`, or to a new file in the current folder, or
+        else in the folder for temporary files. Return the command that runs it.
         """
         from tempfile import gettempdir
 
@@ -71,7 +71,7 @@ class Checkpoint:
         return f"no reproducer: {problem}"
 
     def _localize(self, ctx: Context) -> None:
-        """Bring the copy to where the last pass starts, by running those before it again."""
+        """Advance the copy to the start of the last pass."""
         module, (*before, last) = self._copy.clone(), self._since
         try:
             with (
@@ -82,7 +82,7 @@ class Checkpoint:
                 for pass_ in before:
                     pass_.apply(ctx, module)
                 module.verify()
-        # A pass that does not do the same once more: all of them are in the reproducer.
+        # The passes are not deterministic: the reproducer has all of them.
         except Exception:
             return
         self._copy, self._since = module, [last]
@@ -109,7 +109,7 @@ class Checkpoint:
 
 
 def arguments_of(path: str) -> list[str]:
-    """The command line of `ceras-opt` that the reproducer at `path` asks for."""
+    """Return the command line of `ceras-opt` in the reproducer at `path`."""
     options, pipeline = "", None
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -122,20 +122,19 @@ def arguments_of(path: str) -> list[str]:
     if pipeline is None:
         raise UsageError(f"{path}: it has no line that begins with '{PIPELINE}'")
     words = shlex.split(options)
-    # The file may come from anywhere: it chooses context, but neither output nor other input.
+    # The file may be foreign: it may select plugins, but no output and no other input.
     if strange := [word for word in words if not word.startswith(ALLOWED)]:
         raise UsageError(f"{path}: a reproducer has no option '{strange[0]}'")
     return [path, *words, "-p", pipeline]
 
 
 def _absolute(key: str, value: object) -> object:
-    """`value` with the files that it names, if any, found from any folder."""
     if not isinstance(value, str):
         return value
 
     def absolute(name: str) -> str:
         path, mark, options = name.partition("?")
-        # A folder may be called as a board or target is.
+        # A folder may have the name of a board or target.
         known = os.path.exists(path) if key == "calibration" else os.path.isfile(path)
         return f"{os.path.abspath(path)}{mark}{options}" if known else name
 

@@ -1,10 +1,10 @@
 """
-Run the stages that lead to the quantized graph once for all who need them.
+Run the stages that lead to the quantized graph once, and share the results.
 
-A step is some passes. Its key is the digest of the network before it and the text of its passes
-with files replaced by their digests; what it keeps is the digest of the network behind it. So steps
-that differ and come to the same network share all that follows. Steps end behind passes that have
-options, because those are where two pipelines part and may come together again.
+A step is a list of passes. Its key is the digest of the network before the step, and the text of
+the passes with digests in place of files. The stored value is the digest of the network after the
+step. Different steps that lead to equal networks therefore share all later steps. A step ends after
+a pass with options, because pipelines diverge and converge at such passes.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from ceras_ir.transforms.pass_kinds import flatten
 
 
 class StageCache:
-    """Networks at the levels above a target's, as text, in a cache."""
+    """A cache of networks above the levels of a target, as text."""
 
     def __init__(self, cache: ContentCache):
         self.cache = cache
@@ -36,7 +36,7 @@ class StageCache:
     def source(
         self, path: str, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
     ) -> "CachedModule":
-        """The network in a file."""
+        """Return the network in a file."""
         key = key_of(compiler_digest(), "network", digest_of(path), str(batch), repr(shapes))
 
         def make() -> ModuleOp:
@@ -45,7 +45,7 @@ class StageCache:
         return CachedModule(self, lambda: key, make)
 
     def behind(self, source: "CachedModule", stages: Sequence[Stage]) -> "CachedModule":
-        """`source` after `stages`; nothing runs before the network is asked for."""
+        """Return `source` after `stages`; they run when the network is needed."""
         for stage in stages:
             for step in _steps(stage):
                 source = self._behind(source, step)
@@ -63,7 +63,7 @@ class StageCache:
 
 
 def _steps(stage: Stage) -> Iterator[Stage]:
-    """The passes of a stage, cut behind those that have options."""
+    """Split the passes of a stage after each pass with options."""
     passes = [inner for each in stage.passes for inner in flatten(each)]
     start = 0
     for end, each in enumerate(passes, start=1):
@@ -73,22 +73,22 @@ def _steps(stage: Stage) -> Iterator[Stage]:
 
 
 class CachedModule:
-    """A network that is read from the cache, or made and kept there, when it is asked for."""
+    """A network that is loaded from the cache, or computed and stored, when it is needed."""
 
     def __init__(self, stages: StageCache, key: Callable[[], str], make: Callable[[], ModuleOp]):
         self._cache, self._key, self._make = stages.cache, key, make
 
     @cached_property
     def digest(self) -> str:
-        """What the network is, however it came to be."""
+        """The digest of the network, independent of the passes that created it."""
         return self._cache.computed(self._key(), self._made).decode()
 
     def module(self) -> ModuleOp:
-        """A module of the caller's own."""
+        """Return a module that the caller may change."""
         if self.digest not in _PARSED:
-            # The text may have been removed to make room, and its digest not.
+            # The cache may have evicted the text and kept the digest.
             text = self._cache.computed(self.digest, lambda: TextCarrier().pack(self._make()))
-            # Even the one who made it goes on from the text: all see the same.
+            # The process that computed the text parses it too, so all processes use equal modules.
             _PARSED[self.digest] = TextCarrier().unpack(text)
         _PARSED.move_to_end(self.digest)
         while len(_PARSED) > KEPT:
@@ -103,14 +103,14 @@ class CachedModule:
 
 
 KEPT = 8
-"""Networks that a process has parsed and keeps: parsing takes far longer than a copy."""
+"""The number of parsed networks that a process keeps: parsing is much slower than a copy."""
 
 _PARSED: OrderedDict[str, ModuleOp] = OrderedDict()
 
 
 @cache
 def compiler_digest() -> str:
-    """The digest of this package: what another version computed is not looked at."""
+    """Return the digest of this package, so that results of other versions are not used."""
     root = Path(__file__).parents[1]
     found = sha256()
     for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix != ".pyc"):
@@ -120,11 +120,11 @@ def compiler_digest() -> str:
 
 
 _DIGESTS: dict[tuple[str, int, int], str] = {}
-"""Of files by path, time and size: a study asks for the same ones at every point."""
+"""Digests by path, time and size: a study needs the same files at each point."""
 
 
 def digest_of(path: str) -> str:
-    """The digest of a file, or of the names and content of the images below a folder."""
+    """Return the digest of a file, or of the names and content of the images in a folder."""
     place = Path(path)
     try:
         if place.is_dir():
@@ -141,7 +141,7 @@ def digest_of(path: str) -> str:
 
 
 def with_digests(value: object) -> object:
-    """An option's value with the files that it names replaced by what is in them."""
+    """Return the value of an option with digests in place of the files that it names."""
     if not isinstance(value, str):
         return value
     return ",".join(_identified(value))
@@ -155,5 +155,5 @@ def _identified(text: str) -> Iterator[str]:
 
 
 def spelled(value: object) -> str:
-    """An option's value as part of a key."""
+    """Return the value of an option as part of a key."""
     return spell(with_digests(value))

@@ -1,9 +1,9 @@
 """
-From a model to a target's last level: which passes run, grouped by the level they end at.
+Define the passes from a model to the last level of a target, by the level they lead to.
 
-Every tool that compiles goes through here, so that `ceras-verify` checks exactly what
-`ceras-compile` ships. What the front decides is what the network computes; behind it, a target's
-own stages change no value.
+All tools that compile use these stages, so `ceras-verify` checks exactly the network that
+`ceras-compile` writes. The front stages decide the values of the network. Later stages of a target
+change no value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,19 +28,19 @@ FUSED, QUANTIZED = "fused graph", "quantized graph"
 
 
 def all_stages(options: BuildOptions) -> list[Stage]:
-    """From an imported network to the target's last level, with the user's passes."""
+    """Return the stages from an imported network to the last level, with passes of the user."""
     stages = [*_front(options), *options.target.lower()]
     options.check_levels([stage.level for stage in stages])
     return list(_with_insertions(stages, options.insertions))
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:
-    """What decides the values of the network: fusion, quantization, encodings."""
+    """Return the stages that decide the values: fusion, quantization, encodings."""
     return list(_with_insertions(_front(options), options.insertions))
 
 
 def computing_stages(options: BuildOptions) -> list[Stage]:
-    """Of the front, what decides the answers; encodings behind it only store weights otherwise."""
+    """Return the front stages without final encodings, which change only the storage of weights."""
     found, last = front_stages(options), graph_stages(options)[-1].level
     while found[-1].level != last and not found[-1].added:
         del found[-1]
@@ -48,12 +48,12 @@ def computing_stages(options: BuildOptions) -> list[Stage]:
 
 
 def target_stages(options: BuildOptions) -> list[Stage]:
-    """What the target adds to the graph: devices, tiles and memory."""
+    """Return the stages that the target adds to the graph: devices, tiles and memory."""
     return list(_with_insertions(options.target.lower(), options.insertions))
 
 
 def quantize_pass(options: BuildOptions) -> "QuantizePass":
-    """Quantization as the user asked for it, in the arithmetic of the target."""
+    """Return quantization with the options of the user, in the arithmetic of the target."""
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
     return with_options_of(
@@ -66,7 +66,7 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
 
 
 def pruning(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """The pass that was asked for with `prune`, if any."""
+    """Return the pass that `prune` requests, if any."""
     if options.prune is None:
         return ()
     from ceras_ir.transforms.pruning.prune import PrunePass
@@ -86,7 +86,7 @@ def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -
 
 
 def graph_stages(options: BuildOptions) -> list[Stage]:
-    """Fusion, pruning and quantization: the target has a say in them, and no stage of its own."""
+    """Return fusion, pruning and quantization, which depend on the target but not on its stages."""
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.memory.allocate_blocks import ClearPlanPass
 
@@ -99,7 +99,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.fuse_functions import SwishToHardSwishPass
 
-        # `set-functions` does this for integers.
+        # For integers, `set-functions` does this.
         stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
@@ -121,7 +121,7 @@ def _front(options: BuildOptions) -> list[Stage]:
 
 
 def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """What the target cannot run is said before calibration takes its time."""
+    """Refuse operations that the target cannot run, before calibration."""
     if (name := getattr(options.target, "name", None)) is None:
         return ()
     from ceras_ir.transforms.placement.place import CheckOperationsPass
@@ -130,7 +130,7 @@ def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
 
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """Scales of a Q/DQ network move to powers of two for a target that only shifts."""
+    """Snap scales of a Q/DQ network to powers of two for a target without multipliers."""
     if options.target.arithmetic.multipliers:
         return ()
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
@@ -146,8 +146,8 @@ def run_stages(
     watching: Watching | None = None,
 ) -> None:
     """
-    Run `stages` in place; `after` sees the module at the end of each. What `watching` makes of it
-    at the beginning of a stage that changes no value looks at it behind every pass.
+    Run `stages` in place; `after` receives the module at the end of each stage. At the start of a
+    stage that changes no value, `watching` returns the check after each pass.
     """
     plain = PassRunner()
     for stage in stages:

@@ -1,11 +1,12 @@
 """
-What must hold of a module between any two passes, and where it does not.
+Verify a module between passes, and report the invalid operations with their places.
 
-The verification of xDSL stops at the first error without a place. It is followed by the checks that
-it leaves out: discardable attributes, and the rule that each value is defined before it is used.
-All operations that fail are reported at once. An operand must be an argument or an earlier result
-of the same block, of a block that dominates it, or of an enclosing block. The body of a module is a
-graph region, as in MLIR: it has no order. Operations in unreachable blocks are not checked.
+xDSL stops at the first error, without a place. Two checks are added: discardable attributes, and
+the definition of each value before its use. All invalid operations are reported together.
+
+An operand must be an argument or an earlier result of the same block, of a dominating block, or of
+an enclosing block. The body of a module is a graph region, as in MLIR, and has no order. Operations
+in unreachable blocks are not checked.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
 
 
 def undominated_uses(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """Operations that use a value before its definition, with the operand's index."""
+    """Yield operations that use a value before its definition, with the index of the operand."""
     visible = set[SSAValue]()
     for region in module.regions:
         for block in region.blocks:
@@ -55,7 +56,7 @@ def _check_region(region: Region, visible: set[SSAValue]) -> Iterator[tuple[Oper
         return
 
     children = _dominator_tree(region, first)
-    # The second visit of a block, marked by None, takes its definitions away again.
+    # The second visit of a block, marked by None, removes its definitions.
     pending: list[tuple[Block, list[SSAValue] | None]] = [(first, None)]
     while pending:
         block, defined = pending.pop()
@@ -81,7 +82,7 @@ def _check_block(
 
 
 def _dominator_tree(region: Region, entry: Block) -> dict[Block, list[Block]]:
-    """The reachable blocks that each reachable block dominates immediately."""
+    """Map each reachable block to the reachable blocks that it dominates immediately."""
     order = list[Block]()
     seen = {entry}
     pending = [entry]
@@ -98,31 +99,31 @@ def _dominator_tree(region: Region, entry: Block) -> dict[Block, list[Block]]:
     for block in order:
         dominators = [b for b in order if b is not block and info.dominates(b, block)]
         if dominators:
-            # The immediate dominator is the one that all others dominate.
+            # All other dominators dominate the immediate dominator.
             parent = max(dominators, key=lambda b: sum(info.dominates(a, b) for a in dominators))
             children[parent].append(block)
     return children
 
 
 def verify_module(module: ModuleOp) -> None:
-    """Raise a `SourceError` that names every operation of `module` that is not valid."""
+    """Raise a `SourceError` that names each invalid operation of `module`."""
     if found := find_invalid(module):
         raise SourceError(found)
 
 
 class Verification:
-    """Verifies a module again and again, but only where it has changed."""
+    """Verifies a module repeatedly, but only after changes."""
 
     def __init__(self) -> None:
         self._valid: list[tuple[object, ...]] | None = None
 
     def check(self, module: ModuleOp) -> None:
-        """Raise a `SourceError` that names every operation of `module` that is not valid."""
+        """Raise a `SourceError` that names each invalid operation of `module`."""
         if found := self.find_invalid(module):
             raise SourceError(found)
 
     def find_invalid(self, module: ModuleOp) -> list[Diagnostic]:
-        """What is not valid in `module`, by operation."""
+        """Return the errors in `module`, by operation."""
         now = _contents(module)
         if now == self._valid:
             return []
@@ -133,8 +134,8 @@ class Verification:
 
 def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
     """
-    All that verification looks at. The references are weak, so that constants which a pass
-    replaces do not stay in memory until it ends; what is gone equals nothing that is there.
+    Return everything that verification depends on. The references are weak, so that replaced
+    constants are freed before the pass ends. A dead reference equals no live object.
     """
     found: list[tuple[object, ...]] = []
     for op in module.walk():
@@ -155,7 +156,7 @@ def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
 
 
 def find_invalid(module: ModuleOp) -> list[Diagnostic]:
-    """What is not valid in `module`, by operation."""
+    """Return the errors in `module`, by operation."""
     try:
         module.verify()
     except Exception as error:
@@ -163,7 +164,7 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
         if not found and not _means_invalid(error):
             raise
         return found or [Diagnostic(str(error))]
-    # Not above: commands that verify nothing import no dialect.
+    # A command without verification imports no dialect.
     from ceras_ir.pipeline.discardable import refusals
 
     found = [at_operation(op, text) for op in module.walk() for text in refusals(op)]
@@ -180,12 +181,11 @@ def _bad_states(module: ModuleOp) -> Iterator[Diagnostic]:
 
 
 def _means_invalid(error: Exception) -> bool:
-    """Whether a verifier rejected the IR; xDSL's memref raises a plain `Exception` to say so."""
+    """Return whether a verifier rejected the IR; memref operations of xDSL raise `Exception`."""
     return isinstance(error, VerifyException) or type(error) is Exception
 
 
 def _invalid_operations(module: ModuleOp) -> Iterator[Diagnostic]:
-    """Verify operation by operation, inner ones first, to learn which of them failed."""
     for op in module.walk(region_first=True):
         try:
             op.verify(verify_nested_ops=False)
