@@ -1,7 +1,7 @@
 """
-Run one of the commands: `python -m ceras_ir compile MODEL.onnx ...` is `ceras-compile`.
+Run a command: `python -m ceras_ir compile MODEL.onnx ...` is `ceras-compile`.
 
-Without a command they are listed. Useful where the folder of scripts is not on PATH.
+Without a command, list the commands. This also works if the folder of scripts is not on PATH.
 """
 
 import sys
@@ -12,7 +12,7 @@ from ceras_ir.command.entry_point import PREFIX, Command, commands
 
 
 def listing() -> str:
-    """Every command with what it does."""
+    """Return the list of commands with their purposes."""
     lines: list[str] = []
     for name, point in commands().items():
         command: object = point.load()
@@ -22,7 +22,7 @@ def listing() -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command that `argv` begins with; its exit status."""
+    """Run the first word of `argv` as a command, and return the exit status."""
     try:
         known = commands()
     except PackageNotFoundError:
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return int(found.load()())
     except ModuleNotFoundError as error:
-        # In a folder with sources, metadata can be there without an environment.
+        # A folder of sources can have metadata without an environment.
         if error.name not in ("numpy", "xdsl"):
             raise
         return _not_installed(error.name)

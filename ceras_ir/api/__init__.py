@@ -1,7 +1,7 @@
 """
-The Python API: what the commands do, as functions and objects; `import ceras_ir as ceras`.
+Offer the commands as functions and objects: `import ceras_ir as ceras`.
 
-A thin layer: options, stages, builds, verification and comparison are those of the commands.
+Options, stages, builds, verification and comparison are those of the commands.
 """
 
 from ceras_ir.api.checks import Comparison, Verification, compare, verify

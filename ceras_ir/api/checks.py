@@ -1,5 +1,5 @@
 """
-Checks of a network in Python: all levels and targets on the same inputs, as `ceras-verify` does.
+Check a network in Python: all levels and targets on the same inputs, as `ceras-verify` does.
 
 `compare` returns the loss of quantization, if an extension offers the hook `compare`.
 """
@@ -32,7 +32,7 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 @dataclass(frozen=True)
 class Verification:
-    """One verdict per level; true if every level is good."""
+    """A verdict per level. It is true if each level is good."""
 
     verdicts: tuple[Verdict, ...]
     samples: int
@@ -64,9 +64,9 @@ def verify(
     images: ImageOptions | None = None,
 ) -> Verification:
     """
-    Run `model` at every level and on every target, by default all that `ceras-verify` takes, on
-    the first `samples` of `inputs`, or on made-up ones. A model that `quantize` made keeps its
-    scales; another one is quantized as the target asks.
+    Run `model` at each level and on `targets`, by default those of `ceras-verify`, on the first
+    `samples` of `inputs`, or on synthetic inputs. A model from `quantize` keeps its scales. Any
+    other model is quantized for the target.
     """
     if isinstance(targets, str):
         raise UsageError("targets is a list of names")
@@ -96,7 +96,7 @@ def verify(
 
 
 Metric: TypeAlias = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]
-"""A function of the outputs by name and the labels, if there are any."""
+"""A function of the outputs by name and the labels, if any."""
 
 
 class Measured(Protocol):
@@ -111,7 +111,7 @@ class Measured(Protocol):
 
 
 class Variant(Protocol):
-    """A network next to its reference, and the measurements of it."""
+    """A network and its reference, with measurements of the difference."""
 
     @property
     def name(self) -> str: ...
@@ -124,7 +124,7 @@ class Variant(Protocol):
 
 
 class Comparison(Protocol):
-    """The measurements of one variant of a network or of two, on `samples` inputs."""
+    """The measurements of one or two variants of a network, on `samples` inputs."""
 
     @property
     def title(self) -> str: ...
@@ -135,17 +135,17 @@ class Comparison(Protocol):
 
     @property
     def layers(self) -> Sequence[LayerNoise]:
-        """Of the first variant: what is lost in each layer, alone and accumulated."""
+        """The loss in each layer of the first variant, isolated and accumulated."""
         ...
 
     @property
     def metrics(self) -> Sequence[Measured]:
-        """Of the first variant: the figures of merit at the outputs."""
+        """The figures of merit at the outputs of the first variant."""
         ...
 
     @property
     def decibels(self) -> float:
-        """Of the first variant: signal to noise at the outputs."""
+        """The signal-to-noise ratio at the outputs of the first variant."""
         ...
 
     def page(self) -> str:
@@ -160,7 +160,7 @@ class Comparison(Protocol):
 
 
 class Comparer:
-    """The function behind `compare`; the hook of the same name."""
+    """The function of `compare`, and the hook with the same name."""
 
     compare: ClassVar[Callable[..., Comparison]]
 
@@ -180,10 +180,10 @@ def compare(
     **options: object,
 ) -> Comparison:
     """
-    Quantize `model` and run it beside its float network on `inputs`; with `other`, run that
-    beside `model` instead. `against` is a second recipe. `metric` and `labels` are as in
-    `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize`
-    documents the options of quantization.
+    Quantize `model` and compare it with the float network on `inputs`; with `other`, compare
+    `other` with `model` instead. `against` is a second recipe. `metric` and `labels` are as in
+    `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize` documents the
+    options of quantization.
     """
     return need_hook("compare", Comparer, "ceras_ir.compare")().compare(
         model,

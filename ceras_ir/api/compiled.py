@@ -1,4 +1,4 @@
-"""A compiled network: a folder of files, how it runs, what it costs and how it shows itself."""
+"""Run, save, measure and display a compiled network, which is a folder of files."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ from ceras_ir.support.diagnostics import InputError
 
 
 class Compiled:
-    """What `ceras-compile` makes: `run` executes it, `save` writes it, `report` says its costs."""
+    """
+    The result of `ceras-compile`: `run` executes it, `save` writes it, `report` has the costs.
+    """
 
     def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
-        """Of files in `folder`; `build` and what it needs are kept where they were just made."""
+        """Use the files in `folder`; keep `build` and `keep` alive for a network compiled here."""
         self._folder, self._build, self._keep = folder, build, keep
         self.manifest = read_manifest(folder)
-        """What each file is, and what the network's ends look like."""
+        """The descriptions of the files, and of the graph inputs and outputs."""
         self.report = _report(folder)
         """The content of `report.json`: `layers`, `totals` and more."""
 
     @property
     def target(self) -> str:
-        """The name of the machine that it was compiled for."""
+        """The name of the target."""
         return self.manifest.target
 
     @property
     def inputs(self) -> list[TensorInfo]:
-        """Name, shape and type of each input."""
+        """The name, shape and type of each input."""
         return self.manifest.inputs
 
     @property
     def outputs(self) -> list[TensorInfo]:
-        """Name, shape and type of each output."""
+        """The name, shape and type of each output."""
         return self.manifest.outputs
 
     @property
@@ -58,7 +60,7 @@ class Compiled:
         return sorted(f.relative_to(self._folder).as_posix() for f in self._paths())
 
     def read(self, name: str) -> bytes:
-        """The content of one of `files`."""
+        """Return the content of one of `files`."""
         with diagnosed(name):
             if name not in self.files:
                 raise InputError(f"no such file; it has {', '.join(self.files)}", name)
@@ -66,20 +68,22 @@ class Compiled:
 
     @property
     def totals(self) -> Entry:
-        """The report's sums: bytes of memory, multiplications, cycles where they are modelled."""
+        """
+        The totals of the report: bytes of memory, multiplications, and cycles if they are modelled.
+        """
         totals = self.report.get("totals")
         return totals if isa(totals, Entry) else {}
 
     @property
     def layers(self) -> list[Entry]:
-        """The report's entry of each layer."""
+        """The entry of each layer in the report."""
         layers = self.report.get("layers")
         return layers if isa(layers, list[Entry]) else []
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
         """
-        The outputs by name for one sample or more, computed as the target does: C by the host's
-        compiler, accelerators in their engine or simulator.
+        Return the outputs by name for one or more samples, computed on the target: C with the
+        compiler of the host, accelerators in their engine or simulator.
         """
         with diagnosed("inputs"):
             samples = read_samples(inputs, self.inputs, "inputs", images)
@@ -91,8 +95,8 @@ class Compiled:
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
         """
-        Write the files as `ceras-compile` does: all or none. A folder that has files and no
-        manifest of ours is refused unless `force`.
+        Write all files as `ceras-compile` does, or none. A folder with files and without a manifest
+        of the compiler is refused unless `force`.
         """
         with diagnosed(fspath(folder)), open_folder(fspath(folder), force=force) as staging:
             for path in self._paths():
@@ -102,7 +106,7 @@ class Compiled:
         return Path(folder)
 
     def save_page(self, path: str | PathLike[str]) -> None:
-        """Write the page of `ceras-report`: one file of HTML about all of it."""
+        """Write the page of `ceras-report`: an HTML file about the compiled network."""
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
             stream.write(pages("save_page").page(self.report, self._title, self.target))
 
@@ -121,7 +125,7 @@ class Compiled:
         return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {ends}>"
 
     def __str__(self) -> str:
-        """The table that `ceras-compile` prints."""
+        """Return the table that `ceras-compile` prints."""
         emission = None if self._build is None else self._build.emission
         return table(self.report, self.target, emission)
 
@@ -135,7 +139,7 @@ class Compiled:
             plan = drawn.memory(self.report, self._title, self.target)
             parts.append(presentation.folded("memory plan", plan))
         if self._build is not None:
-            # A compiled folder that was opened has files and no IR.
+            # A compiled folder that was opened has no IR.
             parts.append(
                 presentation.folded("IR, constants elided", presentation.ir(self._build.module))
             )
@@ -143,14 +147,14 @@ class Compiled:
 
 
 def compiled_of(build: Build, keep: Sequence[object]) -> Compiled:
-    """The files of `build`, in a folder that goes with the object."""
+    """Write the files of `build` into a folder that is deleted with the object."""
     folder = TemporaryDirectory(prefix="ceras-compiled-")
     build.write(Path(folder.name))
     return Compiled(Path(folder.name), build, [folder, *keep])
 
 
 def open_compiled(folder: str | PathLike[str]) -> Compiled:
-    """A folder that `ceras-compile` or `Compiled.save` wrote."""
+    """Open a folder that `ceras-compile` or `Compiled.save` wrote."""
     with diagnosed(fspath(folder)):
         if not Path(folder).is_dir():
             raise InputError("no such folder", fspath(folder))

@@ -1,4 +1,4 @@
-"""A network that can be fused, quantized, run and compiled; every step gives a new one."""
+"""Fuse, quantize, run and compile a network; each step returns a new network."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.transforms.quantization_options import check_recipe
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
-"""Pipelines as `ceras-opt -p` reads them, or passes themselves."""
+"""Pipelines in the syntax of `ceras-opt -p`, or passes."""
 
 OTHERWISE = ("calibration", "quantize", "prune")
-"""Options of a build that are no keyword arguments; data is an argument of its own."""
+"""The options of a build that are no keyword arguments; calibration data is a separate argument."""
 
 QUANTIZATION = tuple(keyword_parameters(BuildOptions, OTHERWISE))
 """The options of quantization, as parameters of functions."""
@@ -61,12 +61,12 @@ QUANTIZATION = tuple(keyword_parameters(BuildOptions, OTHERWISE))
 
 class Model:
     """
-    A network at some level above a target's. It does not change: `fuse`, `quantize` and `apply`
-    return another one.
+    A network at a level above the levels of a target. It is immutable: `fuse`, `quantize` and
+    `apply` return another network.
     """
 
     def __init__(self, module: ModuleOp, title: str = "model"):
-        """Of a module with a function `main`, of which a copy is taken."""
+        """Copy a module with a function `main`."""
         self._init(module.clone(), BuildOptions(title=title))
         with diagnosed(title):
             verify_module(self._module)
@@ -77,9 +77,11 @@ class Model:
     ) -> Model:
         self._module, self._options, self._files = module, options, files
         self._source = module
-        """What `quantize` was called of; the network itself where it was not, or has changed."""
+        """The network on which `quantize` was called, or the network itself."""
         self._chosen = options
-        """Has the layers that `quantize` was given by name, which only a float network can have."""
+        """
+        The options with layers that `quantize` got by name, which only a float network can have.
+        """
         return self
 
     def _changed(self, module: ModuleOp, **options: object) -> Model:
@@ -89,20 +91,20 @@ class Model:
 
     @classmethod
     def parse(cls, text: str, title: str = "model") -> Model:
-        """Of IR text."""
+        """Parse IR text."""
         with diagnosed(title):
             return cls(parse_text(load_context(load_universe()), text, title), title)
 
-    # What it is.
+    # Properties.
 
     @property
     def title(self) -> str:
-        """What the network is called in files that are made of it."""
+        """The name of the network in compiled files."""
         return self._options.title
 
     @property
     def options(self) -> BuildOptions:
-        """How it was quantized, and what is asked of the compiler besides."""
+        """The options of quantization and compilation."""
         return self._options
 
     @property
@@ -112,28 +114,28 @@ class Model:
 
     @property
     def inputs(self) -> list[TensorInfo]:
-        """Name, shape and type of each input."""
+        """The name, shape and type of each input."""
         return network_inputs(main_function(self._module))
 
     @property
     def outputs(self) -> list[TensorInfo]:
-        """Name, shape and type of each output."""
+        """The name, shape and type of each output."""
         return network_outputs(main_function(self._module))
 
     @property
     def layers(self) -> list[report.Layer]:
-        """The operations that compute something, in the order they run."""
+        """The operations that compute a value, in execution order."""
         return report.layers(self._module)
 
     @property
     def is_quantized(self) -> bool:
-        """Whether some value is stored in integers."""
+        """Whether a value is stored as integers."""
         return is_quantized(main_function(self._module))
 
-    # What can be made of it.
+    # Steps that return another network, or results.
 
     def fuse(self) -> Model:
-        """Fold batch normalization and move activations and residuals into the layers before."""
+        """Fold batch normalization, and move activations and residuals into previous layers."""
         return self.apply("fuse")
 
     @listing(QUANTIZATION)
@@ -147,10 +149,10 @@ class Model:
         **options: object,
     ) -> Model:
         """
-        Quantize the network in the arithmetic of `target`, or in any; it is fused before. Samples
-        for `calibration` are arrays, arrays by name, a generator of either, files or folders.
-        Options are those of the commands and of the pass `quantize`, such as `silu="table"`;
-        `in_float` is `--float`.
+        Fuse the network, and quantize it in the arithmetic of `target`, or in any arithmetic.
+        Samples for `calibration` are arrays, arrays by name, a generator of either, files or
+        folders. Options are those of the commands and of the pass `quantize`, such as
+        `silu="table"`; `in_float` is `--float`.
         """
         files, data = SampleFiles(), None
         with diagnosed(self.title), files.named():
@@ -173,7 +175,9 @@ class Model:
         return made
 
     def apply(self, *passes: Passes) -> Model:
-        """Run passes in order, each a text such as `"canonicalize,my-pass{x=1}"` or an object."""
+        """
+        Run passes in order. A pass is a text such as `"canonicalize,my-pass{x=1}"` or an object.
+        """
         module = self._module.clone()
         with diagnosed(self.title):
             PassRunner().run(load_context(load_universe()), module, _passes(passes))
@@ -189,11 +193,10 @@ class Model:
         **options: object,
     ) -> Compiled:
         """
-        Compile for `target`. It is quantized first if the target computes in integers alone and
-        `quantize` was not called. `at` has passes that run behind levels, by the level's name.
-        Options are those of the target, such as `weights="file"`; a default that depends on the
-        target is `...`. Where the board does not hold the network, the error names the smallest
-        change with which it does.
+        Compile for `target`. A network without `quantize` is quantized first if the target has only
+        integers. `at` maps the name of a level to passes that run after it. Options are those of
+        the target, such as `weights="file"`; a default that depends on the target is `...`. If the
+        network is too large for the board, the error names the smallest change after which it fits.
         """
         with diagnosed(self.title):
             chosen = replace(
@@ -213,7 +216,7 @@ class Model:
             return compiled_of(made, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
-        """The outputs by name for one sample or more, by the interpreter that defines them."""
+        """Return the outputs by name for one or more samples, computed by the interpreter."""
         with diagnosed("inputs"):
             samples = read_samples(inputs, self.inputs, "inputs", images)
             executable = reference_target()().interpret(self._module)
@@ -221,7 +224,7 @@ class Model:
             return run_all(executable, samples, self.outputs)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the IR with the names of layers as text, which `load` reads."""
+        """Write the IR with the names of layers as text, which `load` accepts."""
         name = fspath(path)
         with diagnosed(name):
             if not name.endswith(".mlir"):
@@ -229,7 +232,7 @@ class Model:
             with open_output(name) as stream:
                 print_module(self._module, stream, debuginfo=True)
 
-    # How it shows itself.
+    # Presentation.
 
     def __repr__(self) -> str:
         kind = "quantized" if self.is_quantized else "float"
@@ -237,7 +240,7 @@ class Model:
         return f"<ceras_ir.Model '{self.title}', {kind}: {len(self.layers)} layers, {ends}>"
 
     def __str__(self) -> str:
-        """The IR with large constants elided."""
+        """Return the IR with large constants elided."""
         return presentation.text_of(self._module).rstrip()
 
     def _repr_html_(self) -> str:
@@ -264,9 +267,9 @@ def load(
     states: Mapping[str, str] | None = None,
 ) -> Model:
     """
-    The network in an ONNX file or in IR text; symbolic batch dimensions become `batch`, inputs in
-    `shapes` have those, inputs in `values` are fixed to those numbers, and inputs in `states` are
-    kept from call to call: each is an output of the call before.
+    Load the network in an ONNX file or in IR text. A symbolic batch dimension becomes `batch`,
+    inputs in `shapes` get these shapes, inputs in `values` become constants, and inputs in `states`
+    get an output of the previous call.
     """
     name = fspath(path)
     with diagnosed(name):
@@ -301,7 +304,7 @@ def _passes(passes: Iterable[object]) -> list[ModulePass]:
 
 
 def quantization_keywords(given: Mapping[str, object], owner: str) -> dict[str, object]:
-    """The options of quantization that keyword arguments give, checked, by the names of fields."""
+    """Return the checked options of quantization in keyword arguments, by field name."""
     found = keyword_values(BuildOptions, given, owner, OTHERWISE)
     recipe = found.get("recipe", ())
     assert isa(recipe, tuple[str, ...])

@@ -1,8 +1,8 @@
 """
-How Python shows diagnostics and models: exceptions, warnings, HTML for notebooks.
+Show diagnostics and models in Python: exceptions, warnings, HTML for notebooks.
 
-Commands print diagnostics to stderr. Here, an error is an `InputError` or a subclass, from any
-layer, and remarks of passes are warnings; nothing is printed. Each part of HTML is complete.
+Commands print diagnostics to stderr. Here, an error is an `InputError` or a subclass, and remarks
+of passes are warnings; nothing is printed. Each part of HTML is complete.
 """
 
 import sys
@@ -21,18 +21,18 @@ from ceras_ir.support.diagnostics import InputError, each_once, with_remedy
 
 
 class CerasWarning(UserWarning):
-    """What a pass says on stderr of a command, such as that few samples calibrate."""
+    """A remark that a command prints to stderr, such as a small number of calibration samples."""
 
 
 @contextmanager
 def diagnosed(file: str) -> Generator[None]:
     """
-    Have everything inside fail with an `InputError` that knows its file, `file` where it has none,
-    and whose note is what a command prints; and remark by a `CerasWarning`.
+    Convert errors inside the block to an `InputError` with a file (`file` by default) and with the
+    diagnostic of a command as note. Convert remarks to a `CerasWarning`.
     """
     remarks = StringIO()
     try:
-        # Passes write to sys.stderr, and show no progress where it is no terminal.
+        # Passes write to sys.stderr, and show progress only on a terminal.
         with redirect_stderr(remarks), each_once():
             yield
     except InputError as error:
@@ -48,14 +48,13 @@ def diagnosed(file: str) -> Generator[None]:
 
 
 def _noted(error: InputError, file: str) -> InputError:
-    """`error` with its file, and with what a command prints as its note."""
     error.file = error.file or file
     error.add_note("\n".join(error.lines(error.file)))
     return error
 
 
 def _warn(text: str) -> None:
-    """Hand the lines of `text` to the caller of the API."""
+    """Issue the lines of `text` as warnings at the line of the caller of the API."""
     frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
     while frame is not None and _is_ours(str(frame.f_globals.get("__name__", ""))):
         frame, level = frame.f_back, level + 1
@@ -68,13 +67,13 @@ def _is_ours(module: str) -> bool:
 
 
 MAX_IR_CHARACTERS = 200_000
-"""Of IR that is shown; a notebook that is saved has all of it."""
+"""The largest number of characters of IR in a notebook."""
 
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
 
 
 def ends(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
-    """What goes in and comes out, in a line."""
+    """Return the inputs and outputs as a line of text."""
     sides = (
         ", ".join(f"{t.name} {t.model_dtype or t.dtype}{list(t.shape)}" for t in side)
         for side in (inputs, outputs)
@@ -83,14 +82,14 @@ def ends(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
 
 
 def text_of(module: ModuleOp) -> str:
-    """The IR with large constants elided."""
+    """Return the IR with large constants elided."""
     stream = StringIO()
     print_module(module, stream, elide=True)
     return stream.getvalue()
 
 
 def ir(module: ModuleOp) -> str:
-    """The IR, cut where it is too long."""
+    """Return the IR, truncated after `MAX_IR_CHARACTERS`."""
     text = text_of(module)
     if more := len(text) - MAX_IR_CHARACTERS:
         text = text if more < 0 else f"{text[:MAX_IR_CHARACTERS]}\n... {more:,} more characters"
@@ -98,20 +97,20 @@ def ir(module: ModuleOp) -> str:
 
 
 def layers(entries: Sequence[Mapping[str, object]]) -> str:
-    """A table of layers as a report has them, with the columns that any of them has."""
+    """Return a table of the layers in a report, without columns that are empty."""
     known = ("name", "op", "form", "bits", "device", "macs", "bytes", "cycles", "kernel")
     columns = [key for key in known if any(key in entry for entry in entries)]
     return table(columns, [[entry.get(key) for key in columns] for entry in entries])
 
 
 def totals(content: Mapping[str, object]) -> str:
-    """A table of the sums of a report."""
+    """Return a table of the totals in a report."""
     rows = [[k.replace("_", " "), v] for k, v in content.items() if isinstance(v, int | float)]
     return table(["total", ""], rows)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Numbers to the right, everything else to the left."""
+    """Return a table with numbers aligned to the right, and text to the left."""
     head = "".join(f'<th style="text-align:left">{escape(c)}</th>' for c in columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -131,7 +130,7 @@ def paragraph(text: str) -> str:
 
 
 def folded(title: str, content: str | None) -> str:
-    """Content that is shown when its title is clicked; nothing without content."""
+    """Return content that a click on `title` shows; "" without content."""
     if content is None:
         return ""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"

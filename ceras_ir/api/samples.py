@@ -1,10 +1,10 @@
 """
-Inputs of a network as Python has them: arrays, arrays by name, generators of either, files, and
+Read inputs of a network from Python: arrays, arrays by name, generators of either, files, and
 folders of images.
 
-What has no axis of samples is one sample, as in `.npz` files; see `ceras_ir.data.samples`. Passes
-read files, so that what is to calibrate is written to some: 64 samples at a time, so that memory
-does not grow with what a generator gives.
+An array without an axis of samples is a single sample, as in `.npz` files; see
+`ceras_ir.data.samples`. Passes read calibration data from files. Arrays are therefore written to
+files, 64 samples at a time, so that memory does not grow with the number of samples.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ Batch: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
 Data: TypeAlias = PathOf | Batch | Iterable[PathOf] | Iterable[Batch]
 
 PER_FILE = 64
-"""Samples that are in memory before they are written."""
+"""The number of samples in memory before they are written."""
 
 
 def paths_of(data: object) -> list[str] | None:
-    """The files or folders that `data` names; None where it has samples itself."""
+    """Return the files or folders that `data` names; None if `data` is samples."""
     if isinstance(data, str | PathLike):
         return [fspath(cast("PathOf", data))]
     if isinstance(data, list | tuple):
@@ -47,7 +47,7 @@ def paths_of(data: object) -> list[str] | None:
 def read_samples(
     data: Data, inputs: Sequence[TensorInfo], what: str, images: ImageOptions | None = None
 ) -> Samples | StreamedSamples:
-    """The samples of `data` for a network with `inputs`; errors call them `what`."""
+    """Return the samples of `data` for a network with `inputs`; errors call the data `what`."""
     if (paths := paths_of(data)) is not None:
         return open_samples(_with_images(paths, images), inputs)
     _refuse_images(images)
@@ -57,12 +57,12 @@ def read_samples(
 
 
 class SampleFiles:
-    """Samples as files, which last as long as this does."""
+    """Samples in files, which are deleted with the object."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="ceras-data-")
         self._names: dict[str, str] = {}
-        """What the caller calls the data in a file."""
+        """The name of the data in a file, as the caller knows it."""
 
     def paths(
         self,
@@ -71,7 +71,9 @@ class SampleFiles:
         what: str,
         images: ImageOptions | None = None,
     ) -> str:
-        """What passes take for `data`: names of files and folders with commas between them."""
+        """
+        Return `data` as passes accept it: names of files and folders with commas between them.
+        """
         if (paths := paths_of(data)) is not None:
             return _with_images(paths, images)
         _refuse_images(images)
@@ -96,7 +98,7 @@ class SampleFiles:
         return self.save(arrays, what)
 
     def save(self, arrays: Mapping[str, Array], what: str) -> str:
-        """The name of a file with `arrays`, which the caller calls `what`."""
+        """Write `arrays` to a file, and return its name; errors call the data `what`."""
         path = str(Path(self._folder.name) / f"{len(self._names) + 1}.npz")
         self._names[path] = what
         save_arrays(path, arrays)
@@ -104,7 +106,7 @@ class SampleFiles:
 
     @contextmanager
     def named(self) -> Generator[None]:
-        """Have errors inside that are about these files say what the caller calls the data."""
+        """Name the data of the caller in errors about these files."""
         try:
             yield
         except InputError as error:
@@ -131,7 +133,7 @@ def _refuse_images(images: ImageOptions | None) -> None:
 
 
 def _is_array(data: object) -> bool:
-    """Whether numpy takes it for an array of numbers, as it does tensors of other libraries."""
+    """Return whether numpy converts `data` to an array, such as a tensor of another library."""
     return isinstance(data, np.ndarray) or hasattr(data, "__array__")
 
 
@@ -151,7 +153,7 @@ def _batches(data: object, inputs: Sequence[TensorInfo], what: str) -> Iterator[
 
 
 def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
-    """One sample or several, checked."""
+    """Return one or more samples, checked."""
     if not isinstance(data, Mapping):
         if len(inputs) != 1:
             names = ", ".join(tensor.name for tensor in inputs)
@@ -161,7 +163,7 @@ def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
     arrays: dict[str, Array] = {str(name): np.asarray(value) for name, value in by_name.items()}
     for tensor in inputs:
         array = arrays.get(tensor.name)
-        # One sample of an input that has room for one, without that axis.
+        # A single sample may lack an axis of size 1 for samples.
         if array is not None and tensor.shape[:1] == (1,) and array.shape == tensor.shape[1:]:
             arrays[tensor.name] = array[None]
     return samples_of(arrays, inputs, what)

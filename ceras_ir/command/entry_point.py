@@ -1,4 +1,4 @@
-"""A command as an entry point, and what it does before anything is imported that takes time."""
+"""Define commands as entry points, with settings that precede slow imports."""
 
 import gc
 import os
@@ -17,29 +17,31 @@ PREFIX = "ceras-"
 @dataclass(frozen=True)
 class Command:
     """
-    A command: `module` has its `main` and, for completion and documentation, its `make_parser`.
+    A command. `module` has the functions `main` and `make_parser`; completion and documentation use
+    the latter.
 
-    OpenBLAS, which numpy multiplies with, has one thread unless the environment says how many.
+    OpenBLAS, which numpy multiplies with, uses a single thread unless the environment specifies
+    another number.
     """
 
     name: str
     purpose: str
-    """What it does, in a sentence that begins with a verb."""
+    """The purpose, in a sentence that begins with a verb."""
     module: str
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command; an interrupt while it is imported prints one line, as later."""
-        # Modules and IR make many objects that remain until the end. Python looks through them
-        # for garbage after every 700 new ones; commands are short and do so less often.
+        """Run the command; an interrupt during imports prints one line, as later."""
+        # Modules and IR have many objects that live until the end. By default, Python searches for
+        # garbage after 700 new objects; a short command searches less often.
         gc.set_threshold(50_000, 20, 100)
-        # Products here are small and many, and its threads wait for the next one by spinning.
+        # Products are small and many, and idle threads of OpenBLAS spin.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         try:
             main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
         except KeyboardInterrupt:
             print(f"{self.name}: interrupted", file=sys.stderr)
             return 130
-        # What was imported stays: the collector need not look at it again.
+        # Imported objects remain: the collector need not visit them again.
         gc.freeze()
         return main(argv)
 

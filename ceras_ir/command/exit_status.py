@@ -1,10 +1,10 @@
 """
-From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit status.
+Convert exceptions to diagnostics, `FILE:LINE:COL: error: ...`, and exit statuses.
 
-`run_tool` wraps the main function of every command. An error of the user becomes at most
-`MAX_LINES` lines on stderr. All other errors belong to the compiler or to a plugin: the end of the
-traceback is printed before those lines, and a file for the bug report has all of it. Errors that do
-not name a file get the name of the file that the user works on.
+`run_tool` wraps the main function of each command. An error of the user becomes at most `MAX_LINES`
+lines on stderr. Any other error is an error of the compiler or a plugin: the end of the traceback
+is printed first, and a file for the bug report has the full traceback. An error without a file gets
+the name of the input.
 """
 
 import os
@@ -38,29 +38,29 @@ from ceras_ir.support.diagnostics import (
 )
 
 MAX_LINES = 30
-"""How many lines one run prints about the user's mistakes."""
+"""The largest number of lines that a run prints about errors of the user."""
 
 MAX_FRAMES = 6
-"""How many of the innermost frames of a crash are printed."""
+"""The largest number of frames of a crash, innermost first, that are printed."""
 
 MAX_SOURCE = 100
-"""How many characters of a source line are shown around an error: constants make long lines."""
+"""The largest number of characters of a source line; lines with constants are long."""
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One error, and where it is as far as that is known."""
+    """An error and its place, as far as it is known."""
 
     message: str
     file: str | None = None
     line: int | None = None
     column: int | None = None
     source: tuple[str, ...] = ()
-    """The source line and the caret line below it, or nothing."""
+    """The source line and the line with the caret, or nothing."""
     severity: str = "error"
 
     def lines(self, file: str) -> list[str]:
-        """As printed; `file` is where it is if the diagnostic does not know."""
+        """Return the printed lines; `file` is the default of the place."""
         place = [self.file or file]
         if self.line is not None:
             place += [str(self.line), str(self.column or 1)]
@@ -69,7 +69,7 @@ class Diagnostic:
 
 
 class SourceError(InputError):
-    """One or more errors at known places of the input text. Exit status 1."""
+    """One or more errors at places in the input text. Exit status 1."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]):
         super().__init__("\n".join(d.message for d in diagnostics))
@@ -81,17 +81,17 @@ class SourceError(InputError):
 
 class InternalError(SourceError):
     """
-    A pass, ours or a plugin's, is wrong and not the input. Exit status 70.
+    An error in a pass of the compiler or of a plugin. Exit status 70.
 
-    The exception that it was raised from, if any, is its author's traceback.
+    The cause of the exception, if any, has the traceback for the author of the pass.
     """
 
     exit_status = 70
 
     def __init__(self, diagnostics: Sequence[Diagnostic], advice: str | None = None):
         """
-        `advice` is printed last: how to see the failure again. None has a report written if it
-        was a crash, and "" has not.
+        `advice` is the last line: the way to reproduce the failure. With None, a report is written
+        for a crash; with "", no report is written.
         """
         super().__init__(diagnostics)
         self.advice = advice
@@ -105,7 +105,7 @@ class InternalError(SourceError):
 
 
 def explain_crash(tool: str, error: InputError) -> None:
-    """Print where a crash happened, for the author of the code that did; no user's mistake."""
+    """Print the place of a crash, for the author of the code."""
     if isinstance(error, InternalError) and (cause := error.__cause__) is not None:
         report(traceback.format_exception(cause, limit=-MAX_FRAMES), most=2 * MAX_LINES)
         if error.advice is None:
@@ -113,7 +113,7 @@ def explain_crash(tool: str, error: InputError) -> None:
 
 
 def _crash_report(tool: str, cause: BaseException) -> str:
-    """Write all that is known of a crash to a file of its own; where that is."""
+    """Write the traceback and versions to a new file, and return the advice that names it."""
     about = f"{versions(tool)}\ncommand: {shlex.join(sys.argv)}\nPython {sys.version}\n\n"
     problem = ""
     for folder in ("", gettempdir()):
@@ -128,26 +128,26 @@ def _crash_report(tool: str, cause: BaseException) -> str:
 
 
 def summary(error: Exception) -> str:
-    """The line that ends a traceback."""
+    """Return the last line of a traceback."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 @contextmanager
 def phase(what: str) -> Generator[None]:
-    """Name a crash inside by `what` was going on, for example `emission for target c`."""
+    """Name the phase `what` in a crash inside the block, such as `emission for target c`."""
     try:
         yield
     except (DiagnosticException, OSError, MemoryError):
         raise
-    # Whatever else is raised is no user's mistake.
+    # Any other exception is an error of the compiler.
     except Exception as error:
         message = f"internal error in {what}: {summary(error)}"
         raise InternalError([Diagnostic(message)]) from error
 
 
 def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
-    """The line that `span` starts on with carets below it, cut to a window around it."""
+    """Return the first line of `span` and a line with carets, cut to a window around it."""
     content = span.input.content
     text = content if isinstance(content, str) else content.decode("utf-8", "replace")
     position = min(span.start, len(text))
@@ -164,7 +164,7 @@ def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
 
 
 def from_parse_error(error: ParseError) -> SourceError:
-    """What the parser found, with the line it found it on."""
+    """Convert an error of the parser to a diagnostic with the source line."""
 
     def at(span: Span[str] | Span[bytes], message: str, severity: str) -> Diagnostic:
         where = span.get_location()
@@ -178,7 +178,7 @@ def from_parse_error(error: ParseError) -> SourceError:
 
 
 def at_operation(op: Operation, message: str) -> Diagnostic:
-    """`message` about `op`: at its line if it was parsed, at its node if it was imported."""
+    """Return `message` about `op`: at the line of parsed IR, or at the node of a model."""
     match op.location:
         case FileLineColLoc(filename=file, line=line, column=column):
             return Diagnostic(f"'{op.name}' op {message}", file.data, line.data, column.data)
@@ -190,7 +190,7 @@ def at_operation(op: Operation, message: str) -> Diagnostic:
 
 @dataclass(frozen=True)
 class NodeDiagnostic(Diagnostic):
-    """An error at a node of the imported network, which has a name but no line."""
+    """An error at a node of the imported network, which has a name and no line."""
 
     node: str = ""
     operator: str = ""
@@ -214,20 +214,20 @@ def report(lines: Sequence[str], most: int = MAX_LINES) -> None:
 
 
 def _give_up(stream: IO[str]) -> None:
-    """Let what `stream` could not write go nowhere, by the interpreter's last flush too."""
+    """Redirect `stream` to the null device, also for the final flush of the interpreter."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave as an exception does, so that what is half written goes; say nothing."""
-    # `timeout` sends it twice: to the process and to its group.
+    """Exit by an exception, so that partial output is removed, without a message."""
+    # `timeout` sends the signal twice: to the process and to its group.
     signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def _escape_characters(stream: object) -> None:
-    """Show escapes for characters that are not in the encoding of a console."""
+    """Print escapes for characters that a console cannot encode."""
     if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors="backslashreplace")
 
@@ -235,14 +235,14 @@ def _escape_characters(stream: object) -> None:
 def run_tool(
     tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
-    """Run `main` on `argv` (default: the command line's) and return its exit status."""
+    """Run `main` on `argv` (default: the command line) and return the exit status."""
     if argv is None:
         signal.signal(signal.SIGTERM, _end)
-        # `nohup` has it ignored.
+        # `nohup` ignores this signal.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, _end)
     for stream in ("stdout", "stderr"):
-        # Closed by the caller (`>&-`).
+        # The caller closed the stream (`>&-`).
         if getattr(sys, stream) is None:
             setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         _escape_characters(getattr(sys, stream))
@@ -251,7 +251,7 @@ def run_tool(
             try:
                 status = main(sys.argv[1:] if argv is None else argv)
             except SystemExit:
-                # So `--help` ends.
+                # `--help` exits in this way.
                 sys.stdout.flush()
                 raise
             sys.stdout.flush()
@@ -267,11 +267,11 @@ def run_tool(
         report([f"{tool}: error: {line}" for line in str(error).splitlines()[:1]])
         return 1
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): say nothing.
+        # The reader of the output, such as `| head`, has exited.
         _give_up(sys.stdout)
         return 141
     except OSError as error:
-        # Without a file name it is our output's, as a rule.
+        # An error without a file name usually concerns the output.
         if error.filename is None:
             _give_up(sys.stdout)
         file = str(error.filename or tool)
@@ -288,8 +288,8 @@ def run_tool(
 @contextmanager
 def naming(file: str) -> Generator[None]:
     """
-    An `InputError` raised inside without a file is about `file`; wrong usage is about the command
-    line, and stays without.
+    Set the file of an `InputError` inside the block, unless it has a file. Wrong usage concerns the
+    command line, and gets no file.
     """
     try:
         yield

@@ -1,15 +1,15 @@
 """
-Files and folders of output that are there completely or not at all.
+Write output files and folders completely or not at all.
 
-A file is written beside its destination under a temporary name and renamed at the end, so that a
-failed run neither leaves a part nor destroys an earlier result. For a folder:
+A file is written next to its destination under a temporary name and renamed at the end. A failed
+run therefore leaves no partial file, and does not destroy an earlier result. For a folder:
 
-1. Everything is written into a hidden folder: beside the destination, or inside of one that exists,
-   which may be a mount point or the current folder and is not moved itself.
-2. A new folder comes by one rename. In one that exists, the files that its manifest lists are set
-   aside and new ones take their places; after any error all of them are put back.
-3. Files that no manifest of the compiler lists belong to the user: they are not replaced, and a
-   folder that has nothing else is refused. `force` replaces those in the way and no others.
+1. Write all files into a hidden folder: next to the destination, or inside an existing destination,
+   which may be a mount point or the current folder and is not renamed.
+2. Rename the hidden folder to a new destination. In an existing destination, set the files aside
+   that its manifest lists, and move the new files in. After an error, put all old files back.
+3. Files that no manifest of the compiler lists belong to the user. They are not replaced, and a
+   folder with only such files is refused. `force` permits to replace files with the same names.
 """
 
 import errno
@@ -46,7 +46,7 @@ class FolderOptions:
 
 
 def refuse_overwriting(output: str | None, *sources: str | None) -> None:
-    """Refuse an output that is one of the files a command reads; lists have commas."""
+    """Refuse an output that is an input of the command; lists have commas."""
     if output is None or not os.path.isfile(output):
         return
     for source in (part for text in sources if text for part in (text, *text.split(","))):
@@ -55,7 +55,7 @@ def refuse_overwriting(output: str | None, *sources: str | None) -> None:
 
 
 def first_unused(folder: str, name: str, ending: str) -> str:
-    """The first file of a numbered series that is not there."""
+    """Return the first name of a numbered series that does not exist."""
     paths = (os.path.join(folder, f"{name}{f'-{n}' if n > 1 else ''}.{ending}") for n in count(1))
     return next(path for path in paths if not os.path.lexists(path))
 
@@ -71,7 +71,7 @@ def write_file(path: str, data: bytes) -> None:
 
 @contextmanager
 def open_output(path: str) -> Generator[TextIO]:
-    """A text stream to the file `path`, or to the standard output for `-`."""
+    """Open a text stream to the file `path`, or to the standard output for `-`."""
     if path == "-":
         with _in_utf8(sys.stdout) as stream:
             yield stream
@@ -80,7 +80,7 @@ def open_output(path: str) -> Generator[TextIO]:
         with _replacing(path) as stream:
             yield stream
     except OSError as error:
-        # With a name it is of another file; without a reader it is no file.
+        # An error with a name concerns another file; a closed pipe concerns no file.
         if error.filename is not None or isinstance(error, BrokenPipeError):
             raise
         raise cannot_write(error, path) from None
@@ -88,7 +88,7 @@ def open_output(path: str) -> Generator[TextIO]:
 
 @contextmanager
 def _in_utf8(stream: TextIO) -> Generator[TextIO]:
-    """Write results as in files, whatever the encoding of the console is."""
+    """Write UTF-8, as in files, for any encoding of the console."""
     if not isinstance(stream, TextIOWrapper):
         yield stream
         return
@@ -102,7 +102,7 @@ def _in_utf8(stream: TextIO) -> Generator[TextIO]:
 
 @contextmanager
 def _replacing(path: str) -> Generator[TextIO]:
-    # Pipes and devices cannot be renamed onto.
+    # A rename cannot replace pipes and devices.
     if os.path.exists(path) and not os.path.isfile(path):
         with _open(path, path) as stream:
             yield stream
@@ -154,7 +154,7 @@ _NUMBERS = count()
 
 @contextmanager
 def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
-    """A temporary folder whose content becomes that of `path` when the block ends well."""
+    """Yield a temporary folder, and move its content to `path` if the block succeeds."""
     if not path:
         raise UsageError("the name of the output folder is empty")
     destination = Path(os.path.realpath(path))
@@ -170,11 +170,11 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
         if not exists and _renamed(staging, destination):
             return
         with _locked(destination):
-            # Another process may have written meanwhile.
+            # Another process may have written since.
             listed = _ours(destination, path, force=force)
             _exchange(staging, destination, listed, path, force=force)
     except OSError as error:
-        # With another name it is of a file that is read.
+        # An error with another name concerns an input.
         if error.filename is None or Path(error.filename).is_relative_to(place):
             raise cannot_write(error, path) from None
         raise
@@ -183,10 +183,10 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
 
 
 def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
-    """The files that may be replaced in a folder, which may be absent or hold nothing else."""
+    """Return the files that may be replaced in a folder; refuse a folder of the user."""
     listed = _listed(destination)
     if listed is None and not force and destination.exists():
-        # What is being written beside this has such a name.
+        # Another process writes into a folder with such a name.
         pattern = f".{destination.name}.*.partial"
         if not all(entry.match(pattern) for entry in destination.iterdir()):
             raise InputError(
@@ -197,7 +197,7 @@ def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
 
 
 def _renamed(staging: Path, destination: Path) -> bool:
-    """Let a folder come by one rename; False if another process made one of its name meanwhile."""
+    """Rename a folder; return False if another process created the destination."""
     try:
         os.rename(staging, destination)
     except OSError as error:
@@ -209,7 +209,7 @@ def _renamed(staging: Path, destination: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Let one process at a time exchange the files of a folder, where the system has locks."""
+    """Lock a folder while its files are exchanged, if the system supports locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -220,7 +220,7 @@ def _locked(folder: Path) -> Generator[None]:
 
 
 def _listed(folder: Path) -> set[Path] | None:
-    """What the manifest in `folder` says are our files; None without one of ours."""
+    """Return the files that the manifest in `folder` lists; None without a valid manifest."""
     try:
         content: object = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -233,7 +233,7 @@ def _listed(folder: Path) -> set[Path] | None:
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Whether `name` is that of a file below `folder`, wherever links lead."""
+    """Return whether `name` is a file below `folder`, after links are followed."""
     plain = PurePosixPath(name)
     if "\0" in name or not plain.parts or plain.is_absolute() or ".." in plain.parts:
         return False
@@ -243,7 +243,7 @@ def is_inside(folder: Path, name: str) -> bool:
 def _exchange(
     staging: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
 ) -> None:
-    """Put the files in `staging` where those `listed` were, or leave all as it was."""
+    """Replace the files `listed` by the files in `staging`, or change nothing."""
     new = [file.relative_to(staging) for file in staging.rglob("*") if not file.is_dir()]
     for path in new:
         if (destination / path).is_dir():
@@ -274,13 +274,13 @@ def _exchange(
         raise
     finally:
         for folder in {p for path in (*listed, *new) for p in path.parents if p.parts}:
-            # Those that have files stay.
+            # A folder with other files remains.
             with suppress(OSError):
                 os.removedirs(destination / folder)
 
 
 def write_artefacts(folder: Path, artefacts: "Sequence[Artefact]") -> None:
-    """Write every artefact below `folder`."""
+    """Write each artefact below `folder`."""
     for artefact in artefacts:
         path = folder / artefact.path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Run a shell command of the user on candidate files: its status says which are interesting."""
+"""Run a shell command of the user on candidate files, and return the exit status."""
 
 import hashlib
 import os
@@ -12,15 +12,15 @@ from tempfile import TemporaryDirectory
 from ceras_ir.support.diagnostics import UsageError
 
 PLACE = "{input}"
-"""What stands for the file in a command."""
+"""The placeholder of the file in a command."""
 
 
 class OutOfTimeError(Exception):
-    """The time for all runs together is over."""
+    """The time for all runs is over."""
 
 
 class Command:
-    """A shell command that says by status 0 that an input is interesting."""
+    """A shell command with status 0 for interesting inputs."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Command:
         limit: float | None,
         option: str = "--test",
     ):
-        """`timeout` is for one run, which is not interesting then; `limit` for all; in seconds."""
+        """`timeout` limits a run, and `limit` all runs, in seconds."""
         if PLACE not in command:
             raise UsageError(f"the command of {option} must have {PLACE}, got '{command}'")
         self._command, self._timeout = command, timeout
@@ -42,10 +42,10 @@ class Command:
         self.runs = 0
 
     def status(self, data: bytes) -> int | None:
-        """The status on the input `data`; None if it took too long."""
+        """Return the status for the input `data`; None after a timeout."""
         key = hashlib.sha256(data).digest()
         if key not in self._known:
-            # The first run says whether there is anything to reduce.
+            # The first run decides whether reduction can start.
             if self.runs and self._end is not None and time.monotonic() > self._end:
                 raise OutOfTimeError
             self._file.write_bytes(data)
@@ -64,7 +64,7 @@ class Command:
         except subprocess.TimeoutExpired:
             return None
         finally:
-            # What the shell started is in its group, and goes with it.
+            # The processes of the shell are in its group, and are killed too.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

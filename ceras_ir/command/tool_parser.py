@@ -1,8 +1,7 @@
 """
-The command-line parser of every tool: wrong usage has the same message everywhere.
+Parse the command line of each tool, with equal messages for wrong usage.
 
-Flags are made from the options that dataclasses declare. The metadata of the package lists the
-commands that are installed.
+Flags are created from the options that dataclasses declare.
 """
 
 from __future__ import annotations
@@ -33,21 +32,23 @@ if TYPE_CHECKING:
 
 
 ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[reportPrivateUsage]
-"""A parser, or a group of its options."""
+"""A parser, or a group of options."""
 
 _UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictionary()
 
 
 def document_later(action: argparse.Action, read: Callable[[], str]) -> None:
-    """Have `read` return the help of an option when it is printed: the source must be read."""
+    """
+    Set the help of an option to the result of `read` when it is printed, which parses sources.
+    """
     _UNREAD[action] = read
 
 
 class UsageParser(argparse.ArgumentParser):
-    """`argparse` whose mistakes are `UsageError`s."""
+    """An `argparse` parser that raises `UsageError`."""
 
     def document(self) -> None:
-        """Read the help of all options."""
+        """Load the help of all options."""
         for action in self._actions:
             if (read := _UNREAD.pop(action, None)) is not None:
                 action.help = read().replace("%", "%%")
@@ -56,7 +57,9 @@ class UsageParser(argparse.ArgumentParser):
         raise UsageError(message)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """argparse would name the function that reads the value."""
+        """
+        Name the expected type in an error; argparse names the function that converts the value.
+        """
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
@@ -67,14 +70,13 @@ class UsageParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, message) from None
 
     def format_help(self) -> str:
-        """With a usage of one line: all options in brackets would hide what the command is for."""
+        """Format the help with a usage of one line, without the options."""
         self.document()
         if self.usage is None:
             self.usage = self._short_usage().replace("%", "%%")
         return super().format_help()
 
     def _short_usage(self) -> str:
-        """Positional arguments and what must be given."""
         positional = (a for a in self._actions if not a.option_strings)
         required = (a for a in self._actions if a.required and a.option_strings)
         parts = [
@@ -90,12 +92,12 @@ class UsageParser(argparse.ArgumentParser):
 
     @property
     def flags(self) -> frozenset[str]:
-        """All options."""
+        """All flags."""
         return frozenset(self._option_string_actions)
 
 
 def value_text(action: argparse.Action) -> str:
-    """What stands for the value of an argument; nothing for a switch."""
+    """Return the placeholder of the value of an argument; "" for a switch."""
     if isinstance(action.metavar, str):
         return action.metavar
     if action.metavar is not None:
@@ -115,19 +117,19 @@ def _positional(action: argparse.Action) -> str:
 
 
 def early_value(argv: Sequence[str], flag: str) -> str | None:
-    """What `argv` gives for one option, which must be known before the others can be."""
+    """Return the value of an option that is needed before the other options are defined."""
     parser = UsageParser(add_help=False, allow_abbrev=False)
     parser.add_argument(flag, dest="value", nargs="?")
     return parser.parse_known_args(argv)[0].value
 
 
 class ToolParser(UsageParser):
-    """`argparse` with whole option names only, `--version`, and `UsageError` for mistakes."""
+    """A parser without abbreviations, with `--version`, that raises `UsageError`."""
 
     def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
         super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
         self.explain: Callable[[str], str | None] | None = None
-        """Says of an option that the parser does not know why it does not, or None."""
+        """A function that returns the reason why an option is unknown, or None."""
         self.set_defaults(tool=prog)
         self.add_argument(
             "--version", action=_PrintVersions, nargs=0, help="print versions and exit"
@@ -141,15 +143,15 @@ class ToolParser(UsageParser):
             raise argparse.ArgumentError(action, message)
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        # argparse drops what cannot be written.
+        # argparse ignores output that cannot be written.
         (sys.stderr if file is None else file).write(message)
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """
-        `argv` read.
+        Parse `argv`.
 
-        A mistyped option is reported first, with the most similar one: what else is missing
-        is often missing because of it.
+        A misspelled option is reported first, with the most similar option, because other errors
+        often follow from it.
         """
         if self._subparsers is None:
             self._refuse_unknown(argv)
@@ -172,7 +174,7 @@ class ToolParser(UsageParser):
 
 
 class _PrintVersions(argparse.Action):
-    """Looks versions up only when they are asked for, which takes some milliseconds."""
+    """An action that searches for versions only on request, because this takes milliseconds."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(versions(parser.prog))
@@ -180,7 +182,7 @@ class _PrintVersions(argparse.Action):
 
 
 def versions(tool: str) -> str:
-    """`tool`, and the versions of what it is made of."""
+    """Return the versions of `tool` and xDSL."""
     from importlib.metadata import version
 
     return f"{tool} {version('ceras-ir')} (xDSL {version('xdsl')})"
@@ -195,8 +197,8 @@ def add_options(
     sparse: bool = False,
 ) -> None:
     """
-    Add a flag to `group` for each option of `cls`, or for those of the fields in `only`, that
-    `tool` takes. If `sparse`, an option that is not given has no value.
+    Add a flag to `group` for each option of `cls` that `tool` accepts, or only for the fields
+    `only`. If `sparse`, an option that is not given has no value.
     """
     types = types_of(cls)
     for each, described in options_of(cls, tool):
@@ -237,7 +239,7 @@ def _add(
 
 
 def dest_of(each: Field[object]) -> str:
-    """The name of the value in the namespace: that of the flag."""
+    """Return the name of the value in the namespace, which follows from the flag."""
     if isinstance(each.default, bool):
         return each.name
     return flag_of(each).removeprefix("--").replace("-", "_")
@@ -246,7 +248,7 @@ def dest_of(each: Field[object]) -> str:
 def values_of(
     cls: type, arguments: argparse.Namespace, tool: str | None = None
 ) -> dict[str, object]:
-    """The options of `cls` in `arguments`, by the names of the fields."""
+    """Return the options of `cls` in `arguments`, by field name."""
     found: dict[str, object] = {}
     for each, _ in options_of(cls, tool):
         if hasattr(arguments, dest := dest_of(each)):
@@ -256,12 +258,12 @@ def values_of(
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The parts of a list with commas; none of empty text."""
+    """Split a list with commas; empty text has no parts."""
     return tuple(text.split(",")) if text else ()
 
 
 def names(text: str) -> list[str]:
-    """The names in a list with commas, none of them empty."""
+    """Split a list of names with commas; no name is empty."""
     found = text.split(",")
     if not all(found):
         raise argparse.ArgumentTypeError(f"expected names with commas between, got {text!r}")
@@ -282,7 +284,7 @@ def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
 
 
 def whole(least: int, text: str) -> int:
-    """The integer that `text` spells, of at least `least`."""
+    """Convert `text` to an integer of at least `least`."""
     number = int(text) if text.removeprefix("-").isdecimal() else least - 1
     if number < least or (least < 0 and number == 0):
         raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
@@ -290,7 +292,7 @@ def whole(least: int, text: str) -> int:
 
 
 def number(least: int, text: str) -> float:
-    """The number that `text` spells, of at least `least`."""
+    """Convert `text` to a number of at least `least`."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The commands of the core."""
+"""List the commands of the core."""
 
 from ceras_ir.command.entry_point import Command
 

@@ -1,4 +1,4 @@
-"""`ceras-compile`: a model to a folder that its target can run."""
+"""`ceras-compile`: compile a model into a folder that its target can run."""
 
 import argparse
 import sys
@@ -42,10 +42,10 @@ from ceras_ir.support.terminal import progress
 from ceras_ir.targets.protocol import PLACED, Stage
 
 VIEWS = ("report", "model-explorer")
-"""Options that an extension carries out, in the order in which their files are listed."""
+"""The options that an extension implements, in the order of their files."""
 
 TEMPORARY = "what the network was at one level"
-"""Of files in `temps`, for the manifest."""
+"""The description of files in `temps` for the manifest."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser(target: TargetClass | None = None) -> ToolParser:
-    """The command line of `ceras-compile`, with the options of one target."""
+    """Return the command line of `ceras-compile`, with the options of a target."""
     known = compiling_targets()
     parser = ToolParser(
         "ceras-compile",
@@ -189,8 +189,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 class _Why:
-    """What the placed graph says about the nodes that the user asks for."""
-
     def __init__(self, nodes: Sequence[str]):
         self.nodes = nodes
         self.answers: list[str] = []
@@ -214,7 +212,6 @@ class _Levels:
         self.count = 0
 
     def save(self, level: str, module: ModuleOp) -> None:
-        """Write the next level."""
         self.folder.mkdir(parents=True, exist_ok=True)
         words = "".join(char if char.isalnum() or char in "-_" else " " for char in level)
         self.write(self.folder / f"{self.count}-{'-'.join(words.split())}", module)
@@ -225,7 +222,7 @@ class _Levels:
 
 
 class _Temporaries(_Levels):
-    """The IR, with the names of layers."""
+    """IR text with the names of layers."""
 
     def write(self, path: Path, module: ModuleOp) -> None:
         from ceras_ir.pipeline.printing import print_module
@@ -235,7 +232,7 @@ class _Temporaries(_Levels):
 
 
 class _Graphs(_Levels):
-    """The graph for viewers, as far as there is one that their formats can say."""
+    """Graphs for viewers, if a format supports the level."""
 
     def write(self, path: Path, module: ModuleOp) -> None:
         from ceras_ir.support.diagnostics import UnsupportedError
@@ -252,25 +249,25 @@ class _Graphs(_Levels):
                 Path(f"{path}{ending}").write_bytes(data)
 
 
-# Options under which a network fits that is too large for its board.
+# Options with which a network fits that is too large for its board.
 
 TRIAL_SECONDS = 60.0
-"""No change is tried that would end later, if it took as long as the longest compile so far."""
+"""The time limit for trials; a trial is assumed to last as long as the longest compile so far."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One change of the options."""
+    """A changed option."""
 
     change: str
-    """As the user would write it."""
+    """The option as a user writes it."""
     options: BuildOptions
     advice: str = ""
-    """What to know about the change."""
+    """Advice about the change."""
 
 
 def trials(options: BuildOptions) -> Iterator[Trial]:
-    """The changes of resolved options, the least first: what costs least accuracy and work."""
+    """Yield changes of resolved options, in the order of lost accuracy and required work."""
     if options.is_quantized:
         if options.io == "model":
             yield Trial("--io int8", replace(options, io="int8"))
@@ -296,8 +293,8 @@ def remedied(
     limit: float = TRIAL_SECONDS,
 ) -> DoesNotFitError:
     """
-    `error` with the first change that fits ahead of its other remedies, and with what was tried in
-    vain; `read` makes the network anew, which took `longest` seconds to compile.
+    Return `error` with the first change that fits as first remedy, and print the changes that
+    failed. `read` imports the network again, which took `longest` seconds to compile.
     """
     from ceras_ir.pipeline.build import build
 
@@ -310,7 +307,7 @@ def remedied(
             print(f"ceras-compile: note: no time to try {trial.change}", file=sys.stderr)
             break
         try:
-            # Notes are of a compile that nobody asked for.
+            # Notes of trials would confuse the user.
             with redirect_stderr(StringIO()):
                 made = build(read(), trial.options)
         except DoesNotFitError as found:

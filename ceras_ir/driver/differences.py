@@ -1,6 +1,4 @@
-"""
-Compare outputs with a reference, and find the pass after which they differ.
-"""
+"""Compare outputs with a reference, and find the pass after which they differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,36 +28,36 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 Array: TypeAlias = NDArray[np.generic]
 
 SHOWN = 4
-"""Outputs whose noise is told one by one."""
+"""The largest number of outputs with separate noise."""
 
 FLOAT_TOLERANCE = 1e-4
-"""Largest difference allowed between float levels, relative to the largest value of a tensor."""
+"""The largest difference between float levels, relative to the largest value of a tensor."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The line that one level gets."""
+    """The result of a level."""
 
     level: str
     good: bool
     text: str
     refused: UnsupportedError | None = None
-    """Why a target does not take the network; nothing differs then."""
+    """The reason why a target refuses the network; the level is not compared then."""
 
     @property
     def exit_status(self) -> int:
-        """Of a command that comes to this verdict and no other."""
+        """The exit status of a command with this verdict only."""
         return 0 if self.good else self.refused.exit_status if self.refused else 1
 
 
 def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], str] | None:
-    """The first element whose stored value differs, with both values; None if none does."""
+    """Return the index of the first element with different bits, and both values; None if equal."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         kinds = (
             f"{actual.dtype}{list(actual.shape)}, expected {expected.dtype}{list(expected.shape)}"
         )
         return (), kinds
-    # Bits, not values: a NaN equals itself, and 0.0 differs from -0.0.
+    # Bits are compared, so a NaN equals itself, and 0.0 differs from -0.0.
     width = f"u{actual.dtype.itemsize}"
     differs = np.ascontiguousarray(actual).view(width) != np.ascontiguousarray(expected).view(width)
     if not differs.any():
@@ -70,8 +68,8 @@ def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], s
 
 def relative_difference(actual: Array, expected: Array) -> float:
     """
-    Largest difference relative to the largest finite magnitude that is expected; infinite where
-    one is NaN or infinite and the other is not the same.
+    Return the largest difference relative to the largest finite magnitude of `expected`. It is
+    infinite if a value is NaN or infinite and the other value is not the same.
     """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     differs = (a != e) & ~(np.isnan(a) & np.isnan(e))
@@ -82,14 +80,14 @@ def relative_difference(actual: Array, expected: Array) -> float:
 
 
 def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
-    """All arrays of the outputs of several samples."""
+    """Return all arrays of the outputs of several samples."""
     return [array for each in outputs for array in each.values()]
 
 
 def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     """
-    Return the signal-to-noise ratio of all outputs, then the ratio of each output if there are
-    several. Of many outputs, name those with the most noise. A single sample has no ratio.
+    Return the signal-to-noise ratio of all outputs, and of each output if there are several. A long
+    list has only the outputs with the most noise. A single sample has no ratio.
     """
     text = f"signal to noise {decibel_text(network_ratio(noise))}"
     if len(noise) < 2:
@@ -104,7 +102,7 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
 def compare_outputs(
     actual: Mapping[str, Array], expected: Mapping[str, Array], *, exact: bool
 ) -> str | None:
-    """What differs between two sets of outputs, in words; None if they agree."""
+    """Return the first difference between two sets of outputs in words; None if they agree."""
     for name, reference in expected.items():
         if exact:
             found = first_difference(actual[name], reference)
@@ -117,7 +115,7 @@ def compare_outputs(
 
 
 SAMPLES = 2
-"""On how many inputs outputs are compared behind every pass."""
+"""The number of inputs on which outputs are compared after each pass."""
 
 
 def by_outputs(
@@ -127,9 +125,9 @@ def by_outputs(
     tolerance: float | None = None,
 ) -> Watch:
     """
-    Compare the outputs behind a pass with those before it, on the first `count` of `inputs` or on
-    synthetic ones: bit by bit after quantization, or by the signal-to-noise ratio of all samples
-    in decibels with a `tolerance`.
+    Return a check that compares the outputs after a pass with the outputs before it, on the first
+    `count` of `inputs` or on synthetic inputs. After quantization, the bits must be equal. With a
+    `tolerance`, the signal-to-noise ratio of all samples in decibels must be at least this.
     """
     verify_module(module)
     main = main_function(module)
@@ -151,13 +149,13 @@ def by_outputs(
         before, was_exact = expected, exact
         try:
             expected = outputs(module)
-        # As types of the ends that change; InputErrors are of samples, which were right before.
+        # The type of an input or output changed; the samples were correct before.
         except InputError as error:
             return f"makes a network that cannot be run on the inputs: {error}"
         exact = is_quantized(main_function(module))
         if tolerance is not None:
             ratio = ratio_of(before, expected)
-            # A ratio that is not available is NaN, which is not below the tolerance.
+            # An undefined ratio is NaN, which is not below the tolerance.
             if not ratio < tolerance:
                 return None
             return f"changes the outputs: signal to noise is {ratio:.1f} dB"

@@ -1,5 +1,5 @@
 """
-What the driver and the Python API use of extensions, if an extension offers it.
+Define the parts of extensions that the driver and the Python API use.
 
 An extension subclasses a class below and names it in the entry point group `ceras_ir.hooks`.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class CompileView(ABC):
-    """Files about a compile, for an option of `ceras-compile`: `report` or `model-explorer`."""
+    """Files about a compilation, for an option of `ceras-compile`: `report` or `model-explorer`."""
 
     def __init__(self, options: "BuildOptions"):
         self.options = options
 
     @abstractmethod
     def see(self, level: str, title: str, module: "ModuleOp") -> None:
-        """Look at the module at the end of a level, which reports call `title`."""
+        """Receive the module at the end of a level, which reports call `title`."""
 
     @abstractmethod
     def add(self, compiled: "Build") -> None:
@@ -50,18 +50,18 @@ class Pages(ABC):
 
     @abstractmethod
     def memory(self, report: "Entry", title: str, target: str) -> str | None:
-        """Draw the memory plan of a report; None where it has none."""
+        """Draw the memory plan of a report; None without a plan."""
 
 
 PAGES = "pages"
 
 
 def pages(user: str) -> Pages:
-    """Return the pages that `user` needs."""
+    """Return the pages that `user` requires."""
     return need_hook(PAGES, Pages, user)()
 
 
 def pages_if_installed() -> Pages | None:
-    """Return the pages, or None: what shows itself shows less then."""
+    """Return the pages, or None without the extension."""
     found = find_hook(PAGES, Pages)
     return None if found is None else found()

@@ -1,4 +1,4 @@
-"""The command-line options that decide the inputs of a model: shapes, values and states."""
+"""Define options for the inputs of a model: shapes, values and states."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options
 
 TRUTH = {"true": "1", "false": "0"}
-"""Words for the elements of a boolean input."""
+"""The words for elements of a boolean input."""
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -42,43 +42,43 @@ def _pair(text: str) -> tuple[str, str]:
 
 @options
 class ShapeOptions:
-    """The options that decide symbolic dimensions and inputs of a model."""
+    """The options for symbolic dimensions and inputs of a model."""
 
     batch: int = option(1, metavar="N", least=1)
     """Set a symbolic batch dimension to N."""
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
         (), metavar="NAME=1x3x224x224", action="append", read=_shape
     )
-    """Set the shape of an input with symbolic dimensions; once for each such input."""
+    """Set the shape of an input with symbolic dimensions; for each such input."""
     set: tuple[tuple[str, tuple[float, ...]], ...] = option(
         (), metavar="NAME=16000", action="append", read=_numbers
     )
     """
-    Fix an input to a number, or to a list of them with commas: it is no input any more, and
-    conditions that it decides are taken; may be repeated.
+    Fix an input to a number, or to a list of numbers with commas: the input is removed, and
+    conditions that depend on it are evaluated; may be repeated.
     """
 
 
 @options
 class StateOptions:
-    """The option that declares which inputs are states."""
+    """The option that declares states."""
 
     state: tuple[tuple[str, str], ...] = option(
         (), metavar="INPUT=OUTPUT", action="append", read=_pair
     )
     """
-    Keep an output from call to call as this input, which callers then see neither of; the first
-    call reads zeros; may be repeated.
+    Keep an output from call to call as this input, and hide both from callers; the first call uses
+    zeros; may be repeated.
     """
 
 
 def add_shapes(group: ArgumentContainer) -> None:
-    """What symbolic dimensions of the model are."""
+    """Add the options for symbolic dimensions of the model."""
     add_options(group, ShapeOptions)
 
 
 def add_states(group: ArgumentContainer) -> None:
-    """The option that says which inputs are states."""
+    """Add the option that declares states."""
     add_options(group, StateOptions)
 
 
@@ -86,7 +86,7 @@ Value = TypeVar("Value")
 
 
 class Bindings(TypedDict):
-    """What decides the inputs of a model, as `read_network` takes it."""
+    """The settings of the inputs of a model, as `read_network` accepts them."""
 
     batch: int
     shapes: dict[str, tuple[int, ...]]
@@ -94,18 +94,18 @@ class Bindings(TypedDict):
 
 
 class Interface(Bindings):
-    """The same, with the inputs that are states."""
+    """The same settings, with the inputs that are states."""
 
     states: dict[str, str]
 
 
 def interface_of(arguments: argparse.Namespace) -> Interface:
-    """What the options of `add_build_options` say of a network's inputs and outputs."""
+    """Return the settings of inputs and states on a command line."""
     return {**bindings_of(arguments), "states": dict(arguments.state)}
 
 
 def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
-    """The options of `add_shapes`."""
+    """Return the settings of `add_shapes`."""
     return {
         "batch": arguments.batch,
         "shapes": _unique("--shape", arguments.shape),
@@ -114,7 +114,7 @@ def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
 
 
 def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:
-    """Return what an option gives for each input; refuse two for one input."""
+    """Return the value of an option for each input; refuse two values for an input."""
     names = [name for name, _ in given]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UsageError(f"{option} is given twice for input '{twice[0]}': remove one")

@@ -1,6 +1,4 @@
-"""
-Options of the commands that compile a network, among them those of calibration.
-"""
+"""Define options of commands that compile a network, including calibration."""
 
 import argparse
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -63,17 +61,17 @@ class EvaluationOptions:
 
 @options
 class CalibrationWorkers:
-    """How many processes calibrate."""
+    """The number of processes that calibrate."""
 
     jobs: int = option(1, flag="--calibration-jobs", metavar="N", least=-1, shows_default=False)
     """
-    Processes that look at more than 64 samples, -1 for one per core; the network is the same for
-    any number.
+    Processes for more than 64 samples, -1 for the number of cores; the network does not depend on
+    it.
     """
 
 
 def add_calibration(group: ArgumentContainer) -> None:
-    """Calibration data, files or a folder of images, and the observer."""
+    """Add options for calibration data and the observer."""
     for cls in (SampleOptions, CalibrationWorkers, ObserverOptions):
         add_options(group, cls)
     add_options(group, ImageOptions, sparse=True)
@@ -81,7 +79,7 @@ def add_calibration(group: ArgumentContainer) -> None:
 
 @contextmanager
 def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
-    """Have calibration below be done by as many processes as `--calibration-jobs` says."""
+    """Calibrate in `--calibration-jobs` processes inside the block."""
     count: int = arguments.calibration_jobs
     if count == 1 or not arguments.calibrate:
         yield
@@ -99,16 +97,16 @@ def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
 
 
 def calibration_of(arguments: argparse.Namespace) -> str | None:
-    """All that `--calibrate` named, as passes take it: `A.npz,B.npz,DIR?size=32x32&mean=0.5`."""
+    """Return the data of `--calibrate` for passes: `A.npz,B.npz,DIR?size=32x32&mean=0.5`."""
     return with_image_options(arguments.calibrate, arguments)
 
 
 NETWORK = ("scale", "mean", "std", "layout")
-"""Options that are the network's own with `--input-image`; the others are of reading files."""
+"""The `--image` options that belong to the network with `--input-image`, not to folders."""
 
 
 def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
-    """Those of the `--image` options that are given, as `ImageOptions.parse` reads them."""
+    """Return the given `--image` options of `names`, as `ImageOptions.parse` accepts them."""
     given = {name: getattr(arguments, f"image_{name}", None) for name in names}
     return "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
@@ -116,12 +114,12 @@ def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
 
 
 def inputs_of(arguments: argparse.Namespace) -> str | None:
-    """All that `--inputs` names, folders of images with their options."""
+    """Return the data of `--inputs`, with options for folders of images."""
     return with_image_options([arguments.inputs] if arguments.inputs else [], arguments)
 
 
 def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
-    """Files and folders, commas between them, the folders with the `--image` options."""
+    """Return files and folders with commas between them, and the `--image` options of folders."""
     layout: str | None = getattr(arguments, "input_image", None)
     every = [each.name for each, _ in options_of(ImageOptions)]
     names = every if layout is None else [name for name in every if name not in NETWORK]
@@ -138,7 +136,6 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
 
 
 def _named(arguments: argparse.Namespace) -> list[str]:
-    """The files and folders that options name as data."""
     found = list[str](arguments.calibrate or ())
     for name in ("inputs", "data", "validate"):
         if (path := getattr(arguments, name, None)) is not None:
@@ -147,7 +144,7 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 
 
 def _parts(path: str) -> list[str]:
-    """The files and folders of a list by commas, which names of folders may have."""
+    """Return the files and folders of a list with commas, which a folder name can contain."""
     return [path] if _is_folder(path) else path.split(",")
 
 
@@ -169,14 +166,13 @@ class InputOptions:
 
     input_image: Literal["nhwc", "nchw"] | None = option(None)
     """
-    Let the network take an image as a camera gives it, uint8 in this layout, and divide by
-    --image-scale, subtract --image-mean and divide by --image-std itself; the other --image options
-    say how folders are read.
+    Let the network take an image from a camera, uint8 in this layout, divide it by --image-scale,
+    subtract --image-mean and divide by --image-std; the other --image options apply to folders.
     """
 
 
 def add_build_options(parser: ToolParser) -> None:
-    """Options that decide what is compiled, whatever the target."""
+    """Add the options of all targets."""
     group = parser.add_argument_group("compilation")
     add_options(group, BuildOptions, ["quantize"])
     add_scheme(group)
@@ -188,7 +184,7 @@ def add_build_options(parser: ToolParser) -> None:
 
 
 def add_extensions(parser: ToolParser) -> None:
-    """Plugins, and passes of the user's between levels."""
+    """Add options for plugins, and for passes of the user between levels."""
     group = parser.add_argument_group("plugins")
     add_plugins(group)
     group.add_argument(
@@ -203,7 +199,7 @@ def add_extensions(parser: ToolParser) -> None:
 
 
 def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:
-    """The passes of `--at`."""
+    """Return the passes of `--at`."""
     passes = load_universe().all_passes if arguments.at else {}
     return tuple(
         Insertion(level, text, tuple(build_pipeline(parse_pipeline(text), passes)))
@@ -212,7 +208,7 @@ def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:
 
 
 def add_scheme(group: ArgumentContainer) -> None:
-    """How the network is quantized, if it is."""
+    """Add the options of quantization."""
     add_calibration(group)
     for cls in (RecipeOptions, SiluOptions, RowsOptions, LayerOptions, BudgetOptions):
         add_options(group, cls)
@@ -221,12 +217,12 @@ def add_scheme(group: ArgumentContainer) -> None:
 
 
 def add_arithmetic(group: ArgumentContainer) -> None:
-    """The target in whose arithmetic a network is quantized that is not compiled for it."""
+    """Add the options for the arithmetic of a target, without compilation for it."""
     add_options(group, ArithmeticOptions)
 
 
 def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
-    """The target that the options of `add_arithmetic` name, if any."""
+    """Return the target of the options of `add_arithmetic`, if any."""
     if arguments.target is not None:
         given = {} if arguments.board is None else {"board": arguments.board}
         return with_values(find_target(arguments.target), given)
@@ -243,7 +239,7 @@ def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
 
 
 def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None) -> "ModuleOp":
-    """The network that a command line names, which takes bytes if `--input-image` says so."""
+    """Read the network on a command line; with `--input-image`, it takes bytes."""
     from ceras_ir.pipeline.parsing import read_network
 
     module = read_network(arguments.model, **interface_of(arguments), observe=observe)
@@ -267,7 +263,7 @@ def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
 
 
 def add_io(parser: ArgumentContainer) -> None:
-    """The option that chooses the types of inputs and outputs."""
+    """Add the option for the types of inputs and outputs."""
     add_options(parser, BuildOptions, ["io"])
 
 
@@ -282,7 +278,7 @@ def add_bisection(parser: argparse.ArgumentParser, inputs: str) -> None:
 
 
 def watching_of(arguments: argparse.Namespace, inputs: str | None) -> "Watching | None":
-    """What --bisect-passes has looked at behind every pass, on a few of `inputs`."""
+    """Return the check of --bisect-passes after each pass, on a few of `inputs`."""
     if not arguments.bisect_passes:
         return None
     from ceras_ir.driver.differences import by_outputs
@@ -291,12 +287,12 @@ def watching_of(arguments: argparse.Namespace, inputs: str | None) -> "Watching 
 
 
 def build_options(arguments: argparse.Namespace, target: Target) -> BuildOptions:
-    """The parsed options as the stages take them."""
+    """Return the parsed options for the stages."""
     return replace(scheme_of(arguments, target), title=title_of(arguments.model))
 
 
 def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> BuildOptions:
-    """The options of `BuildOptions` that are given; without a target, for any arithmetic."""
+    """Return the given options of `BuildOptions`; without a target, for any arithmetic."""
     return replace(
         BuildOptions(),
         **{**values_of(BuildOptions, arguments), "calibration": calibration_of(arguments)},
@@ -306,5 +302,5 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
 
 
 def title_of(path: str) -> str:
-    """What the network in a file is called."""
+    """Return the name of the network in a file."""
     return Path(path).stem or "model"

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser(target: TargetClass | None = None) -> ToolParser:
-    """The command line of `ceras-run`, with the options of one target."""
+    """Return the command line of `ceras-run`, with the options of a target."""
     known = all_targets()
     parser = ToolParser(
         "ceras-run",
@@ -91,8 +91,8 @@ def _run(argv: Sequence[str]) -> int:
 
 def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetClass:
     """
-    The target whose options `argv` may have: named, of an action, or of a compiled folder, whose
-    manifest is kept in `manifests`.
+    Return the target whose options `argv` may have: named, of an action, or of a compiled folder,
+    whose manifest is stored in `manifests`.
     """
     if (named := named_target(argv)) is not None:
         return named
@@ -150,11 +150,11 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 
 
 def _refuse_choices(arguments: argparse.Namespace) -> None:
-    """Refuse what decides how a model is compiled, which a folder is already."""
+    """Refuse options of compilation, because a folder is already compiled."""
     parser = ToolParser("ceras-run")
     add_build_options(parser)
     for action in parser.listed_actions:
-        # Images may be the inputs, and the target a plugin's.
+        # Image options can apply to inputs, and the target can be from a plugin.
         if action.dest.startswith(("image_", "load_")):
             continue
         if getattr(arguments, action.dest, None) not in (None, action.default):
@@ -198,7 +198,7 @@ def _interpret(
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.stages import all_stages, run_stages
 
-    # A network that is to be run as it is, is not even fused; nor does its memory plan go.
+    # A network without changes is not fused, so its memory plan remains.
     main = main_function(module)
     planned = arena_of(main) is not None and is_quantized(main)
     changes = options.prune is not None or options.insertions or options.target.encode()

@@ -1,8 +1,8 @@
 """
-Options of targets on the command line, made from the fields of their classes.
+Create options of targets on the command line from the fields of their classes.
 
-A tool lists the options of the targets that its command line names, and of no others: what is
-for another target is refused with its name.
+A tool lists the options of the targets on its command line. An option of any other target is
+refused with the name of that target.
 """
 
 import argparse
@@ -21,22 +21,22 @@ TargetClass = type[Target]
 
 
 def compiling_targets() -> list[TargetClass]:
-    """Those that make files, in the order of names."""
+    """Return the targets that write files, in the order of names."""
     return [target for target in all_targets() if target.compiles]
 
 
 def reference_target() -> TargetClass:
-    """The interpreter, which makes none."""
+    """Return the interpreter, which writes no files."""
     return next(target for target in all_targets() if not target.compiles)
 
 
 def native_target() -> TargetClass:
-    """The one whose networks run on this machine itself."""
+    """Return the target that runs on this machine."""
     return next(target for target in all_targets() if target.runs_natively)
 
 
 def model_target() -> TargetClass:
-    """The one that writes a network as a model again."""
+    """Return the target that writes a network as a model."""
     return next(target for target in all_targets() if target.writes_models)
 
 
@@ -44,7 +44,7 @@ def named_target(
     argv: Sequence[str], known: Sequence[TargetClass] | None = None
 ) -> TargetClass | None:
     """
-    The target that `argv` names, if any, of those `known` to the tool: it must be known to know
+    Return the target in `argv`, if any, out of those `known` to the tool. It is needed to define
     the options.
     """
     name = early_value(argv, "--target")
@@ -56,13 +56,13 @@ def named_target(
 
 
 def described_targets(targets: Sequence[TargetClass]) -> str:
-    """A line per target for the end of the help."""
+    """Return a line per target for the end of the help."""
     lines = [f"{cls.name}: {docstring(cls).partition(chr(10))[0]}" for cls in targets]
     return "targets: " + " ".join(lines)
 
 
 def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> None:
-    """The options of `targets`; one that several have is listed once."""
+    """Add the options of `targets`; an option of several targets is listed once."""
     groups = parser.add_argument_group(
         f"target {', '.join(cls.name for cls in targets)}",
         "; ".join(f"{cls.name}: {cls.arithmetic}" for cls in targets if cls.compiles) or None,
@@ -76,7 +76,7 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
 
 
 def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:
-    """Why an option is unknown that some other target has."""
+    """Return the message about an option of another target; None if no target has it."""
     owners = [
         cls.name
         for cls in compiling_targets()
@@ -90,14 +90,14 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
 
 
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
-    """The target with the options that the command line gives it."""
+    """Return the target with the options on the command line."""
     return replace(cls(), **values_of(cls, arguments, arguments.tool))
 
 
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
     """
-    Several targets with their options. A board goes to all that know it; where none does, the
-    error lists what they know, or is the only target's own.
+    Return several targets with their options. A board applies to all targets that have it. If no
+    target has it, the error lists the boards, or is the error of the only target.
     """
     board: str | None = getattr(arguments, BOARD, None)
     others = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})

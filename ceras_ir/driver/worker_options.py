@@ -1,4 +1,4 @@
-"""The command-line options that say where work runs, and where what it needs twice is kept."""
+"""Define options for the place of the work and for the cache."""
 
 import argparse
 from collections.abc import Generator, Mapping
@@ -16,7 +16,7 @@ _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 def add_workers(
     group: ArgumentContainer, *, jobs: str = "--jobs", default: str = "one per core"
 ) -> None:
-    """`--jobs`, where no target has an option of that name, and `--scheduler`."""
+    """Add `--jobs`, unless a target has such an option, and `--scheduler`."""
     group.add_argument(
         jobs,
         type=_jobs,
@@ -33,7 +33,7 @@ def add_workers(
 
 
 def add_cache(group: ArgumentContainer) -> None:
-    """`--cache` and `--cache-size`."""
+    """Add `--cache` and `--cache-size`."""
     group.add_argument(
         "--cache",
         metavar="DIR",
@@ -50,7 +50,7 @@ def add_cache(group: ArgumentContainer) -> None:
 
 
 def cache_folder_of(arguments: argparse.Namespace) -> Path:
-    """Where the cache is."""
+    """Return the folder of the cache."""
     if arguments.cache is not None:
         return Path(arguments.cache).resolve()
     from ceras_ir.support.native import cache_folder
@@ -59,7 +59,7 @@ def cache_folder_of(arguments: argparse.Namespace) -> Path:
 
 
 def digests_of(*texts: str | None) -> dict[str, str]:
-    """Digest -> path, of the files in lists of paths: a cluster is sent these, but no folders."""
+    """Map the digest of each file in lists of paths to its path; a cluster gets no folders."""
     from ceras_ir.pipeline.stage_cache import digest_of
 
     paths = [part.partition("?")[0] for text in texts if text for part in text.split(",")]
@@ -74,7 +74,7 @@ def workers_of(
     jobs: str = "--jobs",
     default: int | None,
 ) -> Generator[Workers]:
-    """The workers that the options ask for, also for passes; `files` are sent to a cluster."""
+    """Yield the workers of the options, also for passes; `files` are sent to a cluster."""
     given: int | None = getattr(arguments, jobs.removeprefix("--"))
     if arguments.scheduler is not None:
         if given is not None:

@@ -1,6 +1,4 @@
-"""
-Modes of `ceras-opt` that most runs do not need: `--help-pass`, bisection, expected errors.
-"""
+"""Implement rare modes of `ceras-opt`: `--help-pass`, bisection, expected errors."""
 
 import dataclasses
 import json
@@ -26,11 +24,11 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import docstring, field_docs
 
 SECONDS = 600.0
-"""That a command may take."""
+"""The time limit of a command."""
 
 
 def by_command(command: str) -> Watch:
-    """Have the shell run `command` on the IR behind a pass."""
+    """Return a check that runs the shell command `command` on the IR after a pass."""
     runs = Command(command, ".mlir", timeout=SECONDS, limit=None, option="--bisect-test")
 
     def watch(_: Context, module: ModuleOp) -> str | None:
@@ -54,18 +52,18 @@ _NODE_LINE = re.compile(r" at line (\d+)$")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One `expected-...` comment."""
+    """An `expected-...` comment."""
 
     severity: str
     text: str
     written: int
     """The line of the comment."""
     line: int | None
-    """The line it speaks of, or None for an unknown location."""
+    """The line of the expected diagnostic, or None for an unknown location."""
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """The expectations in `text`, whose first line is line 1."""
+    """Return the expectations in `text`, whose first line is line 1."""
     lines = text.split("\n")
     comments = {n for n, line in enumerate(lines, 1) if _EXPECTATION.match(line.strip())}
 
@@ -92,12 +90,12 @@ def parse_expectations(text: str) -> list[Expectation]:
 
 
 def diagnostics_of(error: InputError) -> list[Diagnostic]:
-    """`error` taken apart into single diagnostics with their lines as far as known."""
+    """Split `error` into diagnostics, with their lines if known."""
     if isinstance(error, SourceError):
         return list(error.diagnostics)
     if not error.findings:
         return [Diagnostic(error.message)]
-    # `node_name` gives the line of operations that were parsed.
+    # `node_name` states the line of parsed operations.
     return [
         NodeDiagnostic(
             f.message,
@@ -110,7 +108,7 @@ def diagnostics_of(error: InputError) -> list[Diagnostic]:
 
 
 def check(error: InputError | None, text: str, file: str) -> list[str]:
-    """What is unexpected or missing, one line each; nothing if all is as `text` says."""
+    """Return unexpected and missing diagnostics, a line each; [] if all are expected."""
     open_ = parse_expectations(text)
     problems = list[str]()
     for diagnostic in diagnostics_of(error) if error else ():
@@ -127,7 +125,7 @@ def check(error: InputError | None, text: str, file: str) -> list[str]:
             if diagnostic.line is None:
                 place = f"{file}"
             message = diagnostic.message.strip()
-            # A note explains its error: expecting it is optional.
+            # A note explains its error; the expectation is optional.
             if diagnostic.severity != "note":
                 problems.append(
                     f"{place}: error: unexpected {diagnostic.severity}: {message}"
@@ -145,19 +143,19 @@ BENEFITS = Path(__file__).with_name("pass_benefits.json")
 
 @dataclass(frozen=True)
 class Benefit:
-    """What a network loses without a step."""
+    """The loss of a network without a step."""
 
     changed: int
-    """Builds in which the step changes the IR."""
+    """The number of builds in which the step changes the IR."""
     builds: int
     network: str
-    """A network of `benchmarks/benefit_networks.py`; empty if none loses."""
+    """A network of `benchmarks/benefit_networks.py`; empty without a loss."""
     setting: str
-    """Target, and `float` if the network is not quantized."""
+    """The target, and `float` for a float network."""
     figure: str
 
     def text(self) -> str:
-        """One sentence."""
+        """Return the benefit as a sentence."""
         counted = f"Changes {self.changed} of {self.builds} builds."
         if not self.figure:
             return counted
@@ -169,7 +167,7 @@ class Benefit:
 
 @cache
 def benefits() -> dict[str, Benefit]:
-    """Benefits by step, which is a pass or `pass{rule}`."""
+    """Return benefits by step, which is a pass or `pass{rule}`."""
     content = json.loads(BENEFITS.read_text(encoding="utf-8"))
     return {step: Benefit(**entry) for step, entry in content.items()}
 
@@ -184,7 +182,9 @@ def summary(cls: type[ModulePass]) -> str:
 
 
 def list_passes(passes: PassTable) -> str:
-    """A table of the passes of this project and of plugins, and the names of xDSL's."""
+    """
+    Return a table of the passes of this project and of plugins, and the names of xDSL's passes.
+    """
     upstream = get_all_passes().keys() & passes.keys()
     own = sorted(passes.keys() - upstream)
     width = max((len(name) for name in own), default=0)
@@ -193,21 +193,20 @@ def list_passes(passes: PassTable) -> str:
 
 
 def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
-    """The rules of a pass that is a table of rules, in order."""
+    """Return the rules of a pass in order; () without rules."""
     from ceras_ir.transforms.pass_kinds import RulePass
 
     return cls().table() if issubclass(cls, RulePass) else ()
 
 
 def _benefit(step: str) -> list[str]:
-    """The lines on the measured benefit of a pass or rule, if any."""
     if (known := benefits().get(step)) is None:
         return []
     return ["", fill(f"Benefit: {known.text()}", 100, initial_indent="  ", subsequent_indent="  ")]
 
 
 def describe_pass(cls: type[ModulePass]) -> str:
-    """The docstring of `cls`, the measured benefit, the rules, and the options with types."""
+    """Return the docstring of `cls`, the benefit, the rules, and the options with types."""
     lines = [f"--{cls.name}", ""]
     lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
     lines += _benefit(cls.name)

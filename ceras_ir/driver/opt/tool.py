@@ -1,8 +1,8 @@
 """
-`ceras-opt`: read a module, run passes over it, print it.
+`ceras-opt`: read a module, run passes, print it.
 
-The steps are here in order; each is a module of its own. Parts of a split input are
-independent: all of them are processed, and the worst exit status counts.
+Parts of a split input are independent: all parts are processed, and the highest exit status is
+returned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,6 @@ Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
     return run_tool("ceras-opt", _run, argv)
 
 
@@ -82,7 +81,7 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
 
 
 def _information(arguments: OptArguments, universe: Universe) -> str | None:
-    """The text that the command line asks for instead of a run."""
+    """Return the information that the command line requests; None for a run."""
     if arguments.help:
         return make_parser().format_help().rstrip()
     if arguments.version:
@@ -99,7 +98,7 @@ def _information(arguments: OptArguments, universe: Universe) -> str | None:
 
 
 def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
-    """What prints the result, from `-t`."""
+    """Return the printer of the result, from `-t`."""
     name, brace, options = arguments.target.partition("{")
     if name == "mlir":
 
@@ -124,7 +123,7 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
 
 
 def _check_bisection(arguments: OptArguments) -> None:
-    """Refuse options that go with others, before any work."""
+    """Refuse options that require other options, before any work."""
     if arguments.bisect_passes:
         if arguments.bisect_test is not None:
             raise UsageError("--bisect-test looks for a wrong pass by itself: no --bisect-passes")
@@ -135,7 +134,7 @@ def _check_bisection(arguments: OptArguments) -> None:
 
 
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
-    """What looks for the first wrong pass, if that is asked for."""
+    """Return the search for the first wrong pass, if it is requested."""
     if arguments.bisect_passes:
         from ceras_ir.driver.differences import SAMPLES, by_outputs
 
@@ -149,7 +148,7 @@ def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
 
 
 class _PartsFailedError(Exception):
-    """Some part of the input failed and has been reported: no output file."""
+    """A part of the input failed and was reported; no output file is written."""
 
 
 @dataclass
@@ -165,7 +164,7 @@ class _Session:
         status = 0
         errors = list[str]()
         if is_model(self.arguments.input):
-            # Text may be rewritten in place; a trained network does not come back.
+            # Text may be rewritten in place. A trained network could not be restored.
             refuse_overwriting(self.arguments.output, self.arguments.input)
         try:
             with open_output(self.arguments.output) as stream:
@@ -186,7 +185,7 @@ class _Session:
         return status
 
     def _parts(self) -> Iterator[str | None]:
-        """The parts of the input text, or None for a model that a frontend reads."""
+        """Yield the parts of the input text, or None for a model."""
         if is_model(self.arguments.input):
             yield None
             return
@@ -197,7 +196,7 @@ class _Session:
         yield from parts_of(text)
 
     def _process(self, text: str | None, stream: IO[str]) -> tuple[int, list[str]]:
-        """Run the passes over one part and print it; the exit status, and what is wrong."""
+        """Run the passes over a part and print it; return the exit status and the errors."""
         file = display_name(self.arguments.input)
         found: InputError | None = None
         try:
