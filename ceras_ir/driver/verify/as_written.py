@@ -1,13 +1,16 @@
 """
-Hold a quantized network to the Q/DQ network that it was made of, value by value.
+Compare a quantized network with the Q/DQ network from which it was created, value by value.
 
-The network as written is run by the rules of its own operations: floats between
-`graph.dequantize` and `graph.quantize`. Every stored value that both networks have is compared and
-then taken over from the quantized one, so that differences do not spread. One requantization in
-place of three float operations may round once the other way: `STEP`. So may floats that become
-integers, as those do that a computed scale quantizes: both networks add them up in orders of their
-own. Sums of floats that agree are taken over too, since recurrent layers enlarge their last bits.
-Nothing here knows how `quantize` works; names of nodes and types say which values belong together.
+The written network is run with the operations in the file: floats between `graph.dequantize` and
+`graph.quantize`. Each stored value that both networks have is compared. The value of the quantized
+network then replaces the other value, so that differences do not spread.
+
+A single requantization in place of three float operations may differ by one step: `STEP`. The same
+holds for integers that are computed from floats, such as those of a computed scale, because both
+networks add floats in different orders. Sums of floats that agree are replaced too, because
+recurrent layers amplify their last bits.
+
+This module does not depend on `quantize`. Names of nodes and types decide which values correspond.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,33 +32,33 @@ from ceras_ir.network.function import main_function, output_names, states_of
 from ceras_ir.support.diagnostics import node_name
 
 STEP = 1
-"""How many steps of its scale a stored value may be off."""
+"""The largest difference of a stored value, in steps of the scale."""
 
 LARGE = 1 << 15
-"""Magnitude from which an integer made of a float has that float's last bits."""
+"""The magnitude from which an integer that is computed from a float is inexact."""
 
 LOST = 2.0**-6
-"""Of a step; less is the rounding of floats."""
+"""The largest difference from float rounding, in steps."""
 
 _Key: TypeAlias = tuple[str, float, int, tuple[int, ...]]
 
 _MOVES = (graph.PadOp, graph.TransposeOp, graph.ReshapeOp, graph.SliceOp)
-"""What a network may do before or after it quantizes, as a window does its own padding."""
+"""Data movement operations before or after quantization, such as the padding of a window."""
 
 
 @dataclass
 class Comparison:
-    """What is known after some samples."""
+    """The result of the comparison of some samples."""
 
     values: int = 0
-    """Stored values and outputs that were compared."""
+    """The number of compared stored values and outputs."""
     unknown: int = 0
-    """Those that were not: they are made of a rounding that only the written network does."""
+    """The number of values that depend on a rounding of the written network only."""
     elements: int = 0
     differing: int = 0
-    """Elements one step off."""
+    """The number of elements that differ by a step."""
     wrong: str | None = None
-    """The first element that is further off."""
+    """The first element that differs by more."""
 
     def __str__(self) -> str:
         if self.wrong is not None:
@@ -66,7 +69,10 @@ class Comparison:
 
 
 class AsWritten:
-    """Two forms of one network: `written`, with floats between Q and DQ, and `made` of it."""
+    """
+    Compares two forms of a network: `written`, with floats between Q and DQ, and the quantized form
+    `made`.
+    """
 
     def __init__(self, written: ModuleOp, made: ModuleOp):
         self.written, self.made = written, made
@@ -77,7 +83,7 @@ class AsWritten:
         self.found = Comparison()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
-        """Run both on one sample; stop at the first value that is wrong."""
+        """Run both networks on a sample; stop at the first wrong value."""
         made: dict[SSAValue, Array] = {}
 
         def keep(op: Operation, results: tuple[Array, ...]) -> None:
@@ -93,7 +99,7 @@ class AsWritten:
                 kept = {state.result_name for state in states_of(main)}
                 for name, value in zip(output_names(main), op.operands, strict=True):
                     if name in kept:
-                        continue  # Of which only one is as it is stored.
+                        continue  # A state is stored in only one of the networks.
                     self._output(name, outputs[name], values[value], value in unknown)
                 return
             operands = tuple(values[operand] for operand in op.operands)
@@ -167,7 +173,7 @@ class AsWritten:
 
 
 def _rounds(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
-    """Whether numbers are rounded or clamped, and not only moved, as what is padded again is."""
+    """Return whether values are rounded or clamped; padded values, for example, are only moved."""
     element = graph.stored_element(op.result)
     if element.is_per_axis:
         return True
@@ -177,8 +183,8 @@ def _rounds(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
 
 def _drowns(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
     """
-    Whether its steps are smaller than what floats round of the terms: a mean of numbers of either
-    sign that are 0 together has another sum in integers, which is exact.
+    Return whether the quantization step is smaller than the float rounding of the terms. A mean of
+    positive and negative values with the sum 0 is exact in integers and inexact in floats.
     """
     made, element = op.input.owner, graph.quantized_element(op.result)
     if (
@@ -192,13 +198,13 @@ def _drowns(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
 
 
 def _moved(stored: Array, element: UniformType, like: SSAValue) -> Array:
-    """Stored numbers with the zero point that `like` has, as 64-bit integers."""
+    """Return stored values with the zero point of `like`, as 64-bit integers."""
     moved = graph.stored_element(like).zero_point - element.zero_point
     return stored.astype(np.int64) + moved
 
 
 def _key(op: Operation, value: SSAValue) -> _Key | None:
-    """Node, scale, bits and shape; None where a value has no scale, or many."""
+    """Return node, scale, bits and shape; None without a per-tensor scale."""
     element = graph.quantized_element(value)
     if element is None or element.is_per_axis:
         return None
@@ -209,8 +215,9 @@ def _moved_before(
     written: ModuleOp, made: ModuleOp
 ) -> dict[Operation, tuple[SSAValue, Sequence[Operation]]]:
     """
-    For what `written` moves and then quantizes, what `made` quantizes first, if that is one value
-    of the same name and scale, and of the shape before; and the moves, the first one first.
+    Map an operation that `written` moves and then quantizes to the value that `made` quantizes
+    first, and to the data movement operations in order. The value must be unique, and have the same
+    name, scale and shape before the moves.
     """
     known: dict[tuple[str, float, int], list[SSAValue]] = {}
     for op in main_function(made).body.block.ops:
@@ -234,7 +241,7 @@ def _moved_before(
 def _paired(
     written: ModuleOp, made: ModuleOp, is_wanted: Callable[[Operation], bool]
 ) -> dict[Operation, SSAValue]:
-    """For those operations, the value of the same node and type; where several are alike, none."""
+    """Map operations to the value with the same node and type, if it is unique."""
     ours, theirs = _by_name(written, is_wanted), _by_name(made, is_wanted)
     return {
         ops[0]: theirs[key][0].results[0]
@@ -261,7 +268,7 @@ def _sums_floats(op: Operation) -> bool:
 
 
 def _may_be_turned(value: SSAValue) -> bool:
-    """Whether a transposition that no shape tells lies before or behind a value."""
+    """Return whether a transposition that keeps the shape is next to a value."""
     around = [value.owner, *(use.operation for use in value.uses)]
     return any(
         isinstance(op, graph.TransposeOp) and graph.shape_of(op.input) == graph.shape_of(op.result)
@@ -270,7 +277,7 @@ def _may_be_turned(value: SSAValue) -> bool:
 
 
 def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
-    """Whether `other` leads to `value` by operations of the same node."""
+    """Return whether operations of the same node lead from `other` to `value`."""
     op = value.owner
     if not isinstance(op, Operation):
         return False
@@ -287,9 +294,9 @@ def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
 
 def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
     """
-    For what `written` quantizes, the value of the same node and type that was made of it. A node's
-    name is that of the operation whose result is quantized, or of the quantization that is still
-    there; where several are called alike, nothing is paired.
+    Map each value that `written` quantizes to the value of `made` with the same node and type. The
+    name of a node is the name of the operation before the quantization, or of a remaining
+    quantization. An ambiguous name is not paired.
     """
     known: dict[_Key, SSAValue] = {}
     alike: set[_Key] = set()
@@ -297,7 +304,7 @@ def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
         for result in () if isinstance(op, graph.ConstantOp) else op.results:
             if (key := _key(op, result)) is None or _may_be_turned(result):
                 continue
-            # Of those that a node's operations make one of another the last is its result.
+            # The last operation of a node in a chain computes the result of the node.
             if key in known and not _is_made_of(result, known[key]):
                 alike.add(key)
             known[key] = result

@@ -1,13 +1,10 @@
 """
-Rules of sums, products and whole rows.
+Evaluate operations of the imported graph, and bound the difference to another implementation.
 
-Products and sums are off by `gamma` of the number of terms, times the sum of the magnitudes of the
-terms. Softmax, normalizations and recurrences have the bounds of the arithmetic that their
-definition consists of, step by step.
-
-Evaluate operations of the imported graph, and bound how far another implementation may be off.
-
-Bounds are computed when they are asked for, since most values equal those of the reference.
+Bounds are computed on demand, because most values equal those of the reference. The module has the
+rules of sums, products and reductions. The bound of products and sums is `gamma` of the number of
+terms, times the sum of the magnitudes of the terms. The bound of softmax, normalizations and
+recurrences follows from the arithmetic of their definition, step by step.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +61,7 @@ def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
 
 
 def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
-    """Bounds that are not relative to the elements, if there are any, and those that are."""
+    """Split bounds into absolute bounds, if any, and a relative bound."""
     if not error.any():
         return None, 0.0
     ratio = float(np.where(error > 0, error / magnitude, 0.0).max())
@@ -109,7 +106,7 @@ def _resize(op: graph.ResizeOp, at: Applied) -> Doubles:
     spread = moved(op, at)
     if op.function is graph.Resize.NEAREST:
         return spread
-    # A coordinate is rounded in float32, and off by so much of the difference of two elements.
+    # The error of a rounded coordinate is a share of the difference of two elements.
     (x,), shape = at.values, at.result.shape
     step = 0.0
     for axis in (1, 2):
@@ -137,7 +134,7 @@ def _trees(op: graph.TreeEnsembleOp, at: Applied) -> Doubles:
 
 @rule(graph.SoftmaxOp)
 def _softmax(op: graph.SoftmaxOp, at: Applied) -> Doubles:
-    # exp(x - max) has the rounding of the difference, and of the function; then n terms are added.
+    # exp(x - max) has the rounding of the difference and of the function; then n terms are added.
     axis = op.axis.value.data
     x = at.values[0]
     below = x.max(axis=axis, keepdims=True) - x
@@ -222,7 +219,7 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
 
 
 def _dynamically_quantized(state: Real) -> Real:
-    """A state of 8 bits. An element may be the next integer if its bound reaches a tie."""
+    """Return an 8-bit state. An element may be the next integer if its bound reaches a tie."""
     low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
     step = (high - low) / 255 or 1.0
     apart = state.error.max(initial=0.0) + state.unit * (high - low)
@@ -233,42 +230,46 @@ def _dynamically_quantized(state: Real) -> Real:
 
 
 def _part(real: Real, start: int, width: int | None = None) -> Real:
-    """Some columns."""
     columns = slice(start, None if width is None else start + width)
     return Real(real.value[..., columns], real.error[..., columns], real.unit)
 
 
 CONSTANT_UNITS = 4 * UNIT
-"""Rounding of a constant that the importer computes of several, such as a folded scale."""
+"""
+The rounding of a constant that the importer computes from several constants, such as a folded
+scale.
+"""
 
 EXACT_BITS = 12
-"""Bits on either side of the point of numbers that the importer cannot have rounded."""
+"""The largest number of bits before and after the point of constants without import rounding."""
 
 NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """The rounding of types that are narrower than float32."""
 
 
 def unit_of(arrays: Sequence[Array]) -> float:
-    """The relative rounding of results of float32 and of the types of `arrays`."""
+    """Return the relative rounding of float32 results and of the types of `arrays`."""
     return UNIT + max((NARROW_UNITS.get(array.dtype.name, 0.0) for array in arrays), default=0.0)
 
 
 class BoundedEvaluation:
-    """Values of a module and their bounds."""
+    """The values of a module and their bounds."""
 
     def __init__(self, module: ModuleOp, relative_error: Callable[[str], float | None]):
-        """`relative_error` gives that of a constant of the model, None for other names."""
+        """
+        `relative_error` returns the error of a constant of the model, and None for other names.
+        """
         self.unit = UNIT
         self.values: dict[SSAValue, Array] = {}
         self.packed: dict[SSAValue, list[Doubles]] = {}
         self._errors: dict[SSAValue, Doubles] = {}
         self._settled = set[SSAValue]()
-        """Values with known bounds, and values that no bound depends on."""
+        """Values with known bounds, and values on which no bound depends."""
         self._relative_error = relative_error
         self._interpreter = interpreter_of(module)
 
     def set(self, value: SSAValue, array: Array, error: Doubles) -> None:
-        """Replace a value by that of the reference; the error may be one number for all."""
+        """Replace a value by the value of the reference; the error may be a scalar."""
         self.values[value], self._errors[value] = array, error
         self._settle(value)
 
@@ -291,17 +292,17 @@ class BoundedEvaluation:
                     left.append(operand)
 
     def compute(self, op: Operation) -> None:
-        """Evaluate an operation of values that are known."""
+        """Evaluate an operation whose operands are known."""
         (result,) = op.results
         self.values[result] = self.evaluate(op, [self.values[operand] for operand in op.operands])
 
     def evaluate(self, op: Operation, operands: Sequence[Array]) -> Array:
-        """The result of an operation of any operands."""
+        """Return the result of an operation for any operands."""
         (result,) = self._interpreter.run_op(op, tuple(operands))
         return np.asarray(result)
 
     def call(self, function: FuncOp, arguments: Called) -> Called:
-        """The results of a function of the module, and their bounds."""
+        """Return the results of a function of the module, and their bounds."""
         block = function.body.block
         values: dict[SSAValue, Array] = dict(zip(block.args, arguments[0], strict=True))
         errors: dict[SSAValue, Doubles] = dict(zip(block.args, arguments[1], strict=True))
@@ -316,7 +317,7 @@ class BoundedEvaluation:
         raise AssertionError("a function ends with a return")
 
     def error_of(self, value: SSAValue) -> Doubles:
-        """The bound of a value, from those of values that were set."""
+        """Return the bound of a value, from the bounds of set values."""
         left = [value]
         while left:
             if left[-1] in self._errors:
@@ -355,12 +356,12 @@ class BoundedEvaluation:
 
 
 def relative(apart: Doubles, values: Doubles) -> float:
-    """The largest of `apart`, relative to each of `values`."""
+    """Return the largest of `apart`, relative to each of `values`."""
     return float(np.where(apart > 0, apart / np.abs(values), 0.0).max(initial=0.0))
 
 
 def lost(array: Array, dtype: np.dtype[np.generic]) -> Doubles:
-    """What is lost when an array becomes one of a type that is not as wide."""
+    """Return the rounding error when an array is converted to a narrower type."""
     if array.dtype != np.float64:
         return np.zeros(())
     apart = array.astype(np.float64) - array.astype(dtype).astype(np.float64)

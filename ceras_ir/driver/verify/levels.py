@@ -1,9 +1,9 @@
 """
-Walk a network down every level and target, comparing each with the reference above it.
+Compare each level and target of a network with the reference.
 
-The reference is the quantized graph as the interpreter runs it (the fused float graph without
-quantization). Where outputs differ, the first operation that differs is looked for by the
-names of nodes, which survive every lowering.
+The reference is the quantized graph in the interpreter, or the fused float graph without
+quantization. If outputs differ, names of nodes, which each lowering preserves, locate the first
+operation that differs.
 """
 
 import tempfile
@@ -56,17 +56,17 @@ from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 Outputs = dict[str, Array]
 Trace = list[tuple[str, Array]]
-"""Results in the order they were computed, under the name of their node."""
+"""Results in the order of computation, with the name of the node."""
 
 SYNTHETIC = 4
-"""How many samples are made up when none are given, and are compared value by value."""
+"""The number of synthetic samples, and of samples that are compared value by value."""
 
 STEPS = 10
-"""The same of a network with states, which need some steps to matter."""
+"""The number of synthetic samples of a network with states, which need some steps."""
 
 
 class Verification:
-    """One network, its samples, and what the reference makes of them."""
+    """A network, samples, and the outputs of the reference."""
 
     def __init__(
         self,
@@ -78,8 +78,7 @@ class Verification:
         floor: float | None = None,
     ):
         """
-        On the first `limit` of `samples`, or of made-up ones without any; `watching` is that of
-        `run_stages`.
+        Use the first `limit` of `samples`, or synthetic samples; `run_stages` documents `watching`.
         """
         self.watching, self.floor = watching, floor
         self.is_calibrated = options.calibration is not None or carries_quantization(module)
@@ -98,15 +97,15 @@ class Verification:
         self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
-        """All samples through the interpreter of whatever level `module` is at."""
+        """Run all samples through the interpreter on `module`, at any level."""
         if isinstance(self.samples, SharedSamples):
             return self.samples.interpret(module, level)
         return list(in_turn(module, progress(self.samples, level)))
 
     def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
         """
-        One verdict per level, as it is reached. What a target refuses ahead of quantization is its
-        own affair: the others go on without it.
+        Yield a verdict per level. If a target refuses the network before quantization, the
+        remaining targets are compared without it.
         """
         first, *others = targets
         whole = self.module.clone() if others else None
@@ -123,17 +122,20 @@ class Verification:
             yield from self.target(target)
 
     def front(self) -> Iterator[Verdict]:
-        """Import, fusion and quantization; a level that changes no value is held to the last."""
+        """
+        Run import, fusion and quantization. A level that changes no value must equal the previous
+        level.
+        """
         ctx, floats = load_context(), self.expected
         for stage in front_stages(self.options):
             before = self.expected
             untouched = self.module.clone() if stage.added else None
             written = None
             if stage.level == QUANTIZED and not stage.added:
-                # Snapping scales, ahead of `quantize`, makes another network.
+                # Snapping of scales, before `quantize`, changes the network.
                 *ahead, quantize = stage.passes
                 run_stages(ctx, self.module, [replace(stage, passes=tuple(ahead))])
-                # Integers that only weights have specify no activation.
+                # A scale of weights does not determine the integers of activations.
                 main = main_function(self.module)
                 if is_quantized(main) and carries_quantization(self.module):
                     written = self.module.clone()
@@ -183,7 +185,7 @@ class Verification:
         return Verdict(title, not is_wrong, f"{text}, below --floor {self.floor:g}")
 
     def as_written(self, written: ModuleOp) -> Verdict:
-        """Whether quantized numbers are those of the Q/DQ network, on the first samples."""
+        """Compare the quantized values with the Q/DQ network, on the first samples."""
         comparison = AsWritten(written, self.module)
         for sample in with_states(written, self.samples[:SYNTHETIC]):
             comparison.compare(sample)
@@ -191,7 +193,7 @@ class Verification:
         return Verdict("quantized graph as written", found.wrong is None, str(found))
 
     def target(self, target: Target) -> Iterator[Verdict]:
-        """The levels of one target, and the machine itself."""
+        """Compare the levels of a target, and the machine."""
         given, name = self.options, target.name
         options = BuildOptions(target, given.quantize, insertions=given.insertions)
         exact = options.is_quantized
@@ -248,38 +250,38 @@ class Verification:
         folder: Path,
         other: str | None = None,
     ) -> list[Outputs]:
-        """All samples on a machine, which `target` opens `folder` for."""
+        """Run all samples on a machine, which `target` opens `folder` for."""
         if isinstance(self.samples, SharedSamples):
             return self.samples.execute(target, folder, label, other)
         return list(progress(machine.run(self.samples), label, len(self.samples)))
 
     def agrees(self, actual: Sequence[Outputs]) -> str:
-        """How well: to the bit, or as floats do."""
+        """Return the kind of agreement: exact, or within tolerance."""
         return _agrees(self.differs(actual, exact=True) is None)
 
     def differs(self, actual: Sequence[Outputs], *, exact: bool) -> str | None:
-        """Where `actual` leaves the reference, in words."""
+        """Return the first difference between `actual` and the reference, in words."""
         for number, (a, e) in enumerate(zip(actual, self.expected, strict=True)):
             if (found := compare_outputs(a, e, exact=exact)) is not None:
                 return f"differs on sample {number}: {found}"
         return None
 
     def sample_of(self, actual: Sequence[Outputs], *, exact: bool) -> int:
-        """The first sample on which outputs differ."""
+        """Return the first sample on which outputs differ."""
         pairs = zip(actual, self.expected, strict=True)
         return next(
             i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=exact) is not None
         )
 
     def blame(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
-        """The first operation of `module` whose result `reference` does not have."""
+        """Return the first operation of `module` whose result differs from `reference`."""
         number = self.sample_of(self.interpret(module), exact=exact)
         steps = self.samples[: number + 1]
         results = dict(trace(reference, steps))
-        # Of several operations that one node became, the last has the node's result.
+        # If a node became several operations, the last one has the result of the node.
         for name, array in dict(trace(module, steps)).items():
             expected = results.get(name)
-            # Packed and unpacked forms of a value have no counterpart.
+            # Packed and unpacked forms of a value do not correspond.
             if expected is None or expected.size != array.size:
                 continue
             array = array.reshape(expected.shape)
@@ -291,7 +293,7 @@ class Verification:
         return ""
 
     def blame_machine(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
-        """The first step whose bytes differ from those the interpreter leaves in the arena."""
+        """Return the first step whose bytes differ from the arena of the interpreter."""
         order = {op: i for i, op in enumerate(steps(main_function(module)))}
         found: list[str] = []
 
@@ -314,7 +316,7 @@ class Verification:
 def check_request(
     quantize: str, targets: Sequence[Target] | Sequence[type[Target]], limit: int | None
 ) -> None:
-    """Refuse, before any work, to verify what cannot be, or on no sample."""
+    """Refuse an impossible verification, or a verification without samples, before any work."""
     if limit is not None and limit < 1:
         raise UsageError(f"--samples must be at least 1, got {limit}")
     if quantize == "none" and not all(target.arithmetic.floats for target in targets):
@@ -334,8 +336,8 @@ def verifications(
     floor: float | None = None,
 ) -> Iterator[tuple[Verification, list[Target]]]:
     """
-    What `targets` are verified by: one for those together whose passes make the same quantized
-    graph. `module` is consumed; `watching` is that of `run_stages`.
+    Yield a verification for each group of targets whose passes create the same quantized graph.
+    `module` is consumed; `run_stages` documents `watching`.
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")
     for target in targets:
@@ -350,23 +352,23 @@ def verifications(
 
 
 def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:
-    """The targets, those together whose passes make the same quantized graph."""
+    """Group the targets whose passes create the same quantized graph."""
     groups: dict[Hashable, list[Target]] = {}
     for target in targets:
         stages = front_stages(replace(options, target=target))
         passes = (inner for stage in stages for each in stage.passes for inner in flatten(each))
-        # What only refuses makes no other graph.
+        # Checks do not change the graph.
         key = tuple(each for each in passes if not isinstance(each, CheckOperationsPass))
         groups.setdefault(key, []).append(target)
     return list(groups.values())
 
 
 def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
-    """Every result of the last inference; those before matter to the states of a network."""
+    """Return each result of the last inference; earlier inferences only set the states."""
     results: Trace = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:
-        # What else there is in kernels, as buffers and indices, is no value of the network.
+        # Buffers and indices in kernels are no values of the network.
         if op.operands and op.results and isinstance(op.results[0].type, TensorType):
             results.append((node_name(op), values[0].copy()))
 
@@ -379,7 +381,7 @@ def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
 
 
 def _refusal(level: str, error: UnsupportedError) -> Verdict:
-    """That a target does not take the network; the reasons are for stderr."""
+    """Return the verdict that a target refuses the network; the reasons are printed to stderr."""
     return Verdict(level, False, "unsupported", error)
 
 

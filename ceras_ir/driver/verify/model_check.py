@@ -1,21 +1,22 @@
 """
-The first level of `ceras-verify`: the imported graph against the ONNX model, node by node.
+Compare the imported graph with the ONNX model, node by node: the first level of `ceras-verify`.
 
-One sample in four is compared, or one of fewer samples. A sample takes three to six times as long
-as in the interpreter. A synthetic sample from -4 to 4 is among them. Other samples may be positive,
-and functions such as LeakyRelu have two sides.
+A quarter of the samples is compared, at least one. A sample takes three to six times as long as in
+the interpreter. A synthetic sample from -4 to 4 is included, because other samples may be positive,
+and functions such as LeakyRelu differ for negative operands.
 
-1. An implementation of ONNX that shares no code with ours runs the model (`model_reference.py`).
+1. An implementation of ONNX that shares no code with the compiler runs the model
+   (`model_reference.py`).
 2. The interpreter runs the imported graph in the layouts of the model. The importer has recorded
-   which value it made of each tensor; a wrong record shows as a difference.
-3. As soon as such a value is computed, it is compared with the tensor of the reference and replaced
-   by it. So the operations of each node are computed from the operands of the reference.
-4. A tensor that the importer fused away is covered by the next one that both have. Constants that
-   the importer folded are compared too.
+   the value of each tensor; a wrong record causes a difference.
+3. When such a value is computed, it is compared with the tensor of the reference and replaced by
+   it. The operations of each node are therefore computed from the operands of the reference.
+4. A tensor that the importer fused is covered by the next common tensor. Constants that the
+   importer folded are compared too.
 
-Integers and truth values must be equal. Floats must be within the bounds of `rounding_rules.py`,
-which follow from the operations, the operands and the types. An integer that is rounded from a
-float may differ by a step if the bound of the float reaches a tie.
+Integers and booleans must be equal. Floats must be within the bounds of `rounding_rules.py`, which
+follow from the operations, the operands and the types. An integer that is rounded from a float may
+differ by a step if the bound of the float reaches a tie.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,15 +56,15 @@ from ceras_ir.network.function import (
 )
 
 SIZED_BY_DATA = frozenset({"NonMaxSuppression"})
-"""Operators whose results have as many rows as data decide."""
+"""Operators whose result has a data-dependent number of rows."""
 
 
 class MismatchError(Exception):
-    """An element that is out of its bound; the message names it."""
+    """An element outside its bound; the message names the element."""
 
 
 class AsImported:
-    """A model, and the graph that was imported of it."""
+    """A model, and the graph that was imported from it."""
 
     def __init__(
         self,
@@ -81,25 +82,25 @@ class AsImported:
         self.reset()
         self.constants = FoldedConstants(model, named, reference)
         self._sized = set[SSAValue]()
-        """Values of the sample that depend on a number of rows that data decide."""
+        """Values of the sample that depend on a data-dependent number of rows."""
         self.samples = 0
         self.compared: set[str] = set()
-        """The tensors of the model that were compared."""
+        """The compared tensors of the model."""
         self.unbounded = 0
-        """Elements of all samples that differ and have no bound."""
+        """The number of differing elements without a bound, in all samples."""
 
     def reset(self) -> None:
-        """Begin again with the first states."""
+        """Restart with the initial states."""
         self.states = {state.name: initial_state(state) for state in states_of(self.main)}
 
     def reference_results(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """The tensors of the reference. Raises `NoReferenceError`."""
+        """Return the tensors of the reference. Raises `NoReferenceError`."""
         return self.reference.run({**self.constants.inputs(), **sample, **self.states})
 
     def compare(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """
-        Run both on one sample; the outputs of the reference. Raises `MismatchError` at the first
-        element that is out of its bound, and `NoReferenceError`.
+        Run both on a sample, and return the outputs of the reference. Raises `MismatchError` at the
+        first element outside its bound, and `NoReferenceError`.
         """
         inputs = {**self.constants.inputs(), **sample, **self.states}
         expected = self.reference_results(sample)
@@ -139,11 +140,11 @@ class AsImported:
     def _check(
         self, value: SSAValue, evaluation: BoundedEvaluation, known: Mapping[str, Array]
     ) -> None:
-        """Compare a value with the tensors that the model has of it, and replace it."""
+        """Compare a value with the tensors of the model, and replace it."""
         for name in self.names.get(value, ()):
             actual = evaluation.values[value]
             if name not in known or known[name].dtype.kind not in "biuf":
-                continue  # Text and sequences.
+                continue  # Text and sequences are not compared.
             expected = np.asarray(known[name])
             self.compared.add(name)
             if (rows := self._common_rows(name, actual, expected)) is not None:
@@ -169,9 +170,8 @@ class AsImported:
 
     def _common_rows(self, name: str, actual: Array, expected: Array) -> int | None:
         """
-        If data decide the number of rows, which is fixed in the imported graph, the number of rows
-        that both have. Later rows have no counterpart, and neither do values that are computed of
-        them.
+        Return the common number of rows if it is data-dependent in the model and fixed in the
+        imported graph. Later rows, and values that depend on them, have no counterpart.
         """
         is_sized = self.reference.nodes[name].op_type in SIZED_BY_DATA
         if not is_sized or actual.shape[1:] != expected.shape[1:] or actual.shape == expected.shape:
@@ -191,11 +191,11 @@ class AsImported:
             return
         floats = [a for a in self._operands(name, known) if a.dtype.kind == "f"]
         if not all(np.isfinite(array).all() for array in floats):
-            # ONNX does not say what operators make of NaN.
+            # ONNX does not specify the result of operators for NaN.
             bound = np.where(np.isnan(actual) | np.isnan(expected), inf, bound)
             close = within(actual, expected, bound)
         self.unbounded += int(np.count_nonzero(np.isinf(bound) & (actual != expected)))
-        # Infinity is no difference that a bound of infinity could cover.
+        # An infinite bound does not cover an infinity.
         close |= np.isinf(bound)
         if not close.all():
             at = tuple(int(i) for i in np.argwhere(~close)[0])
@@ -214,7 +214,10 @@ class AsImported:
         return f"node '{node.name or name}' ({node.op_type}), tensor '{name}'"
 
     def _operands(self, name: str, known: Mapping[str, Array]) -> list[Array]:
-        """The tensors that the node of `name` reads; none for what is no tensor or not given."""
+        """
+        Return the operands of the node of `name`; [] for a missing operand or a value that is no
+        tensor.
+        """
         found: list[Array] = []
         for operand in self.reference.nodes[name].input:
             constant = self.constants.constants.get(operand)
@@ -228,16 +231,16 @@ class AsImported:
 LEVEL = "imported graph"
 
 SIGNED_RANGE = np.float32(4)
-"""The largest magnitude of the synthetic sample of both signs."""
+"""The largest magnitude of the synthetic sample with both signs."""
 
 ZEROS = 1 / 8
-"""The share of zeros in it, at which functions have corners."""
+"""The share of zeros in this sample, at which functions have corners."""
 
 SHARE = 4
-"""Of so many samples one is compared."""
+"""The number of samples per compared sample."""
 
 MAX_BYTES = 1 << 32
-"""Bytes of all tensors of a model, which the reference returns together."""
+"""The largest size of all tensors of a model, which the reference returns together."""
 
 Sample = Mapping[str, Array]
 
@@ -261,9 +264,9 @@ class ModelCheck:
 
     def run(self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool) -> None:
         """
-        Compare some of `samples`, of which the imported graph computes `outputs`, and which are
-        `given` by the user or synthetic. Raises `MismatchError`, and `NoReferenceError` if the
-        reference runs none of them.
+        Compare some of `samples`, for which the imported graph computes `outputs`. They are `given`
+        by the user, or synthetic. Raises `MismatchError`, and `NoReferenceError` if the reference
+        runs no sample.
         """
         reason = None
         count = max(len(outputs) // SHARE, 1)
@@ -285,7 +288,7 @@ class ModelCheck:
 
     def check_layouts(self, sample: Sample, output: Sample) -> None:
         """
-        Compare the graph in the layouts of the model with the imported graph, on one sample, unless
+        Compare the graph in the layouts of the model with the imported graph on a sample, unless
         the outputs of the imported graph agree with the reference.
         """
         module = self.imported.module
@@ -302,8 +305,8 @@ class ModelCheck:
         self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool
     ) -> Iterator[tuple[Sample, Sample | None]]:
         """
-        The samples in the order in which they are compared. Where a network has states, its first
-        step follows the one before.
+        Return the samples in the order of comparison. In a network with states, the first step
+        follows the previous step.
         """
         pairs = zip((samples[i] for i in range(len(outputs))), outputs, strict=True)
         if given and outputs:
@@ -334,7 +337,7 @@ class ModelCheck:
 
 
 def signed_sample(main: FuncOp) -> dict[str, Array]:
-    """A synthetic sample whose floats have both signs, and some zeros."""
+    """Return a synthetic sample whose floats have both signs, and some zeros."""
     (sample,) = synthetic_steps(main, 1, seed=1)
     random = np.random.default_rng(1)
     signed = dict[str, Array]()
@@ -357,10 +360,9 @@ def model_verdict(
     seconds: float,
 ) -> Verdict:
     """
-    Compare the import of the model at `path` with a reference.
-
-    `states` maps inputs to outputs of the previous step. `outputs` are those of the imported graph,
-    which took the interpreter `seconds`; none if it does not take the inputs of the model.
+    Compare the import of the model at `path` with a reference. `states` maps inputs to outputs of
+    the previous step. `outputs` are the outputs of the imported graph, which took the interpreter
+    `seconds`; they are empty if the graph has other inputs than the model.
     """
     start = perf_counter()
     try:

@@ -1,15 +1,14 @@
 """
-Run an ONNX model by an implementation of ONNX that shares no code with the importer.
+Run an ONNX model with an implementation of ONNX that shares no code with the importer.
 
 ONNX Runtime runs the model without graph optimizations. If it is not installed or refuses the
-model, ONNX's reference evaluator runs it. Every tensor that a node of the model's own graph
-computes becomes an output, so that the importer can be compared node by node.
+model, the reference evaluator of ONNX runs it. Each tensor that a node of the main graph computes
+becomes an output, for the comparison node by node.
 
-Hold constants that the importer folded to those of the reference.
-
-A constant that differs must be within the bound of the operations of its node. The node alone is
-imported again, with its float operands as inputs, so that the importer emits these operations. The
-differences of the operands are known, since they were compared before.
+The module also compares folded constants with the reference. A difference must be within the bound
+of the operations of the node. The node is imported separately with its float operands as inputs, so
+that the importer emits these operations. The differences of the operands are known, because they
+were compared before.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,26 +32,26 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 Array: TypeAlias = NDArray[np.generic]
 Result: TypeAlias = Array | np.generic | Sequence[Array] | None
-"""A tensor; a sequence of tensors, or an optional value that is absent."""
+"""A tensor; a sequence of tensors, or an absent optional value."""
 Run: TypeAlias = Callable[[Mapping[str, Array]], Sequence[Result]]
 Started: TypeAlias = tuple[str, Run]
-"""The version of an implementation, and what runs the model."""
+"""The version of an implementation, and the function that runs the model."""
 
 RUNTIME, EVALUATOR = "ONNX Runtime", "ONNX's reference evaluator"
 
 MAX_BYTES = (1 << 31) - 1
-"""Bytes of a model that protobuf can hold in one message."""
+"""The largest model in a protobuf message, in bytes."""
 
 
 MAX_TREE_NODES = 1 << 14
-"""Nodes of a tree that ONNX Runtime is given."""
+"""The largest number of tree nodes for ONNX Runtime."""
 
 MAX_CALLS = 10_000
-"""Calls of functions that the evaluator runs, each with a copy of the body."""
+"""The largest number of function calls for the evaluator, each with a copy of the body."""
 
 
 class NoReferenceError(Exception):
-    """No reference can run the model; the message is the reason in one line."""
+    """No reference can run the model; the message is the reason in a line."""
 
 
 class ModelReference:
@@ -60,8 +59,8 @@ class ModelReference:
 
     def __init__(self, model: onnx.ModelProto, wanted: Collection[str], folder: Path | None):
         """
-        Of `model`, with its outputs and those of `wanted` that nodes of its graph compute. `folder`
-        has the external data. Raises `NoReferenceError`.
+        Use `model` with its outputs and the tensors `wanted` that nodes of its graph compute.
+        `folder` has the external data. Raises `NoReferenceError`.
         """
         graph = model.graph
         self.nodes = {name: node for node in graph.node for name in node.output if name}
@@ -72,7 +71,7 @@ class ModelReference:
         constants.update(tensor.values.name for tensor in graph.sparse_initializer)
         inputs = (value for value in graph.input if value.name not in constants)
         self.types = dict(_input_types(inputs))
-        """The numpy types of the inputs that callers give."""
+        """The numpy types of the inputs that callers provide."""
         self._model, self._folder, self._names = model, folder, (*self.outputs, *inner)
         self._left = [(RUNTIME, _onnxruntime), (EVALUATOR, _evaluator)]
         self._reasons: list[str] = []
@@ -80,8 +79,8 @@ class ModelReference:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """
-        The tensors by name; values that are no tensors, such as sequences, are left out. If one
-        implementation cannot run the model, the next one does.
+        Return the tensors by name, without values that are no tensors, such as sequences. If an
+        implementation cannot run the model, the next implementation is used.
         """
         feeds = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self.types.items()}
         while True:
@@ -89,7 +88,7 @@ class ModelReference:
                 with np.errstate(all="ignore"):
                     found = self._run(feeds)
                 break
-            except Exception as error:  # Implementations raise any exception of their operators.
+            except Exception as error:  # Operators of an implementation raise any exception.
                 self._reasons.append(f"{self.name}: {_first_line(error)}")
                 self.name, self._run = self._next()
         tensors: dict[str, Array] = {}
@@ -99,7 +98,7 @@ class ModelReference:
         return tensors
 
     def _next(self) -> tuple[str, Run]:
-        """The next implementation that takes the model."""
+        """Return the next implementation that accepts the model."""
         while self._left:
             name, start = self._left.pop(0)
             whole = onnx.ModelProto()
@@ -111,7 +110,7 @@ class ModelReference:
                 version, run = start(whole, self._names, self._folder)
             except ModuleNotFoundError:
                 self._reasons.append(f"{name}: not installed")
-            except Exception as error:  # As above.
+            except Exception as error:  # Operators of an implementation raise any exception.
                 self._reasons.append(f"{name}: {_first_line(error)}")
             else:
                 return f"{name} {version}", run
@@ -147,7 +146,7 @@ class _Levels(Protocol):
 
 
 class _Runtime(Protocol):
-    """What is used of the package onnxruntime, which has no types."""
+    """The used parts of the package onnxruntime, which has no types."""
 
     __version__: str
     GraphOptimizationLevel: _Levels
@@ -164,7 +163,7 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    # Threads change the order of sums, and the ranges that DynamicQuantizeLSTM quantizes by.
+    # Threads change the order of sums, and the ranges of DynamicQuantizeLSTM.
     options.intra_op_num_threads = 1
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
@@ -172,7 +171,7 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
     if (size := model.ByteSize()) > MAX_BYTES:
         raise ValueError(f"{size} bytes exceed the 2 GiB of a protobuf message")
     for node in model.graph.node:
-        # ONNX Runtime walks trees by recursion, and crashes without stack.
+        # ONNX Runtime visits trees by recursion, and crashes if the stack is exhausted.
         ids = (a.ints for a in node.attribute if a.name == "nodes_nodeids")
         if any(max(found, default=0) >= MAX_TREE_NODES for found in ids):
             raise ValueError(f"a tree of more than {MAX_TREE_NODES} nodes")
@@ -189,8 +188,10 @@ class _Evaluator(Protocol):
 
 
 WRONG_IN_EVALUATOR = frozenset({"LRN"})
-"""Operators that ONNX's evaluator computes otherwise than ONNX defines them: it sums each window
-of channels over the batch."""
+"""
+Operators that the evaluator of ONNX computes differently from ONNX's definition: LRN sums each
+window of channels over the batch.
+"""
 
 
 def _evaluator(model: onnx.ModelProto, names: Sequence[str], folder: Path | None) -> Started:
@@ -218,8 +219,8 @@ def _started(model: onnx.ModelProto) -> _Evaluator:
 
 def _bind_functions(model: onnx.ModelProto) -> None:
     """
-    Give each call of a function of the model a copy of the body that has the attributes of the
-    call, or the defaults that the function declares: the evaluator binds neither for all operators.
+    Give each call of a function a copy of the body with the attributes of the call, or the declared
+    defaults: the evaluator does not bind them for all operators.
     """
     bodies = {(function.domain, function.name): function for function in model.functions}
     made: list[onnx.FunctionProto] = []
@@ -267,13 +268,13 @@ def _first_line(error: Exception) -> str:
 
 GENERATED_UNITS = 8 * UNIT
 """
-The rounding of tables that operators make without float operands, such as windows, relative to the
-largest element.
+The rounding of tables that operators compute without float operands, such as windows, relative to
+the largest element.
 """
 
 
 class FoldedConstants:
-    """The constants that the importer has for tensors of a model."""
+    """The constants of the importer for tensors of a model."""
 
     def __init__(
         self, model: onnx.ModelProto, named: Mapping[str, Value], reference: ModelReference
@@ -286,24 +287,24 @@ class FoldedConstants:
             if value is not NO_VALUE
         }
         self._apart: dict[str, Doubles] = {}
-        """How far each element of a folded constant is from the reference."""
+        """The difference of each element of a folded constant from the reference."""
 
     def inputs(self) -> dict[str, Array]:
-        """Inputs of the model that are constants of the graph."""
+        """Return inputs of the model that are constants of the graph."""
         types = self.reference.types
         return {name: v.load() for name, v in self.constants.items() if name in types}
 
     def compare(self, expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array, Doubles]]:
         """
-        Each constant that was folded, with the tensor of the reference and its bounds; the next
-        one follows from the differences of those before.
+        Yield each folded constant with the tensor of the reference and its bounds. Bounds depend on
+        the differences of earlier constants.
         """
         for name, constant in self.constants.items():
             if name not in self.reference.nodes or name not in expected:
                 continue
             actual, tensor = constant.load(), np.asarray(expected[name])
             if tensor.dtype.kind not in "biuf" or actual.dtype.kind not in "biuf":
-                continue  # Text.
+                continue  # Text is compared without a bound.
             bound = np.zeros(tensor.shape)
             if actual.shape == tensor.shape and not equal(actual, tensor).all():
                 bound = self._bound(name, tensor)
@@ -312,7 +313,7 @@ class FoldedConstants:
             self._apart[name] = np.nan_to_num(apart, nan=0.0)
 
     def relative_error(self, name: str) -> float | None:
-        """The relative difference of a constant, None for names that the model does not have."""
+        """Return the relative difference of a constant; None for other names."""
         if (constant := self.constants.get(name)) is None:
             return None
         if constant.dtype == np.float64 or (name in self._apart and self._apart[name].any()):

@@ -1,5 +1,5 @@
 """
-Arithmetic on values whose difference between two implementations is bounded.
+Compute with values whose difference between two implementations is bounded.
 
 A `Real` has the values of the interpreter, and a bound of the difference to the values that another
 correct implementation computes from the same inputs. With u = 2^-24 and r the exact result:
@@ -7,17 +7,15 @@ correct implementation computes from the same inputs. With u = 2^-24 and r the e
 1. Addition, subtraction, multiplication and division add 2u * |r|, unless r is a float32.
 2. A sum of n terms t adds 2 * gamma(n) * sum(|t|) in any order, gamma(n) = n * u / (1 - n * u).
 3. A function adds its row of `_OWN`, in units of 2u, and enlarges a difference by `_SLOPES`.
-4. Each bound has 2^-126 more, since implementations differ in subnormal numbers. If the tensor of
+4. Each bound has 2^-126 more, because implementations differ in subnormal numbers. If the tensor of
    the reference is a float16, it is 2^-24, the distance of subnormal numbers of this type.
 
-If the model computes in float16 or bfloat16, the unit of each result is that of the type, which is
-added to u.
+If the model computes in float16 or bfloat16, the unit of each result is the unit of the type, which
+is added to u.
 
-Terms that ONNX operators add to the bounds of our operations.
-
-Our operations can be exact where another algorithm rounds: with constants that the importer has
-folded, or with another order of steps. An operator that the reference is known to compute
-differently from ONNX's definition has no bound.
+ONNX operators add terms to these bounds if our operations are exact and another algorithm rounds:
+with constants that the importer has folded, or with another order of steps. An operator that the
+reference computes differently from ONNX's definition has no bound.
 """
 
 from __future__ import annotations
@@ -45,26 +43,28 @@ SMALLEST = 2.0**-126
 
 
 def smallest_step(dtype: np.dtype[np.generic]) -> float:
-    """The difference that any bound of numbers of a float type permits."""
+    """Return the difference that any bound of a float type permits."""
     return max(SMALLEST, float(np.finfo(dtype.name).smallest_subnormal))
 
 
 def gamma(terms: int) -> float:
-    """The difference of two sums of `terms` numbers, relative to the sum of their magnitudes."""
+    """
+    Return the difference of two sums of `terms` numbers, relative to the sum of their magnitudes.
+    """
     rounded = terms * UNIT / 2
     return 2 * rounded / (1 - rounded) if rounded < 1 else inf
 
 
 @dataclass(frozen=True)
 class Real:
-    """Numbers, and how far those of another implementation may be from them."""
+    """Numbers, and bounds of the difference to another implementation."""
 
     value: Doubles
     error: Doubles
     unit: float = UNIT
 
     def __post_init__(self) -> None:
-        # Of 0 times infinity, and so on: such a bound is unknown.
+        # The bound is unknown, as for 0 times infinity.
         if np.isnan(self.error).any():
             object.__setattr__(self, "error", np.nan_to_num(self.error, nan=inf, posinf=inf))
 
@@ -83,7 +83,7 @@ class Real:
         return self._rounded(self.value - other.value, self.error + other.error)
 
     def __mul__(self, other: Real) -> Real:
-        # Where a value is infinite and the other's error is 0, the product is no error.
+        # The product of an infinite value and an error of 0 is no error.
         spread = np.zeros(())
         if other.error.any():
             spread = _product(np.abs(self.value) + self.error, other.error)
@@ -107,7 +107,7 @@ class Real:
         return Real(np.minimum(self.value, other.value), error, self.unit)
 
     def power(self, other: Real) -> Real:
-        """By a logarithm, whose rounding is multiplied by the exponent."""
+        """Return a power by a logarithm, whose rounding is multiplied by the exponent."""
         value = np.power(self.value, other.value)
         log = np.abs(np.log(np.abs(self.value)))
         steps = np.where(np.isfinite(log), np.abs(other.value) * log, 0.0)
@@ -124,12 +124,12 @@ class Real:
         return self.apply(FunctionAttr(Function.SQRT))
 
     def apply(self, function: FunctionAttr) -> Real:
-        """An elementwise function."""
+        """Apply an elementwise function."""
         value = apply_function(function, self.value.astype(np.float32)).astype(np.float64)
         return Real(value, self.function_error(function, value), self.unit)
 
     def function_error(self, function: FunctionAttr, result: Doubles) -> Doubles:
-        """The bound of a function's `result`."""
+        """Return the bound of the `result` of a function."""
         magnitudes = np.abs(self.value), np.abs(result)
         own = _OWN[function.kind](*magnitudes, function.values)
         if np.isscalar(own):
@@ -173,12 +173,12 @@ def _product(factor: Doubles, error: Doubles) -> Doubles:
 
 
 def _without_zeros(real: Real) -> Real:
-    """The same, with a scalar for errors that are all 0."""
+    """Return the same values, with a scalar for errors that are all 0."""
     return real if real.error.any() else Real(real.value, np.zeros(()), real.unit)
 
 
 def binary_error(kind: Binary, a: Real, b: Real) -> Doubles:
-    """The bound of a binary function of floats."""
+    """Return the bound of a binary function of floats."""
     a, b = _without_zeros(a), _without_zeros(b)
     match kind:
         case Binary.ADD:
@@ -232,9 +232,9 @@ _OWN: dict[Function, Own] = {
     Function.GELU_TANH: lambda x, r, p: 8 * x,
 }
 """
-Units by which two implementations of f(x) = r with parameters p differ, from |x| and |r|: none if f
-selects or rounds to integers, few of |r| for what is computed to a relative error. Where exp(x) is
-added to a constant, the unit is that of the constant.
+The units by which two implementations of f(x) = r with parameters p differ, from |x| and |r|: 0 if
+f selects or rounds to integers, a few of |r| for a relative error. If exp(x) is added to a
+constant, the unit is that of the constant.
 """
 
 _STEPS: dict[Function, Callable[[Doubles], Doubles]] = {
@@ -278,14 +278,14 @@ _RANGES: dict[Function, tuple[float, float]] = {
     Function.COS: (-1.0, 1.0),
     Function.ATAN: (-2.0, 2.0),
 }
-"""The least and the greatest result of a function that is bounded."""
+"""The minimum and the maximum of a bounded function."""
 
 
 Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
 
 def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """The term of a node, which broadcasts to a result of `rank`; 0 without one."""
+    """Return the term of a node, which broadcasts to a result of `rank`; 0 without a term."""
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
     term = _TERMS.get(f"{domain}{node.op_type}")
     with np.errstate(all="ignore"):
@@ -293,7 +293,7 @@ def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
 
 
 def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """As x * s + (B - mean * s), where s = scale / sqrt(var + epsilon)."""
+    """Bound x * s + (B - mean * s), where s = scale / sqrt(var + epsilon)."""
     if len(operands) < 5:
         return np.zeros(())
     scale, bias, mean, variance = (array.astype(np.float64) for array in operands[1:5])
@@ -303,14 +303,14 @@ def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: 
 
 
 def _determinant(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """By elimination, of which no minor exceeds the product of the norms of the rows."""
+    """Bound elimination, in which no minor exceeds the product of the norms of the rows."""
     matrix = operands[0].astype(np.float64)
     extent = matrix.shape[-1]
     return gamma(extent**3) * np.prod(np.linalg.norm(matrix, axis=-1), axis=-1)
 
 
 def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Sums of as many terms as the longest dimension has, by factors that are rounded."""
+    """Bound sums with the length of the longest dimension and rounded factors."""
     extent = max(operands[0].shape, default=1)
     peak = np.abs(operands[0]).max(initial=0.0)
     return np.asarray(gamma(extent + 8) * extent * peak, np.float64)
@@ -318,8 +318,8 @@ def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doub
 
 def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Weights of interpolation follow from coordinates that float32 rounds, which can reach the extent
-    of a dimension. They have the sum 1, and so act on differences of elements.
+    Bound the weights of interpolation. Their coordinates are rounded in float32, and can reach the
+    extent of a dimension. The weights have the sum 1, so they apply to differences of elements.
     """
     mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
     if mode == b"nearest":
@@ -330,7 +330,7 @@ def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
 
 
 def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """ONNX Runtime takes indices for those of the given output shape, not of the inferred one."""
+    """ONNX Runtime interprets indices in the given output shape, not in the inferred shape."""
     return np.full((), inf if len(operands) > 2 else 0.0)
 
 
@@ -357,7 +357,7 @@ def _quotient(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Dou
 
 
 def _cache(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Caches, which have rank 4, are not specified after the length of the sequence."""
+    """Caches, which have rank 4, are unspecified after the length of the sequence."""
     return np.full((), inf if rank == 4 else 0.0)
 
 

@@ -1,17 +1,15 @@
 """
-The rules that bound how far results of operations may be from those of another implementation.
+Bound the difference of results of operations to those of another implementation.
 
-A rule makes the bound of each element of a result from the operands, their bounds and the result.
-An operation without a rule is exact if its operands are and its result is no float; otherwise it
-has no bound (infinity).
+A rule computes the bound of each element of a result from the operands, their bounds and the
+result. An operation without a rule is exact if its operands are exact and its result is no float;
+otherwise it has no bound (infinity).
 
-Rules of operations on elements: movement, arithmetic, comparisons and conversions.
-
-Operations that move elements move their bounds. Integers and truth values made of floats are exact,
-unless a bound reaches a tie, a limit or another element. A step then counts as 1, and a wrong index
-as infinity.
-
-Rules of calls: the functions of the module are computed again, with bounds.
+The module has the rules of elementwise operations: movement, arithmetic, comparisons and
+conversions. Operations that move elements move their bounds. Integers and booleans that are
+computed from floats are exact, unless a bound reaches a tie, a limit or another element. A step
+then counts as 1, and a wrong index as infinity. For calls, the functions of the module are computed
+again, with bounds.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,23 +40,23 @@ Called: TypeAlias = tuple[list[Array], list[Doubles]]
 
 
 class Evaluation(Protocol):
-    """What a rule may ask for."""
+    """The requests that a rule may make."""
 
     packed: dict[SSAValue, list[Doubles]]
     """The bounds of the results of calls, which are bytes."""
 
     def evaluate(self, op: Operation, operands: Sequence[Array]) -> Array:
-        """The result of an operation of other operands."""
+        """Return the result of an operation for other operands."""
         ...
 
     def call(self, function: FuncOp, arguments: Called) -> Called:
-        """The results of a function of the module, and their bounds."""
+        """Return the results of a function of the module, and their bounds."""
         ...
 
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation that was computed."""
+    """An operation with its results."""
 
     operands: list[Array]
     errors: list[Doubles]
@@ -70,12 +68,12 @@ class Applied:
 
     @property
     def excess(self) -> float:
-        """What a type narrower than float32 adds to the rounding of a sum, which is in float32."""
+        """The extra rounding of a type narrower than float32, in which a sum is computed."""
         return self.unit - UNIT
 
     @property
     def is_exact(self) -> bool:
-        """Whether all operands are those of the other implementation."""
+        """Whether all operands equal those of the other implementation."""
         return not any(error.any() for error in self.errors)
 
     @property
@@ -85,7 +83,7 @@ class Applied:
 
     @property
     def anything(self) -> Doubles:
-        """The bounds of a result of which nothing is known."""
+        """The bounds of an unknown result."""
         return np.full(self.result.shape, inf)
 
     @property
@@ -95,7 +93,7 @@ class Applied:
 
     @property
     def magnitudes(self) -> Doubles:
-        """Of the elements of the result."""
+        """The magnitudes of the elements of the result."""
         return np.abs(self.result.astype(np.float64))
 
     def reals(self) -> list[Real]:
@@ -125,12 +123,12 @@ def rule(*kinds: type[Op]) -> Callable[[Rule[Op]], Rule[Op]]:
 
 
 def has_rule(kind: type[Operation]) -> bool:
-    """Whether floats that operations of a kind compute have a bound."""
+    """Return whether floats that operations of a kind compute have a bound."""
     return kind in _RULES
 
 
 def error_of(op: Operation, at: Applied) -> Doubles:
-    """The bound of each element of the result."""
+    """Return the bound of each element of the result."""
     with np.errstate(all="ignore"):
         if (found := _RULES.get(type(op))) is not None:
             bound = found(op, at)
@@ -142,12 +140,12 @@ def error_of(op: Operation, at: Applied) -> Doubles:
 
 
 def is_float(array: Array) -> bool:
-    """Whether elements are floats."""
+    """Return whether elements are floats."""
     return array.dtype.kind == "f"
 
 
 def moved(op: Operation, at: Applied) -> Doubles:
-    """The bound of an operation that moves elements, or averages them."""
+    """Return the bound of an operation that moves elements, or averages them."""
     if at.is_exact:
         return at.nothing
     errors = [error.astype(np.float32) for error in at.errors]
@@ -155,7 +153,7 @@ def moved(op: Operation, at: Applied) -> Doubles:
 
 
 def equal(actual: Array, expected: Array) -> NDArray[np.bool_]:
-    """Which elements are equal; NaN equals NaN."""
+    """Return the mask of equal elements; NaN equals NaN."""
     same = np.asarray(actual == expected)
     if is_float(actual) and not same.all():
         same |= np.isnan(actual) & np.isnan(expected)
@@ -164,8 +162,8 @@ def equal(actual: Array, expected: Array) -> NDArray[np.bool_]:
 
 def within(actual: Array, expected: Array, bound: Doubles) -> NDArray[np.bool_]:
     """
-    Which elements are equal, or not further apart than their bounds. Numbers from 2^127 on may be
-    infinities, since implementations overflow in intermediate results.
+    Return the mask of elements that are equal or within their bounds. Numbers from 2^127 on may be
+    infinities, because implementations overflow in intermediate results.
     """
     with np.errstate(all="ignore"):
         apart: Doubles = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
@@ -245,7 +243,7 @@ def _cast(op: graph.CastOp, at: Applied) -> Doubles:
         return error + at.unit * np.abs(value) if is_float(at.result) else error
     if is_float(at.result):
         return error
-    # ONNX leaves open what becomes of numbers that the integers do not have.
+    # ONNX does not define the conversion of numbers outside the range of the integers.
     info = np.iinfo(at.result.dtype.name)
     inside = (np.trunc(value) >= float(info.min)) & (np.trunc(value) < float(info.max) + 1)
     if not error.any():
@@ -364,7 +362,7 @@ def _loop(op: graph.LoopOp, at: Applied) -> Doubles:
     unknown = going is not None and bool(going[1].any())
     step = 0
     while step < steps and (going is None or going[0].item()) and not unknown:
-        # Where a value that is backwards has its element, and where any other has.
+        # The index of the element in a reversed value, and in any other value.
         places = step, steps - 1 - step
         seen = [places[back] for back in backwards[: last - first]]
         elements = [np.asarray(v[i]) for v, i in zip(values[first:last], seen, strict=True)]

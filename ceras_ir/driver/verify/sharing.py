@@ -1,9 +1,9 @@
 """
-Samples of files that workers run, a shard at a time.
+Run samples in files on workers, a shard at a time.
 
-Inputs are read where they are used and never all at once; outputs come back in the order of
-samples, so that what differs first does not depend on the number of workers. A network is sent as
-its text, a machine as the files that were compiled for it.
+Inputs are loaded where they are used, and never all at once. Outputs are in the order of samples,
+so the first difference does not depend on the number of workers. A network is sent as text, a
+machine as its compiled files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ Outputs = dict[str, Array]
 
 @dataclass(frozen=True)
 class Machine:
-    """A compiled folder, and what opens it."""
+    """A compiled folder, and the target that opens it."""
 
     target: Target
     files: tuple[tuple[str, bytes], ...]
     other: str | None = None
-    """Which of the target's other machines it is, if any."""
+    """The name of another machine of the target, if any."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Task:
     shard: Shard
     inputs: tuple[TensorInfo, ...]
     digest: str
-    """Of the shard's file, which a cluster has elsewhere; empty of a folder."""
+    """The digest of the file of the shard, which has another path in a cluster; "" for a folder."""
     lacking: frozenset[str]
     """Inputs that may have NaN."""
 
 
 def run_task(task: Task) -> list[Outputs] | str:
-    """The outputs of a shard; why it cannot be read."""
+    """Return the outputs of a shard, or the reason why it cannot be loaded."""
     try:
         shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
         samples = [each.sample for each in read_shard(shard, task.inputs)]
@@ -79,7 +79,7 @@ _OPEN: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
 
 
 def _opened(machine: Machine) -> tuple[TemporaryDirectory[str], Executable]:
-    """The last machine that was asked for stays open, in a folder that goes with it."""
+    """Open a machine in a temporary folder, and keep the last machine open."""
     parts = (part for name, content in machine.files for part in (name, content))
     key = key_of(repr(machine.target), machine.other or "", *parts)
     if key not in _OPEN:
@@ -127,11 +127,13 @@ class SharedSamples(Sequence[Sample]):
         return next(samples_at(self.paths, self.inputs, [index]))
 
     def interpret(self, module: ModuleOp, level: str) -> list[Outputs]:
-        """All samples through the interpreter."""
+        """Run all samples through the interpreter."""
         return self._run(TextCarrier().pack(module), level)
 
     def execute(self, target: Target, folder: Path, label: str, other: str | None) -> list[Outputs]:
-        """All samples on the machine that `target` opens `folder` for, or on another of its."""
+        """
+        Run all samples on the machine that `target` opens `folder` for, or on another machine.
+        """
         found = sorted(path for path in folder.rglob("*") if path.is_file())
         files = tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found)
         return self._run(Machine(target, files, other), label)

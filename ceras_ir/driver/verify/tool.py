@@ -1,4 +1,4 @@
-"""`ceras-verify`: every level and every target on the same inputs, integers equal to integers."""
+"""`ceras-verify`: compare all levels and targets on the same inputs; integers must be equal."""
 
 import argparse
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 WORKERS = "--workers"
-"""`--jobs` of other commands: here that is an option of targets."""
+"""The option that other commands call `--jobs`, which is an option of targets here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,12 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def default_targets() -> list[TargetClass]:
-    """Those that are verified without being named."""
+    """Return the targets that are verified by default."""
     return [cls for cls in compiling_targets() if cls.verified_by_default]
 
 
 def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
-    """The command line of `ceras-verify`, with the options of some targets."""
+    """Return the command line of `ceras-verify`, with the options of some targets."""
     default = ",".join(cls.name for cls in default_targets())
     parser = ToolParser(
         "ceras-verify",
@@ -181,7 +181,9 @@ def _compare(
 def _reference_verdict(
     arguments: argparse.Namespace, imports: "list[NamedImport]", found: "Verification"
 ) -> "Verdict | None":
-    """The comparison of the imported graph with the model; None for IR text, or if disabled."""
+    """
+    Return the comparison of the imported graph with the model; None for IR text, or if disabled.
+    """
     if not imports:
         return None
     from ceras_ir.driver.verify.model_check import model_verdict
