@@ -69,7 +69,7 @@ def test_four_bits_are_weights_alone():
     x = np.ones((2, 2), np.float32)
     tensors = {"s": np.ones((), np.float32), "z": np.zeros((), ml_dtypes.int4)}
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
-    with pytest.raises(UnsupportedError, match="numbers are stored as int4"):
+    with pytest.raises(UnsupportedError, match="values are stored as int4"):
         import_model(model([node], x, tensors, {"y": TensorProto.INT4}))
 
 

@@ -68,11 +68,11 @@ WRONG_STORAGE = {
     "int4": (stored(data_type=TensorProto.INT4, int32_data=[0x1E1]), "element 481 is not in the"),
     "field of another type": (
         stored(data_type=TensorProto.FLOAT, double_data=[1, 2]),
-        "its elements are in field double_data, expected float_data",
+        "the elements are in field double_data, expected float_data",
     ),
     "strings": (
         stored(data_type=TensorProto.FLOAT, raw_data=RAW, string_data=[b"a"]),
-        "its elements are stored more than once",
+        "the elements are stored more than once",
     ),
     "too few": (
         stored(data_type=TensorProto.FLOAT, float_data=[1]),

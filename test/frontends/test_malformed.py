@@ -434,9 +434,13 @@ CHANGES: dict[str, tuple[Callable[[onnx.ModelProto], object], int, str]] = {
     "operands": (lambda p: p.graph.node[0].input.append("x"), 1, "has 3 operands, Add has at most"),
     "results": (lambda p: p.graph.node[0].output.append("z"), 1, "has 2 results, Add has at most"),
     "no more operands": (lambda p: p.graph.node[0].input.append(""), 0, ""),
-    "type": (declare(TensorProto.INT8, 1), 1, "is declared as int8, and what is computed is float"),
+    "type": (
+        declare(TensorProto.INT8, 1),
+        1,
+        "declared as int8, but the computed type is float",
+    ),
     "half": (declare(TensorProto.FLOAT16, 1), 0, ""),
-    "two storages": (store_twice, 1, "node 'k' (initializer): error: its elements are stored more"),
+    "two storages": (store_twice, 1, "node 'k' (initializer): error: the elements are stored more"),
 }
 
 
@@ -459,7 +463,7 @@ def test_an_output_declared_with_another_shape(
     """As some exporters write; what the nodes compute is taken, as ONNX Runtime takes it."""
     assert "-> (tensor<1xf32> {" in str(import_model(changed(declare(TensorProto.FLOAT, *shape))))
     assert capsys.readouterr().err == (
-        f"import: warning: output 'y' is declared with shape {shape}, and what is computed has "
+        f"import: warning: output 'y' is declared with shape {shape}, but the computed shape is "
         "[1], which is taken\n"
     )
 

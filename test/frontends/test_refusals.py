@@ -92,7 +92,7 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     "no elements": (one("Slice", opset=9, starts=[0], ends=[0]), "has no elements"),
     "empty input": (
         one("Relu", shape=(0, 3)),
-        "unsupported dimension 0 of 0, unless what is refused above does without it; if it is open",
+        "unsupported dimension 0 of 0, which may cause the findings above; if it is open",
     ),
     "empty result": (one("Relu", shape=(0, 3)), "'y' has no elements: shape [0, 3]"),
     "empty constant": (
@@ -126,7 +126,7 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "integers": (
         model([node("Relu", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.INT32, infer=False),
-        "operand of i32 elements; it is taken on float32",
+        "operand of i32 elements, expected float32",
     ),
 }
 

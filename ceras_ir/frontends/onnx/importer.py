@@ -35,7 +35,7 @@ from ceras_ir.frontends.onnx.model.node import MalformedError, Node, imported_ve
 from ceras_ir.frontends.onnx.model.signature import (
     check_declarations,
     declared_empty,
-    end_attributes,
+    interface_attributes,
     origin_of,
     other_shape,
     other_type,
@@ -159,7 +159,7 @@ class Importer:
             arg_attrs=ArrayAttr([value.attributes for value in inputs]),
             res_attrs=ArrayAttr(
                 [
-                    end_attributes(value, emitter.labels.get(result, ()))
+                    interface_attributes(value, emitter.labels.get(result, ()))
                     for value, result in zip(self.graph.output, results, strict=True)
                 ]
             ),

@@ -1,7 +1,7 @@
 """
-Operations of `graph` for the nodes of a model, each verified and located at its node.
+Emit operations of `graph` for the nodes of a model. Each is verified and located at the node.
 
-Constants become operations when an operation reads them, once in each block.
+A constant becomes an operation when an operation uses it, a single time in each block.
 """
 
 from collections.abc import Generator, Hashable, Sequence
@@ -55,17 +55,17 @@ class Builder:
         self.scope: tuple[str, ...] = ()
         """The functions and subgraphs around the node, outermost first."""
         self.values: dict[str, Value] = {}
-        """What the model's tensor names stand for so far."""
+        """The values of the tensor names of the model."""
         self.labels: dict[SSAValue, tuple[str, ...]] = {}
-        """Values that are numbers where the model has text: numbers of these names."""
+        """The labels of values that are text in the model and integers here."""
         self.rounded: set[SSAValue] = set()
         """Inputs that callers have in 64 bits."""
         self.declared: dict[str, tuple[int, ...]] = {}
-        """The shapes that the model declares of outputs, where nothing is open."""
+        """The shapes of results that the model declares without open dimensions."""
         self.functions: list[FuncOp] = []
-        """Bodies of loops and branches, which the module has beside `main`."""
+        """The bodies of loops and branches, which the module has in addition to `main`."""
         self.is_called = False
-        """Whether what is emitted is in the body of a loop, which stays float."""
+        """Whether the current block is in the body of a loop, which remains float."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
         self._precision: StringAttr | None = None
@@ -73,7 +73,6 @@ class Builder:
 
     @staticmethod
     def is_float(value: Value) -> bool:
-        """Whether a value has float32 elements."""
         return dtype_of_value(value) == np.float32
 
     @contextmanager
@@ -98,8 +97,8 @@ class Builder:
     @contextmanager
     def trial(self) -> Generator[Block]:
         """
-        As `aside`, for what is erased again with its functions, unless the operations are moved
-        elsewhere or the block becomes a part of something.
+        Emit into a separate block. At the end, erase the operations and functions, unless the
+        operations were moved or the block became part of a region.
         """
         known = len(self.functions)
         with self.aside() as block:
@@ -114,7 +113,7 @@ class Builder:
 
     @contextmanager
     def in_float(self) -> Generator[None]:
-        """What is emitted here stays float when the network is quantized."""
+        """Mark the emitted operations to remain float when the network is quantized."""
         before, self._precision = self._precision, StringAttr(FLOAT)
         try:
             yield
@@ -122,7 +121,7 @@ class Builder:
             self._precision = before
 
     def emit(self, op: GraphOperation) -> SSAValue:
-        """Append `op`; what its verifier refuses is an error of the node."""
+        """Append `op`. An error of the verifier is an error of the node."""
         op.location = name_loc(self.node.name)
         if self._precision is not None:
             op.attributes[PRECISION] = self._precision
@@ -130,8 +129,8 @@ class Builder:
             for value in op.operands:
                 if isinstance(element := element_of(value), IntegerType):
                     raise self.node.unsupported(
-                        f"operand of {element} elements; it is taken on float32: "
-                        "put a Cast to float before it"
+                        f"operand of {element} elements, expected float32: insert a Cast to float "
+                        "before the node"
                     )
         if isinstance(op, LinearOperation):
             for array in map(constant_array, op.operands):
@@ -143,7 +142,7 @@ class Builder:
             raise self._unlike(op.operands, str(e)) from None
         shapes = [shape_of(op.output)]
         if isinstance(op, Conv2dOp | Pool2dOp):
-            # With its padding, which somebody may have to write out.
+            # A target may have to store the padded input.
             n, h, w, c = shape_of(op.input)
             top, left, bottom, right = op.padding.get_values()
             shapes.append((n, top + h + bottom, left + w + right, c))
@@ -154,7 +153,7 @@ class Builder:
         return op.output
 
     def materialize(self, value: Value) -> SSAValue:
-        """`value` in the IR: a constant becomes a `graph.constant`, once."""
+        """Return `value` as an IR value. A constant becomes a `graph.constant`."""
         if isinstance(value, SSAValue):
             return value
         value = value.in_float32()
@@ -167,7 +166,7 @@ class Builder:
             )
         if not prod(value.shape):
             raise self.node.unsupported(
-                f"'{value.name}' has no elements: shape {list(value.shape)}; remove what reads it"
+                f"'{value.name}' has no elements: shape {list(value.shape)}; remove its consumers"
             )
         location = name_loc(value.name)
         if isinstance(value, QuantizedConstant):
@@ -183,23 +182,23 @@ class Builder:
         return op.result
 
     def constant(self, array: Array, suffix: str) -> Constant:
-        """A constant that the node's operands were folded into."""
+        """Return a constant into which operands of the node were folded."""
         return Constant.of(f"{self.node.name}/{suffix}", array)
 
     def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
-        """`value` with dimension `i` being its dimension `permutation[i]`."""
+        """Return `value` with dimension `i` being dimension `permutation[i]` of `value`."""
         if tuple(permutation) == tuple(range(len(permutation))):
             return value
         if isinstance(value, Constant):
             return value.transposed(permutation)
-        # Two in a row are one or none: most transposes around NHWC operations end here.
+        # Two consecutive transposes are one or none, such as those around NHWC operations.
         if isinstance(inner := value.owner, TransposeOp):
             order = inner.permutation.get_values()
             return self.transposed(inner.input, [order[p] for p in permutation])
         return self.emit(TransposeOp(value, permutation))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape."""
+        """Return the elements of `value` in another shape."""
         old = shape_of_value(value)
         if old == tuple(shape):
             return value
@@ -212,18 +211,17 @@ class Builder:
         return self.emit(ReshapeOp(value, shape))
 
     def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
-        """`value` as numbers of `labels`, apart from the same numbers that are not."""
-        # Two names for one value, of which an operation makes two values.
+        """Return integers that are indices into `labels`, as a value distinct from `value`."""
         result = self.emit(ReshapeOp(value, shape_of(value)))
         self.labels[result] = tuple(labels)
         return result
 
     def binary(self, kind: Binary, lhs: Value, rhs: Value) -> SSAValue:
-        """An elementwise function of two arguments, which are broadcast."""
+        """Emit an elementwise function of two operands with broadcasting."""
         a, b = shape_of_value(lhs), shape_of_value(rhs)
         if broadcast_shape(a, b) is None:
             raise self.node.wrong(f"shapes {list(a)} and {list(b)} do not broadcast")
-        # One number is a vector of one, which broadcasts the same way.
+        # A scalar broadcasts as a vector of one element does.
         if isinstance(lhs, Constant) and not a and b:
             lhs = lhs.reshaped((1,))
         if isinstance(rhs, Constant) and not b and a:
@@ -234,14 +232,13 @@ class Builder:
             raise self._unlike((left, right), f"operands of types {types}, expected equal ones")
         return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
 
-    def _unlike(self, operands: Sequence[SSAValue], what: str) -> InputError:
-        """What is wrong with operands that do not go together."""
+    def _unlike(self, operands: Sequence[SSAValue], message: str) -> InputError:
         elements = [element_of(value) for value in operands]
         plain = {e.bitwidth for e in elements if isinstance(e, IntegerType)}
         stored = {e.storage.bitwidth for e in elements if isinstance(e, UniformType)}
         if plain.isdisjoint(stored):
-            return self.node.wrong(what)
+            return self.node.wrong(message)
         return self.node.unsupported(
-            "integers that QuantizeLinear made meet plain ones, which have no scale; quantize the "
-            "model as it was in float with --calibrate, where states are floats as well"
+            "integers of QuantizeLinear and integers without a scale as operands; quantize the "
+            "float model with --calibrate, in which states are floats as well"
         )

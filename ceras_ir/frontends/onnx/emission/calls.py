@@ -1,9 +1,9 @@
 """
-Functions that a network calls: the step of a loop with one body, and branches.
+Outline functions that a network calls: the body of a loop, and branches.
 
-Each is emitted into a block of its own. What it reads of the operations around it becomes an
-argument; constants are its own. Its sums are `ordered`, so that every target computes the same
-bits: a difference in one step would grow in all that follow.
+Each function is emitted into a separate block. Values of the operations around it become arguments;
+constants are copied into it. Sums in it are `ordered`, so that all targets compute the same bits: a
+difference in a step would grow in all later steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,28 +32,27 @@ from ceras_ir.network.function import result_values
 from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.transforms.rebuilding import erase_unused
 
-LOOP_BODY_REASON = "the body of a loop that is not unrolled stays float, as a branch with one does"
+LOOP_BODY_REASON = "a loop that is not unrolled remains float, and so does a branch that has one"
 
 EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
-"""Emits a step: from its number, the carried values and the elements to what it returns."""
+"""Emits a step for its number, the carried values and the scanned elements."""
 
 
 @dataclass(frozen=True)
 class LoopBody:
-    """A step as a function, which is not in the module yet."""
+    """A step of a loop as a function, which is not in the module yet."""
 
     function: FuncOp
     captured: list[SSAValue]
     inner: list[FuncOp]
-    """The bodies of its own loops."""
+    """The bodies of nested loops."""
 
     @property
     def results(self) -> tuple[SSAValue, ...]:
-        """What a step returns."""
         return result_values(self.function)
 
     def without_first_result(self) -> "LoopBody":
-        """The same body, changed so that it returns one value less."""
+        """Remove the first result of the function, in place."""
         end = self.function.body.block.last_op
         assert end is not None
         end.detach()
@@ -69,7 +68,7 @@ class LoopBody:
 def outlined(
     emitter: Emitter, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: EmitStep
 ) -> LoopBody:
-    """The body that `step` emits, of values of the types of `carried` and of `elements`."""
+    """Return the body that `step` emits for values of the types of `carried` and `elements`."""
     kinds = [TensorType(i64, []), *map(tensor_type, carried), *elements]
     known = len(emitter.functions)
     with emitter.called(), emitter.trial() as block:
@@ -84,14 +83,13 @@ def outlined(
 
 
 def _captured(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
-    """What a block that ends in `results` reads and does not make, each value once."""
     inside: set[SSAValue] = {*block.args, *(v for op in block.ops for v in op.results)}
     read = dict.fromkeys([*(v for op in block.ops for v in op.operands), *results])
     return [value for value in read if value not in inside]
 
 
 def _function(block: Block, results: Sequence[SSAValue], captured: Sequence[SSAValue]) -> FuncOp:
-    """A private function that returns `results`; what is captured becomes arguments."""
+    """Create a private function that returns `results`. Captured values become arguments."""
     arguments = {value: block.insert_arg(value.type, len(block.args)) for value in captured}
     for op in block.ops:
         for i, operand in enumerate(op.operands):
@@ -116,8 +114,8 @@ def emit_loop(
     backwards: Sequence[int] = (),
 ) -> list[SSAValue]:
     """
-    The loop over a body, and its results: what is carried, then what is stacked along a new first
-    dimension. What is carried must have kept its type, and what is quantized stays outside.
+    Emit the loop over a body. Return the carried values, then the results that are stacked along a
+    new first dimension. Refuse carried values of a changing type, and quantized values in the body.
     """
     node, function = emitter.node, body.function
     outputs = tensors_of(function)[going is not None :]
@@ -143,18 +141,19 @@ class Branches:
     taken: FuncOp
     other: FuncOp
     captured: list[SSAValue]
-    """By either of them."""
+    """The values that either branch captures."""
 
     @classmethod
-    def of(cls, *ends: tuple[Block, Sequence[SSAValue]]) -> "Branches":
-        """Those of two blocks, and of the results that these end in."""
-        captured = list(dict.fromkeys(v for block, ends_ in ends for v in _captured(block, ends_)))
-        taken, other = (_function(block, results, captured) for block, results in ends)
+    def of(cls, *branches: tuple[Block, Sequence[SSAValue]]) -> "Branches":
+        """Create the branches from two blocks and their results."""
+        found = (v for block, results in branches for v in _captured(block, results))
+        captured = list(dict.fromkeys(found))
+        taken, other = (_function(block, results, captured) for block, results in branches)
         return cls(taken, other, captured)
 
 
 def emit_branch(emitter: Emitter, condition: SSAValue, branches: Branches) -> list[SSAValue]:
-    """The results of one of two branches, as the condition says."""
+    """Emit the call of a branch, and return the results."""
     _add(emitter, branches.taken, "branch")
     _add(emitter, branches.other, "branch")
     op = BranchOp(condition, branches.taken, branches.other, branches.captured)
@@ -162,7 +161,6 @@ def emit_branch(emitter: Emitter, condition: SSAValue, branches: Branches) -> li
 
 
 def _add(emitter: Emitter, function: FuncOp, kind: str) -> None:
-    """Add a function to those of the module, under a name of its own."""
     for op in function.body.block.ops:
         if any(quantized_element(value) is not None for value in (*op.operands, *op.results)):
             raise emitter.node.unsupported(
@@ -174,7 +172,7 @@ def _add(emitter: Emitter, function: FuncOp, kind: str) -> None:
 
 
 def _extracted(emitter: Emitter, op: CallingOperation, kinds: Sequence[Tensor]) -> list[SSAValue]:
-    """Emit a call, and take its results, of these types, out of the bytes."""
+    """Emit a call, and extract the results from the packed bytes."""
     op.attributes[FLOAT_REASON] = StringAttr(LOOP_BODY_REASON)
     packed = emitter.emit(op)
     return [

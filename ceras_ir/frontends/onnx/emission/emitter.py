@@ -1,9 +1,9 @@
 """
-Operands of the current node, and short compositions that several operators are made of.
+Access the operands of the current node, and emit compositions that several operators share.
 
-Values keep the model's own layout (NCHW) between nodes; importers of operators that are NHWC in
-`graph` go through `feature_map` and `from_feature_map`, which put explicit transposes around
-them. `eliminate-transposes` takes these out again.
+Values keep the layout of the model (NCHW) between nodes. Importers of operators that are NHWC in
+`graph` call `feature_map` and `from_feature_map`, which add explicit transposes.
+`eliminate-transposes` removes them again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,23 +48,21 @@ TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
 
 MAX_INDICES = 1 << 16
-"""Entries of an index list in the IR; longer ones would be data, not structure."""
+"""Maximum number of entries of an index list in the IR. A longer list would be data."""
 
 Subgraph: TypeAlias = "Callable[[str, Emitter, Mapping[str, Value]], Sequence[Value]]"
-"""What emits a subgraph of the current node: its outputs, for values of its inputs."""
+"""Emits a subgraph of the current node for values of the inputs, and returns the outputs."""
 
 
 class Emitter(Builder):
-    """What importers of operators use: operands are values of the model."""
+    """The interface of operator importers: operands are values of the model."""
 
     def __init__(self, block: Block, subgraph: "Subgraph"):
         super().__init__(block)
         self._subgraph = subgraph
 
-    # Operands of the node.
-
     def value(self, index: int) -> Value:
-        """Operand `index`; floats of any width are float32."""
+        """Return operand `index`. Floats of any width are float32."""
         if not self.node.has_input(index):
             raise self.node.wrong(
                 f"operand {index} is missing, got {len(self.node.inputs)} operands"
@@ -73,15 +71,14 @@ class Emitter(Builder):
         return value.in_float32() if isinstance(value, Constant) else value
 
     def tensor(self, index: int) -> SSAValue:
-        """Operand `index` as an IR value."""
+        """Return operand `index` as an IR value."""
         return self.materialize(self.value(index))
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of operand `index`."""
         return shape_of_value(self.value(index))
 
     def array(self, index: int) -> Array:
-        """Operand `index`, which a rule of the operator says is a constant."""
+        """Return operand `index`, which must be a constant."""
         value = self.value(index)
         if not isinstance(value, Constant):
             decided = self.node.deciding(index)
@@ -93,20 +90,20 @@ class Emitter(Builder):
         return value.load()
 
     def stored(self, index: int) -> Array:
-        """Operand `index`, a constant, in the model's own type."""
+        """Return the constant operand `index` in the type of the model."""
         value = self.values[self.node.inputs[index]]
         assert isinstance(value, Constant)
         return value.load()
 
     def floats(self, index: int) -> NDArray[np.float32]:
-        """A constant operand of float32 elements."""
+        """Return the constant operand `index` of float32 elements."""
         array = self.array(index)
         if array.dtype != np.float32:
             raise self.node.wrong(f"operand {index} must be float32, got {array.dtype}")
         return array.astype(np.float32, copy=False)
 
     def integers(self, index: int) -> tuple[int, ...]:
-        """A constant operand that is a list of integers: a shape, axes, pads."""
+        """Return a constant operand that is a short list of integers: a shape, axes, pads."""
         array = self.array(index)
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             raise self.node.wrong(
@@ -118,13 +115,11 @@ class Emitter(Builder):
         return tuple(int(i) for i in array.reshape(-1))
 
     def subgraph(self, name: str, bound: Mapping[str, Value]) -> Sequence[Value]:
-        """The outputs of a subgraph of the node, whose inputs are `bound`, emitted here."""
+        """Emit a subgraph of the node with the inputs `bound`, and return the outputs."""
         return self._subgraph(name, self, bound)
 
-    # Operations.
-
     def number(self, value: float, like: Value | None = None) -> Value:
-        """A scalar constant, of the type of `like` or float32."""
+        """Return a scalar constant of the type of `like`, by default float32."""
         dtype = np.dtype(np.float32) if like is None else dtype_of_value(like)
         return self.constant(np.array(value, dtype), "number")
 
@@ -141,28 +136,26 @@ class Emitter(Builder):
         return self.binary(Binary.DIV, a, b)
 
     def unary(self, function: Function, x: Value, *parameters: float) -> SSAValue:
-        """An elementwise function."""
         return self.emit(UnaryOp(self.materialize(x), FunctionAttr(function, parameters)))
 
     def compare(self, kind: Compare, a: Value, b: Value) -> SSAValue:
-        """A comparison with broadcasting."""
         self._check_broadcast(a, b)
         operands = self._lifted(a, b)
         return self.emit(CompareOp(kind, *map(self.materialize, operands)))
 
     def select(self, condition: Value, a: Value, b: Value) -> SSAValue:
-        """`condition ? a : b` with broadcasting."""
+        """Emit `condition ? a : b` with broadcasting."""
         self._check_broadcast(condition, a, b)
         operands = self._lifted(condition, a, b)
         return self.emit(SelectOp(*map(self.materialize, operands)))
 
     def bounded(self, x: Value, low: int, high: int) -> SSAValue:
-        """Integers, of which each that is outside becomes the nearer bound."""
+        """Clamp integers to [low, high]."""
         above = self.binary(Binary.MAX, x, self.number(low, x))
         return self.binary(Binary.MIN, above, self.number(high, x))
 
     def cast(self, x: Value, element: Attribute = f32) -> Value:
-        """`x` with elements of another type: of quantized numbers, the integers that store them."""
+        """Convert elements to another type. Quantized values convert from the stored integers."""
         value = self.materialize(x)
         if isinstance(known := element_of(value), UniformType):
             value = self.materialize(self._stored(value, known, element))
@@ -170,16 +163,17 @@ class Emitter(Builder):
 
     def _stored(self, value: SSAValue, known: UniformType, element: Attribute) -> Value:
         """
-        The integers that store quantized numbers, as float32 for that `element`. A number less its
-        zero point, times the scale and divided by it, is wrong in its last bit only: rounded, it is
-        what it was if it has less than 22 bits.
+        Return the stored integers of a quantized value, as float32 if `element` is float32.
+
+        Dividing the dequantized value by the scale has an error only in the last bit. After
+        rounding, the result is exact for integers below 22 bits.
         """
         is_plain = not known.is_per_axis and not known.zero_point
         if is_plain and known.scale == 1 and element != f32:
             return self.emit(CastOp(value, known.storage))
         if not (is_plain and element == f32) and known.storage.width.data > 16:
             raise self.node.unsupported(
-                f"the integers of {known} as numbers of another type; quantize to 8 or 16 bits"
+                f"a conversion of the integers of {known}; quantize to 8 or 16 bits"
             )
         real: Value = self.emit(DequantizeOp(value))
         if is_plain and element == f32:
@@ -191,27 +185,26 @@ class Emitter(Builder):
             self.constant(np.array([n.data for n in of], np.float32).reshape(shape), name)
             for of, name in ((known.scales, "scale"), (known.zero_points, "zero_point"))
         )
-        whole = self.add(self.unary(Function.ROUND, self.div(real, scales)), points)
-        return whole if element == f32 else self.emit(CastOp(whole, known.storage))
+        integers = self.add(self.unary(Function.ROUND, self.div(real, scales)), points)
+        return integers if element == f32 else self.emit(CastOp(integers, known.storage))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
-        """A reduction that keeps its dimensions; `x` itself along none."""
+        """Reduce along `axes` and keep the dimensions. Without axes, return `x`."""
         if not axes:
             return x
         return self.emit(ReduceOp(kind, self.materialize(x), axes))
 
     def mean(self, x: Value, axes: Sequence[int]) -> Value:
-        """The average along `axes`, dimensions kept."""
+        """Return the average along `axes` and keep the dimensions."""
         if not axes:
             return x
-        count = prod(shape_of_value(x)[a] for a in axes)
-        total = self.reduce(Reduce.SUM, x, axes)
-        return self.div(total, self.number(count, x))
+        count = self.number(prod(shape_of_value(x)[a] for a in axes), x)
+        return self.div(self.reduce(Reduce.SUM, x, axes), count)
 
     def running_sum(self, x: Value, axis: int) -> Value:
         """
-        The sums of whole numbers up to each along `axis`, in as many steps as its extent has binary
-        digits.
+        Return the inclusive prefix sums of integers along `axis`. The number of additions is the
+        number of binary digits of the extent.
         """
         shape, distance = list(shape_of_value(x)), 1
         while distance < shape[axis]:
@@ -229,27 +222,33 @@ class Emitter(Builder):
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
     ) -> Value:
-        """Part of `x`; nothing is emitted for all of it."""
+        """Return a slice of `x`. No operation is emitted if it is all of `x`."""
         if tuple(sizes) == shape_of_value(x) and not any(starts):
             return x
         if any(size < 1 for size in sizes):
-            # Exporters write parts without elements, which they join with others.
+            # Exporters write empty slices and concatenate them.
             return self.constant(np.zeros(sizes, dtype_of_value(x)), "nothing")
         return self.emit(SliceOp(self.materialize(x), starts, sizes, strides))
 
     def part(self, x: Value, axis: int, start: int, size: int) -> Value:
-        """`size` elements along `axis` from `start` on."""
+        """Return `size` elements along `axis` from `start` on."""
         shape = shape_of_value(x)
-        starts = [start if i == axis else 0 for i in range(len(shape))]
         sizes = [size if i == axis else n for i, n in enumerate(shape)]
-        return self.sliced(x, starts, sizes)
+        return self.sliced(x, [start * (i == axis) for i in range(len(shape))], sizes)
+
+    def slice_at(self, x: Value, index: int, axis: int = 0) -> Value:
+        """Return the elements at `index` along `axis`, without that axis."""
+        if isinstance(x, Constant):
+            return Constant.of(f"{x.name}/{index}", np.asarray(x.load().take(index, axis)))
+        shape = shape_of_value(x)
+        return self.reshaped(self.part(x, axis, index, 1), (*shape[:axis], *shape[axis + 1 :]))
 
     def reversed(self, x: Value, axis: int) -> Value:
-        """`x` from its other end along `axis`."""
+        """Return `x` in reverse order along `axis`."""
         return self.gathered(x, axis, range(shape_of_value(x)[axis])[::-1])
 
     def gathered(self, x: Value, axis: int, indices: Sequence[int]) -> Value:
-        """The elements at `indices` along `axis`; a slice where they are evenly spaced."""
+        """Return the elements at `indices` along `axis`; a slice if they are evenly spaced."""
         shape = list(shape_of_value(x))
         if not indices:
             raise self.node.unsupported("no indices: the result has no elements")
@@ -265,45 +264,45 @@ class Emitter(Builder):
         return self.emit(GatherOp(self.materialize(x), axis, indices))
 
     def taken(self, rows: Value, indices: Value) -> Value:
-        """The `rows` at computed indices, one after the other in their order."""
+        """Return the `rows` at computed indices."""
         flat = self.reshaped(indices, (prod(shape_of_value(indices)),))
         return self.emit(TakeOp(self.materialize(rows), self.materialize(flat)))
 
     def rows_of_steps(self, step: Value) -> Value:
-        """The rows of computed steps [n, batch], i64, in a table of all [steps * batch]."""
+        """Return the row numbers of steps [n, batch], i64, in a table [steps * batch]."""
         _, batch = shape_of_value(step)
         along = self.mul(step, self.constant(np.array([batch], np.int64), "stride"))
         sequences = np.arange(batch, dtype=np.int64).reshape(1, batch)
         return self.add(along, self.constant(sequences, "sequences"))
 
     def at_steps(self, x: Value, step: Value) -> Value:
-        """Of `x` [steps, batch, ...] the elements at computed steps [n, batch] of each sequence."""
+        """Return the elements of `x` [steps, batch, ...] at computed steps [n, batch]."""
         steps, batch, *rest = shape_of_value(x)
         rows = self.reshaped(x, (steps * batch, prod(rest)))
         found = self.taken(rows, self.rows_of_steps(step))
         return self.reshaped(found, (*shape_of_value(step), *rest))
 
     def check_indices(self, count: int) -> None:
-        """Refuse a list of indices that is too long, before it is made."""
+        """Refuse an index list that is too long, before it is created."""
         if count > MAX_INDICES:
             raise self.node.unsupported(
                 f"{count} indices; at most {MAX_INDICES} are taken: split the node"
             )
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
-        """Values one after the other along `axis`, without those that have no elements."""
+        """Concatenate values along `axis`. Values without elements are left out."""
         values = [v for v in values if prod(shape_of_value(v))] or values[:1]
         if len(values) == 1:
             return values[0]
         return self.emit(ConcatOp([self.materialize(v) for v in values], axis))
 
     def expanded(self, x: Value, shape: Sequence[int]) -> Value:
-        """`x` with extents of 1 repeated to those of `shape`, which has its rank."""
+        """Repeat extents of 1 to the extents of `shape`, which has the rank of `x`."""
         result = x
-        for axis, (have, want) in enumerate(zip(shape_of_value(x), shape, strict=True)):
-            if have != want:
-                self.check_indices(want)
-                result = self.gathered(result, axis, [0] * want)
+        for axis, (old, new) in enumerate(zip(shape_of_value(x), shape, strict=True)):
+            if old != new:
+                self.check_indices(new)
+                result = self.gathered(result, axis, [0] * new)
         return result
 
     def padded(
@@ -315,16 +314,16 @@ class Emitter(Builder):
         value: FloatAttr | IntegerAttr | None = None,
         interior: Sequence[int] | None = None,
     ) -> Value:
-        """`x` with `value`, by default zeros, around its elements and between them."""
+        """Pad around and between the elements of `x` with `value`, by default 0."""
         if not any((*low, *high, *(interior or ()))):
             return x
-        given = self.materialize(x)
-        return self.emit(PadOp(Pad.CONSTANT, given, low, high, interior=interior, value=value))
+        x = self.materialize(x)
+        return self.emit(PadOp(Pad.CONSTANT, x, low, high, interior=interior, value=value))
 
     def product(self, rows: Value, weights: Value, bias: Value | None = None) -> SSAValue:
-        """`rows` [M, K] times the transpose of `weights` [N, K]."""
+        """Multiply `rows` [M, K] by the transpose of `weights` [N, K]."""
         if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
-            # A product with the constant as weights, which every target packs, is the transpose.
+            # Targets pack constant weights, so the transposed product is computed.
             return self.materialize(self.transposed(self.product(weights, rows), (1, 0)))
         operands = self.materialize(rows), self.materialize(weights)
         added = None if bias is None else self.materialize(bias)
@@ -339,20 +338,20 @@ class Emitter(Builder):
             raise self.node.wrong(f"shapes {shapes} do not broadcast")
 
     def _lifted(self, *values: Value) -> list[Value]:
-        """One number is a vector of one, which broadcasts the same way."""
+        """Reshape scalars to vectors of one element, which broadcast equally."""
         if not any(shape_of_value(v) for v in values):
             return list(values)
         return [v if shape_of_value(v) else self.reshaped(v, (1,)) for v in values]
 
     def feature_map(self, value: Value) -> SSAValue:
-        """`value`, [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C]."""
+        """Return `value`, [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C]."""
         shape = shape_of_value(value)
         if len(shape) == 3:
             value = self.reshaped(value, (*shape[:2], 1, shape[2]))
         return self.materialize(self.transposed(value, TO_NHWC))
 
     def from_feature_map(self, value: Value, rank: int) -> Value:
-        """The inverse of `feature_map` for a result of the model's `rank`."""
+        """Return the inverse of `feature_map` for a result of the model of `rank`."""
         result = self.transposed(value, TO_NCHW)
         if rank == 3:
             n, _, w, c = shape_of_value(value)

@@ -1,11 +1,12 @@
 """
-Nodes that need no importer: operators of constants, and operators that ONNX defines as functions.
+Import nodes without an importer: operators of constants, and operators that ONNX defines as
+functions.
 
-Operators of constants, mostly of shapes, are computed at import. Those of `FOLDABLE`, and those
-without an importer, are computed by ONNX's reference evaluator; all others by the interpreter, from
-the operations that their importers emit. Results have a bounded size. Another operator without an
-importer is imported as the body of its function, for operands of known types, so that every such
-operator of every opset is taken as far as the operators of its body are.
+Operators of constants, mostly of shapes, are computed at import. Operators in `FOLDABLE`, and
+operators without an importer, are computed by the reference evaluator of ONNX. The interpreter
+computes the others from the operations that their importers emit. The size of results is bounded.
+Another operator without an importer is imported as the body of its function, for the types of its
+operands. So each such operator of each opset is supported as far as the operators of its body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +29,9 @@ from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.interpreters.registry import interpreter_of
 
 MAX_LIST_ENTRIES = 8
-"""Entries of an operand that may be a shape, pads or scales."""
+"""Maximum number of entries of an operand that may be a shape, pads or scales."""
 
 MAX_FOLDED_ELEMENTS = 1 << 27
-"""A folded constant of more elements is refused."""
 
 ELEMENTWISE = frozenset(
     (
@@ -41,7 +41,7 @@ ELEMENTWISE = frozenset(
         *("Tanh", "Where", "Xor"),
     )
 )
-"""Operators whose result has the shape that their operands broadcast to."""
+"""Operators whose result has the shape to which their operands are broadcast."""
 
 SHRINKING = frozenset(
     (
@@ -49,10 +49,10 @@ SHRINKING = frozenset(
         *("ReduceSum", "Slice", "Split"),
     )
 )
-"""Operators whose results have no more elements than their operands."""
+"""Operators with results that have no more elements than their operands."""
 
 FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Range", "Tile"}
-"""Operators that are evaluated when all operands are constants."""
+"""Operators that are evaluated if all operands are constants."""
 
 NEVER_FOLDED = frozenset(
     (
@@ -60,10 +60,10 @@ NEVER_FOLDED = frozenset(
         *("RandomUniformLike", "ImageDecoder", "Optional", "StringNormalizer", "TfIdfVectorizer"),
     )
 )
-"""Operators whose results are chance, or no tensors."""
+"""Operators with random results, or with results that are no tensors."""
 
 MAX_UNKNOWN_ELEMENTS = 1 << 24
-"""Of a result whose size follows from numbers in the operands, such as a length or a scale."""
+"""Maximum size of a result that depends on operand values, such as a length or scale."""
 
 EVALUATION_ERRORS = (
     ArithmeticError,
@@ -75,25 +75,25 @@ EVALUATION_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What the reference evaluator raises for operands that do not fit its operators."""
+"""The exceptions of the reference evaluator for invalid operands."""
 
 
 class Evaluator(Protocol):
-    """What is used of ONNX's evaluator."""
+    """The interface of ONNX's evaluator that is used here."""
 
     def run(self, output_names: None, feed_inputs: dict[str, Array], /) -> object: ...
 
 
 def reference_evaluator(node: Node) -> Evaluator:
-    """ONNX's own meaning of one node."""
-    # Few models need it, and it takes long to load.
+    """Return the reference evaluator of ONNX for one node."""
+    # Slow to load, and few models need it.
     from onnx.reference import ReferenceEvaluator
 
     return ReferenceEvaluator(node.proto, opsets={"": node.opset})
 
 
 def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
-    """The results of a node of constant operands."""
+    """Return the results of a node of constant operands."""
     try:
         elements = _result_elements(node, [a for a in operands if a is not None])
         if elements > MAX_FOLDED_ELEMENTS:
@@ -115,7 +115,7 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
 def computed(
     node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
-    """The results of a node of constants, by the interpreter, from what its importer emits."""
+    """Return the results of a node of constants: interpret the operations of its importer."""
     with emitter.aside() as block:
         values = imported()
         results = [v for v in values if isinstance(v, SSAValue)]
@@ -135,7 +135,7 @@ def computed(
 
 
 def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
-    """Floats of different widths, of which some went through an importer, in the widest."""
+    """Convert floats to the widest float type; an importer may have narrowed some of them."""
     floats = [a.dtype for a in operands if a is not None and a.dtype.kind == "f"]
     if len(set(floats)) < 2:
         return operands
@@ -144,12 +144,11 @@ def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
 
 
 def first_line(error: Exception) -> str:
-    """What an exception of somebody else's says, in one line."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
-    """An upper bound of the elements of the result, before anything is allocated."""
+    """Return an upper bound of the elements of the results, before they are allocated."""
     operator, shapes = node.operator, [a.shape for a in arrays]
 
     def count(extents: Array) -> int:
@@ -178,18 +177,18 @@ def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
         case _:
             lists = [a for a in arrays if a.ndim < 2 and a.size <= MAX_LIST_ENTRIES]
             factors = [float(v) for a in lists for v in a.reshape(-1) if a.dtype.kind in "iuf"]
-            numbers = prod(max(1.0, abs(v)) for v in factors if v == v)
-            whole = sum(map(prod, shapes))
-            return whole if whole * numbers <= MAX_UNKNOWN_ELEMENTS else MAX_FOLDED_ELEMENTS + 1
+            factor = prod(max(1.0, abs(v)) for v in factors if v == v)
+            total = sum(map(prod, shapes))
+            return total if total * factor <= MAX_UNKNOWN_ELEMENTS else MAX_FOLDED_ELEMENTS + 1
 
 
 RANDOM = frozenset({"Bernoulli"})
-"""Bodies that draw numbers: no network that is run twice has them."""
+"""Operators with a body that draws random numbers, which are not imported."""
 
 
 @runtime_checkable
 class FunctionSchema(Protocol):
-    """What is used of ONNX's definition of an operator that may be a function."""
+    """The interface of ONNX's operator schema that is used here."""
 
     has_function: bool
     has_context_dependent_function: bool
@@ -205,7 +204,7 @@ class FunctionSchema(Protocol):
 
 
 def has_body(node: Node) -> bool:
-    """Whether ONNX defines the operator of a node as a function."""
+    """Return whether ONNX defines the operator of a node as a function."""
     return _schema(node) is not None
 
 
@@ -213,8 +212,8 @@ def body_of(
     node: Node, operands: Sequence[Value | None]
 ) -> tuple[onnx.GraphProto, int, Mapping[str, Value]] | None:
     """
-    The body of the function that an operator is, with those outputs that the node asks for; the
-    opset it is written in, and what its inputs are. None without a body for these types.
+    Return the body of the function of a node, with the outputs that the node uses, the opset of the
+    body, and the values of its inputs. Return None if there is no body for these types.
     """
     schema = _schema(node)
     if schema is None:
@@ -232,28 +231,26 @@ def body_of(
     bound = dict(zip(function.input, operands, strict=False))
     absent = {name for name in function.input if bound.get(name) is None}
     graph = onnx.GraphProto(name=node.name)
-    given = {a.name: a for a in function.attribute_proto}
-    given.update({a.name: a for a in schema_defaults(schema)})
-    given.update({a.name: a for a in node.proto.attribute})
+    attributes = (*function.attribute_proto, *schema_defaults(schema), *node.proto.attribute)
+    given = {a.name: a for a in attributes}
     for inner in function.node:
         copy = graph.node.add()
         copy.CopyFrom(inner)
         copy.name = f"{node.name}/{inner.name or ''.join(inner.output[:1])}"
         _omit(copy, absent)
         bind_attributes(copy, given)
-    asked = zip(function.output, node.outputs, strict=False)
-    graph.output.extend(onnx.ValueInfoProto(name=inner) for inner, name in asked if name)
+    pairs = zip(function.output, node.outputs, strict=False)
+    graph.output.extend(onnx.ValueInfoProto(name=inner) for inner, name in pairs if name)
     opset = next((o.version for o in function.opset_import if not o.domain), node.opset)
     return graph, opset, {name: v for name, v in bound.items() if v is not None}
 
 
 def schema_defaults(schema: FunctionSchema) -> Sequence[onnx.AttributeProto]:
-    """The attributes that an operator has where a node does not give them."""
     return [a.default_value for a in schema.attributes.values() if a.default_value.name]
 
 
 def _omit(proto: onnx.NodeProto, absent: set[str]) -> None:
-    """Remove the names of omitted inputs of the function from the operands of a node."""
+    """Remove the names of omitted function inputs from the operands of a node."""
     names = ["" if name in absent else name for name in proto.input]
     del proto.input[:]
     proto.input.extend(names)
@@ -275,7 +272,7 @@ def _schema(node: Node) -> FunctionSchema | None:
 
 
 def _version(schema: FunctionSchema, node: Node) -> int:
-    """The newest version of the body that the node's opset knows."""
+    """Return the newest version of the body that the opset of the node has."""
     versions = (
         schema.function_opset_versions
         if schema.has_function

@@ -1,9 +1,9 @@
 """
-Scales and zero points of the model as `!quant.uniform` types, and values of those types.
+Convert scales and zero points of the model to `!quant.uniform` types, and create values of them.
 
-A quantized activation is an IR value of that type. The model's own inputs come as plain integers:
-what they mean is known only where they are dequantized for the first time, and they, with all
-reshapes and transposes in between, take that type then.
+A quantized activation is an IR value of such a type. Inputs of the model are plain integers at
+first. The first DequantizeLinear that uses an input determines the type, which is then set on the
+input and on all reshapes and transposes in between.
 """
 
 from collections.abc import Sequence
@@ -39,22 +39,21 @@ from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
 
 INTEGER_STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
-"""Integers that may stand for real numbers."""
+"""Integer types that may store quantized values."""
 
 
 def storage_of(node: Node, name: str) -> IntegerType:
-    """The storage type of the numpy type `name`."""
+    """Return the storage type of the numpy type `name`."""
     if name not in INTEGER_STORAGES:
         raise node.unsupported(
-            f"numbers are stored as {name}; {', '.join(INTEGER_STORAGES)} are taken: "
-            "quantize to int8"
+            f"values are stored as {name}, expected {', '.join(INTEGER_STORAGES)}: quantize to int8"
         )
     signedness = Signedness.UNSIGNED if name.startswith("u") else Signedness.SIGNLESS
     return IntegerType(int(name.lstrip("uint")), signedness)
 
 
 def stored_type(emitter: Emitter, value: Value) -> str:
-    """The numpy name of the type in which the model stores `value`."""
+    """Return the numpy name of the type in which the model stores `value`."""
     if isinstance(value, Constant):
         return value.dtype.name
     element = element_of(value)
@@ -71,15 +70,14 @@ def uniform_type(
     shape: Sequence[int],
     axis: int,
 ) -> UniformType:
-    """The type of a tensor of `shape`; one scale, or one for each index of dimension `axis`."""
+    """Return the type of a tensor of `shape`, per-tensor or per-channel along `axis`."""
     node = emitter.node
     scales = scale.astype(np.float64).reshape(-1)
     if not np.issubdtype(scale.dtype, np.floating):
         raise node.wrong(f"the scale must be float, got {scale.dtype}")
-    if not all(0.0 < s < float("inf") for s in scales.tolist()):
-        worst = next(s for s in scales.tolist() if not 0.0 < s < float("inf"))
+    if invalid := [s for s in scales.tolist() if not 0.0 < s < float("inf")]:
         raise node.wrong(
-            f"the scale must be positive and finite, got {worst}: quantize the float model here, "
+            f"the scale must be positive and finite, got {invalid[0]}: quantize the float model "
             "with --calibrate, or export it with a mask of finite numbers"
         )
     points = np.zeros(scales.size, np.int64)
@@ -101,7 +99,7 @@ def uniform_type(
 
 
 def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
-    """`graph.quantize`, or the stored integers of a constant."""
+    """Emit `graph.quantize`; quantize a constant at once."""
     if not isinstance(value, Constant):
         return emitter.emit(QuantizeOp(value, element))
     if value.dtype != np.float32:
@@ -110,7 +108,7 @@ def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -
 
 
 def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
-    """The real numbers that the integers `value` stand for."""
+    """Return the real values of the integers `value`."""
     if isinstance(value, Constant):
         return QuantizedConstant.make(value.name, value.shape, value.load, element)
     if isinstance(element_of(value), IntegerType):
@@ -124,10 +122,10 @@ def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
         or element.is_per_axis
     ):
         raise emitter.node.unsupported(
-            f"'{value.name_hint or 'its operand'}' was quantized as {known} and is read as "
-            f"{element}; use one type of integers, and one scale for all channels"
+            f"'{value.name_hint or 'the operand'}' was quantized as {known} and is dequantized as "
+            f"{element}; use a single integer type, and a single scale for all channels"
         )
-    # The same integers stand for other numbers.
+    # Equal integers represent other real values.
     real: Value = emitter.emit(DequantizeOp(value))
     if (factor := element.scale / known.scale) != 1:
         real = emitter.mul(real, emitter.number(factor))
@@ -140,7 +138,7 @@ def real_numbers(
     emitter: Emitter, value: Value, scale: Array, zero_point: Array | None, axis: int
 ) -> Value:
     """
-    Return the real numbers of integers with a scale, or with a scale for each index of `axis`.
+    Return the real values of integers with a scale, or with a scale for each index of `axis`.
 
     A constant may have scales of 0, which quantizers write for filters that are 0 throughout.
     """
@@ -156,8 +154,8 @@ def _without_zero_scales(
     value: Constant, scale: Array, zero_point: Array | None, axis: int
 ) -> tuple[Constant, Array]:
     """
-    Return the same real numbers with scales above 0. A channel of scale 0 is 0 throughout, which is
-    the zero point at any scale: 0 is replaced by the largest scale.
+    Return equal real values with scales above 0. A channel of scale 0 is 0 throughout, which is the
+    zero point at any scale, so 0 is replaced by the largest scale.
     """
     integers = value.load()
     points = np.zeros(scale.shape, integers.dtype) if zero_point is None else zero_point
@@ -175,11 +173,11 @@ def _without_zero_scales(
 
 def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     """
-    Quantized numbers, none of whose integers is below `low` or above `high`, which wins.
+    Clamp the stored integers of quantized values to [low, high]; `high` has precedence.
 
-    What QuantizeLinear reads is clipped instead, so that a layer before it has the bounds in its
-    epilogue: rounding keeps the order, and what bounds of at most 16 bits stand for is stored as
-    them. Other numbers are dequantized and quantized again, which are their integers.
+    The operand of QuantizeLinear is clamped instead, so that a layer can have the bounds in its
+    output stage. This is exact: rounding is monotonic, and bounds of at most 16 bits are stored
+    exactly. Other values are dequantized and quantized again, which does not change the integers.
     """
     value = emitter.materialize(value)
     element = stored_element(value)
@@ -191,24 +189,24 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     if (low, high) == (element.low, element.high):
         return value
     scale, point = np.float32(element.scale), element.zero_point
-    least = -np.inf if low == element.low else float(np.float32(low - point) * scale)
-    most = np.inf if high == element.high else float(np.float32(high - point) * scale)
+    lower = -np.inf if low == element.low else float(np.float32(low - point) * scale)
+    upper = np.inf if high == element.high else float(np.float32(high - point) * scale)
     owner = value.owner
     real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
-    if (least, most) == (0.0, np.inf):
+    if (lower, upper) == (0.0, np.inf):
         bounded = emitter.unary(Function.RELU, real)
     else:
-        bounded = emitter.unary(Function.CLIP, real, least, most)
+        bounded = emitter.unary(Function.CLIP, real, lower, upper)
     return emitter.emit(QuantizeOp(bounded, element))
 
 
 def is_quantized(value: Value) -> bool:
-    """Whether `value` is what QuantizeLinear made, and not a constant."""
+    """Return whether `value` is a computed value of a quantized type."""
     return isinstance(value, SSAValue) and isinstance(element_of(value), UniformType)
 
 
 def is_computed_integer(value: Value) -> bool:
-    """Whether plain integers do not come from an input that is read as nothing else."""
+    """Return whether plain integers are computed, or an input with other consumers."""
     if not isinstance(value, SSAValue) or not isinstance(element_of(value), IntegerType):
         return False
     chain = _moved(value)
@@ -218,7 +216,6 @@ def is_computed_integer(value: Value) -> bool:
 
 
 def _moved(value: SSAValue) -> list[SSAValue]:
-    """A value, what it was reshaped or transposed from, and so on."""
     chain = [value]
     while isinstance(owner := chain[-1].owner, ReshapeOp | TransposeOp):
         chain.append(owner.input)
@@ -226,14 +223,14 @@ def _moved(value: SSAValue) -> list[SSAValue]:
 
 
 def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
-    """Plain integers that come from an input are numbers of type `element`, and so is the input."""
+    """Set the quantized type on a value of plain integers and on the input that it moves."""
     chain = _moved(value)
     if element.is_per_axis and len(chain) > 1:
-        raise emitter.node.unsupported("scales per channel of an input that was transposed")
+        raise emitter.node.unsupported("per-channel scales of a transposed input; use one scale")
     if is_computed_integer(value):
         raise emitter.node.unsupported(
-            "integers that were computed are read as quantized numbers; quantize them by "
-            "QuantizeLinear, or convert them by Cast"
+            "computed integers are dequantized; quantize them by QuantizeLinear, or convert them "
+            "by Cast"
         )
     renamed: dict[SSAValue, SSAValue] = {}
     for link in chain:

@@ -1,10 +1,10 @@
 """
-Which ONNX operators are imported, by whom, and under which rules.
+Register the importers of ONNX operators and the rules of their nodes.
 
-`@operator` names the importer of an operator family, `@rule` a condition on single nodes that
-can be checked before any work is done. The docstring of a rule is what the user reads, so it
-is a sentence that says what is taken; the function returns what the node has instead and what
-would work, or None. Importing the modules of `operators/`, whatever is there, fills the tables.
+`@operator` registers the importer of an operator family. `@rule` registers a condition on single
+nodes that can be checked before any work is done. The docstring of a rule is printed to users, so
+it states the condition. The function returns None, or the finding and the remedy. Importing the
+modules in `operators/` fills the tables.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ from ceras_ir.support.diagnostics import Finding, did_you_mean
 from ceras_ir.support.options import docstring
 
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
-"""Emits what a node computes and returns its first result, or all where there are several."""
+"""Emits the operations of a node, and returns the first result or all results."""
 
 F = TypeVar("F", bound=OperatorImporter)
 
 MICROSOFT = "com.microsoft::"
-"""The domain of ONNX Runtime's own operators."""
+"""The domain of the contrib operators of ONNX Runtime."""
 
 NodeRule: TypeAlias = Callable[[Node], str | None]
 
@@ -51,21 +51,21 @@ _REMEDIES = {
     "BlackmanWindow HammingWindow HannWindow",
 }
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
-"""The way out for operators that users are likely to bring."""
+"""The remedies for operators that users are likely to bring."""
 
 WHERE_COMPUTED = f"{fix_with_set(())}, or end the model before this node"
-"""The way out for operands that decide the size of a result or the number of steps."""
+"""The remedy for operands that decide the size of a result or the number of steps."""
 
 NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
-"""The way out for operators that ONNX Runtime has for itself."""
+"""The remedy for operators that only ONNX Runtime defines."""
 
 DEFAULT_REMEDY = "export the model without it, or rewrite it with supported operators"
 
 QONNX_DOMAINS = ("qonnx.", "finn", "onnx.brevitas")
-"""How the domains of operators of QONNX, FINN and older versions of Brevitas begin."""
+"""Prefixes of domains of QONNX, FINN and older versions of Brevitas."""
 
 QUARK_DOMAINS = ("com.amd.quark", "com.vai.quantize")
-"""How the domains of operators of AMD Quark begin; the second is the former name."""
+"""Prefixes of domains of AMD Quark; the second is the former name."""
 
 _QCDQ = "export the network from Brevitas with brevitas.export.export_onnx_qcdq"
 _FEW_BITS = f"train it with integers of 2 to 8 bits, and {_QCDQ}"
@@ -80,7 +80,7 @@ _QONNX_REMEDIES = {
     "FloatQuant": f"floats of few bits have no form in QuantizeLinear; {_FEW_BITS}",
     "Trunc": _QCDQ,
 }
-"""Alternatives to operators of QONNX. qonnx-convert replaces only Quant and IntQuant."""
+"""Remedies for operators of QONNX. qonnx-convert replaces only Quant and IntQuant."""
 
 _BEFORE_FINN = f"take the model as it was before QONNX or FINN changed it: {_QCDQ}"
 
@@ -95,8 +95,6 @@ MIN_OPERATOR_SIMILARITY = 0.75
 
 
 def operator(*names: str) -> Callable[[F], F]:
-    """Register the importer of the operators called `names`."""
-
     def register(function: F) -> F:
         for name in names:
             assert name not in OPERATORS, name
@@ -107,7 +105,7 @@ def operator(*names: str) -> Callable[[F], F]:
 
 
 def rule(*names: str) -> Callable[[NodeRule], NodeRule]:
-    """Register a condition on nodes of the operators called `names`."""
+    """Register a condition on nodes of the operators `names`."""
 
     def register(function: NodeRule) -> NodeRule:
         for name in names:
@@ -118,31 +116,31 @@ def rule(*names: str) -> Callable[[NodeRule], NodeRule]:
 
 
 def first_output_only(*names: str) -> None:
-    """Register the rule that no result but the first is used, for operators that have more."""
+    """Register the rule that only the first result is used."""
 
     def only_first(node: Node) -> str | None:
         """only the first output can be used"""
         if any(node.outputs[1:]):
             extra = next(name for name in node.outputs[1:] if name)
-            return f"'{extra}' is another; remove what reads it"
+            return f"'{extra}' is another; remove its consumers"
         return None
 
     rule(*names)(only_first)
 
 
-def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out: str) -> None:
+def constant_operands(operands: Mapping[str, Sequence[int]], must: str, remedy: str) -> None:
     """
-    Register the rule that operands, where they are given, are constants: `must` is what the user
-    reads, and `way_out` follows the name of one that is computed, unless inputs that can be fixed
-    decide it.
+    Register the rule that these operands are constants. `must` is the text of the rule. `remedy`
+    applies to a computed operand, unless inputs that can be fixed decide it.
     """
 
     def are_constant(node: Node) -> str | None:
         for i in operands[node.operator]:
             if node.has_input(i) and not node.is_constant(i):
                 decided = node.deciding(i)
-                remedy = fix_with_set(decided) if decided else way_out
-                return f"'{node.inputs[i]}' is computed; {remedy}"
+                return f"'{node.inputs[i]}' is computed; " + (
+                    fix_with_set(decided) if decided else remedy
+                )
         return None
 
     are_constant.__doc__ = must
@@ -150,9 +148,9 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out:
 
 
 def refusals(node: Node) -> Sequence[Finding]:
-    """Everything that can be known to be unsupported about a node without its operands' shapes."""
+    """Return the findings about a node that are known without the shapes of operands."""
     if node.operator not in OPERATORS:
-        # An operator of constants needs no importer, if ONNX defines what it computes.
+        # With constant operands, an operator that ONNX defines needs no importer.
         is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED
         decided = node.deciding(*range(len(node.inputs))) if is_function else ()
         remedy = fix_with_set(decided) if decided else _remedy(node.operator)
@@ -160,15 +158,11 @@ def refusals(node: Node) -> Sequence[Finding]:
         near = "" if known else did_you_mean(node.operator, OPERATORS, MIN_OPERATOR_SIMILARITY)
         remedy = f"{near} Otherwise {remedy}" if near else f"; {remedy}"
         return [node.refusal(f"not an operator that is imported{remedy}")]
-    found: list[Finding] = []
-    for check in OPERATOR_RULES.get(node.operator, ()):
-        if (got := check(node)) is not None:
-            found.append(node.refusal(f"{docstring(check)}; {got}"))
-    return found
+    checked = ((check, check(node)) for check in OPERATOR_RULES.get(node.operator, ()))
+    return [node.refusal(f"{docstring(check)}; {got}") for check, got in checked if got is not None]
 
 
 def _remedy(operator: str) -> str:
-    """Return what a user can do about an operator that has no importer."""
     domain, _, name = operator.rpartition("::")
     if domain.startswith(QONNX_DOMAINS):
         return _QONNX_REMEDIES.get(name, _BEFORE_FINN)

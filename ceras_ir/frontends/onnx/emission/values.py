@@ -1,11 +1,10 @@
 """
-Values of the model during the import: an IR value or a constant.
+Represent values of the model during the import: an IR value or a constant.
 
-Constants stay outside the IR until a feature map meets them, so that weights can be permuted
-for free and shape arithmetic leaves no trace. Elements are loaded when they are needed. Shapes and
-element types of initializers are checked at once, so that wrong models are refused before any
-work. Inputs that are set, such as a sampling rate, and inputs without elements, such as an empty
-cache, are constants too.
+Constants remain outside the IR until an operation uses them. Permutations of weights therefore cost
+no operation, and shape arithmetic leaves no trace. Elements are loaded when they are needed. Shapes
+and element types of initializers are checked at once, so that wrong models are refused early.
+Inputs that the user sets, and inputs without elements such as an empty cache, are constants too.
 """
 
 from __future__ import annotations
@@ -45,20 +44,19 @@ class Constant:
     """A tensor known at import time, loaded when it is needed and not kept."""
 
     name: str
-    """What the model calls it; the location of the IR constant made of it."""
+    """The name in the model, and the location of the constant in the IR."""
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     load: Callable[[], Array] = field(repr=False)
     key: tuple[Hashable, ...] | None = None
-    """Equal for constants that are equal for certain, None for one of its own."""
+    """Equal for constants that are known to be equal; None if unknown."""
 
     @classmethod
     def of(cls, name: str, array: Array) -> Constant:
-        """An array that is already there."""
         return cls(name, array.shape, array.dtype, lambda: array)
 
     def in_float32(self) -> Constant:
-        """The same numbers in the one float type that is computed with, which must hold them."""
+        """Return floats converted to float32; refuse values that overflow."""
         if self.dtype.kind != "f" or self.dtype == np.float32:
             return self
 
@@ -77,18 +75,16 @@ class Constant:
         return Constant(self.name, self.shape, np.dtype(np.float32), load, self._key("float32"))
 
     def transposed(self, permutation: Sequence[int]) -> Constant:
-        """The same elements with dimensions in another order."""
         order = tuple(permutation)
         shape = tuple(self.shape[p] for p in order)
         return self._moved(shape, lambda array: np.transpose(array, order), "transpose", order)
 
     def reshaped(self, shape: Sequence[int]) -> Constant:
-        """The same elements in another shape."""
         target = tuple(shape)
         return self._moved(target, lambda array: array.reshape(target), "reshape", target)
 
     def reversed(self, axes: Sequence[int]) -> Constant:
-        """The same elements in reverse order along dimensions."""
+        """Return the elements in reverse order along `axes`."""
         along = tuple(axes)
         return self._moved(self.shape, lambda array: np.flip(array, along), "reverse", along)
 
@@ -99,7 +95,6 @@ class Constant:
         kind: str,
         argument: tuple[int, ...],
     ) -> Constant:
-        """The elements in the order that `move` gives them, of the new `shape`."""
         return Constant(
             self.name, shape, self.dtype, lambda: move(self.load()), self._key(kind, argument)
         )
@@ -111,40 +106,38 @@ class Constant:
 Value: TypeAlias = SSAValue | Constant
 
 NO_VALUE = Constant.of("", np.zeros(0, np.float32))
-"""What stands for a result that nobody asks for."""
+"""The placeholder of a result without consumers."""
 
 
 def name_loc(name: str) -> NameLoc:
-    """The location of what came from the part of the model called `name`."""
+    """Return the location of the node or tensor called `name`."""
     return NameLoc(StringAttr(name), NoneAttr())
 
 
 def shape_of_value(value: Value) -> tuple[int, ...]:
-    """The shape of an IR value or constant."""
     return value.shape if isinstance(value, Constant) else shape_of(value)
 
 
 def dtype_of_value(value: Value) -> np.dtype[np.generic]:
-    """The numpy type of the elements of an IR value or constant."""
+    """Return the numpy type of the elements of a value."""
     return value.dtype if isinstance(value, Constant) else numpy_dtype(element_of(value))
 
 
 @dataclass(frozen=True)
 class TensorList(Constant):
-    """A sequence, whose tensors may be computed; to all but the operators on it, an empty one."""
+    """A sequence of tensors, which may be computed. Other operators see an empty constant."""
 
     tensors: tuple[Value, ...] = ()
 
     @classmethod
     def holding(cls, name: str, tensors: Sequence[Value]) -> TensorList:
-        """The sequence of `tensors`."""
         empty = np.zeros(0, np.float32)
         return cls(name, empty.shape, empty.dtype, lambda: empty, None, tuple(tensors))
 
 
 @dataclass(frozen=True)
 class QuantizedConstant(Constant):
-    """`load` gives the float32 numbers, `stored` the integers of type `element`."""
+    """A constant of which `load` returns real values, and `stored` integers of `element`."""
 
     stored: Callable[[], Array] = field(repr=False, kw_only=True)
     element: UniformType = field(kw_only=True)
@@ -153,7 +146,6 @@ class QuantizedConstant(Constant):
     def make(
         cls, name: str, shape: tuple[int, ...], stored: Callable[[], Array], element: UniformType
     ) -> QuantizedConstant:
-        """The constant called `name` of these integers."""
         return cls(
             name,
             shape,
@@ -165,7 +157,7 @@ class QuantizedConstant(Constant):
         )
 
     def scaled(self, factor: float) -> QuantizedConstant:
-        """The numbers times `factor`, which is positive: the same integers at other scales."""
+        """Return the product with a positive `factor`: equal integers, other scales."""
         made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
         return replace(made, key=self._key("scale", factor))
 
@@ -183,7 +175,7 @@ class QuantizedConstant(Constant):
         return replace(made, key=self._key(kind, argument))
 
     def _element_after(self, kind: str, argument: tuple[int, ...]) -> UniformType | None:
-        """The type after a move, None if a channel has no single scale or zero point any more."""
+        """Return the type after data movement, None if a channel would have several scales."""
         if not isinstance(self.element.axis, IntAttr):
             return self.element
         axis = self.element.axis.data
@@ -199,8 +191,8 @@ def _channel_axis(
     source: tuple[int, ...], target: tuple[int, ...], axis: int
 ) -> tuple[int, int] | None:
     """
-    How often the slices of `axis` of `source` come one after the other in a dimension of `target`,
-    and which that is: with groups in front of it, they come once for each.
+    Return the repetitions and the dimension of `target` that hold the slices of `axis` of `source`.
+    If groups precede the channels, the slices repeat for each group.
     """
     before = prod(source[:axis])
     found: list[tuple[int, int]] = []
@@ -218,7 +210,7 @@ def initializers(
     graph: onnx.GraphProto, folder: DataFolder | None, scope: Sequence[str], refused: list[Finding]
 ) -> dict[str, Constant]:
     """
-    Return the initializers of `graph` by name; unsupported element types are added to `refused`.
+    Return the initializers of `graph` by name. Unsupported element types are added to `refused`.
 
     `scope` distinguishes equal names in different subgraphs.
     """
@@ -285,7 +277,7 @@ def fix_inputs(
     values: Mapping[str, Sequence[float]],
     shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, Constant]:
-    """The inputs that `values` names; one number stands for all elements."""
+    """Return the inputs in `values` as constants. A single number applies to all elements."""
     inputs = {value.name: value.type.tensor_type for value in graph.input}
     found: dict[str, Constant] = {}
     for name, numbers in values.items():
@@ -316,7 +308,7 @@ def fix_inputs(
 def empty_inputs(
     graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Constant]:
-    """The inputs without elements: what is known of them is all that there is to know."""
+    """Return the inputs without elements as constants."""
     found: dict[str, Constant] = {}
     for value in graph.input:
         kind = value.type.tensor_type

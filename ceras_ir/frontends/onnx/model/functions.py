@@ -103,7 +103,6 @@ def bind_attributes(node: onnx.NodeProto, given: Attributes) -> None:
 
 
 def graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
-    """Return the graphs of an attribute."""
     return [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
@@ -150,7 +149,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Inliner:
-    """Expands all calls of a model."""
+    """The expansion of all calls of a model."""
 
     def __init__(
         self,
@@ -176,7 +175,7 @@ class _Inliner:
         graph.node.extend(nodes)
 
     def _key(self, node: onnx.NodeProto) -> _FunctionKey | None:
-        """The function that `node` calls, or None if it is an operator."""
+        """Return the function that `node` calls, or None if it is an operator."""
         name = operator_name(node.domain, node.op_type)
         domain, _, kind = name.rpartition("::")
         if onnx.defs.has(kind, self.versions.get(domain, 0), domain):
@@ -191,7 +190,7 @@ class _Inliner:
         return None
 
     def _size(self, node: onnx.NodeProto, active: tuple[_FunctionKey, ...] = ()) -> int:
-        """The number of nodes that `node` expands to, without subgraphs."""
+        """Return the number of nodes that `node` expands to, without subgraphs."""
         if (key := self._key(node)) is None:
             return 1
         if key in active or len(active) >= MAX_CALL_DEPTH:
@@ -214,7 +213,7 @@ class _Inliner:
             yield from self._expanded(inner)
 
     def _body(self, call: onnx.NodeProto, function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
-        """The nodes of `function` with the names and attributes of `call`."""
+        """Return the nodes of `function` with the names and attributes of `call`."""
         node = Node(call, 0)
         if len(call.input) > len(function.input) or len(call.output) > len(function.output):
             raise node.wrong(
@@ -284,7 +283,7 @@ class _Scope:
                 self._rename_graph(graph)
 
     def renamed(self, attribute: onnx.AttributeProto) -> onnx.AttributeProto:
-        """A copy of an attribute of the function, with names of the model in the graphs."""
+        """Return a copy of an attribute of the function, with names of the model in the graphs."""
         copy = onnx.AttributeProto()
         copy.CopyFrom(attribute)
         for graph in graphs_of(copy):
@@ -304,7 +303,7 @@ class _Scope:
             inner.rename(node)
 
     def _name(self, name: str) -> str:
-        """The name of the model for `name`. A new name is entered; an omitted operand has none."""
+        """Return the name of the model for `name`. An omitted operand has none."""
         if name and name not in self.names:
             self.names[name] = self._fresh(name)
         return self.names.get(name, "")
@@ -320,7 +319,6 @@ class _Scope:
 
 
 def _defined(graph: onnx.GraphProto) -> Iterator[str]:
-    """The values that `graph` defines, without subgraphs."""
     yield from (text(value.name) for value in graph.input)
     yield from initializer_names(graph)
     for node in graph.node:
@@ -328,7 +326,6 @@ def _defined(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """The values that `graph` and all subgraphs define."""
     yield from _defined(graph)
     for node in graph.node:
         for attribute in node.attribute:

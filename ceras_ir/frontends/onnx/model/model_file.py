@@ -1,10 +1,10 @@
 """
-Bytes of a model: the `.onnx` file, the external data that it names, and tensors as numpy arrays.
+Read a model: the `.onnx` file, the external data that it names, and tensors as numpy arrays.
 
 External data is read only from regular files below the folder of the model, after all links are
 followed, and only as many bytes as the declared shape of the tensor needs. So a model cannot cause
-other files to be read. Two more folders are allowed, because caches and users link models:
-the folder of the file that the model is a link to, and the cache of Hugging Face around the model.
+other files to be read. Two more folders are allowed, because caches and users link models: the
+folder of the file that the model is a link to, and the cache of Hugging Face around the model.
 
 Declared sizes of tensors are checked against the data before an array is created. Raw data is
 viewed, not copied. A `SparseTensorProto`, in which ONNX stores pruned weights, becomes dense: all
@@ -31,17 +31,17 @@ from numpy.typing import NDArray
 from ceras_ir.support.diagnostics import InputError, printable
 
 LFS = b"version https://git-lfs.github.com/spec/"
-"""How the files begin that Git LFS leaves where it has not fetched the real ones."""
+"""The first bytes of files that Git LFS has not fetched."""
 
 TEXT_BYTES = 200
 """The number of bytes that decide whether a file is text."""
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""What protobuf can hold in one message."""
+"""The maximum size of a protobuf message."""
 
 
 def read_model(path: str | Path) -> onnx.ModelProto:
-    """The protobuf message in `path`, of which nothing is known yet but that it parses."""
+    """Parse the protobuf message in `path`. No other property of the model is checked."""
     file = Path(path)
     try:
         if file.is_dir():
@@ -126,7 +126,7 @@ class DataFolder:
 
 
 def read_external(tensor: onnx.TensorProto, folder: DataFolder | None, size: int) -> bytes:
-    """The `size` bytes of a tensor whose data is in a file of its own; ValueError if it is not."""
+    """Return the `size` bytes of a tensor in an external file; ValueError if they are not there."""
     entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     if folder is None:
         raise ValueError("external data, but the model was not read from a file")
@@ -154,10 +154,10 @@ def _count(entries: dict[str, str], key: str, default: int) -> int:
 Array: TypeAlias = NDArray[np.generic]
 
 MAX_ELEMENTS = 1 << 28
-"""Elements of the largest tensor that is taken."""
+"""Maximum number of elements of a supported tensor."""
 
 LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
-"""Fields in which elements may be listed one by one."""
+"""Fields that list elements."""
 
 ELEMENT_FIELDS: dict[int, str] = {
     onnx.TensorProto.FLOAT: "float_data",
@@ -183,24 +183,24 @@ TENSOR_DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.UINT64: np.dtype("<u8"),
     onnx.TensorProto.BOOL: np.dtype("?"),
 }
-"""Element types that constants may have, and how they are held; bfloat16 as float32 at once."""
+"""Element types of constants and their numpy types; bfloat16 is loaded as float32."""
 
 PACKED_DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
     onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
 }
-"""Types that only initializers have, with two elements per byte: weights of `DequantizeLinear`."""
+"""Types of initializers only, with two elements per byte: weights of `DequantizeLinear`."""
 
 
 def text(value: object) -> str:
-    """A string of the model. Protobuf returns bytes if they are not UTF-8."""
+    """Return a string of the model. Protobuf returns bytes if they are not UTF-8."""
     if not isinstance(value, str):
         raise InputError("not an ONNX model, or a damaged one: a name is not UTF-8 text")
     return value
 
 
 def type_name(data_type: int) -> str:
-    """The name of an ONNX element type, for diagnostics."""
+    """Return the name of an ONNX element type, for diagnostics."""
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     return names.get(data_type, f"element type {data_type}").lower()
 
@@ -212,7 +212,6 @@ def initializer_names(graph: onnx.GraphProto) -> list[str]:
 
 
 def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
-    """The declared shape, known to be of bounded size."""
     return bounded_shape(tensor.dims)
 
 
@@ -227,7 +226,7 @@ def bounded_shape(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def string_array(tensor: onnx.TensorProto) -> Array:
-    """The texts of a tensor of strings, which no operation computes with."""
+    """Return the texts of a tensor of strings."""
     texts = [t.decode("utf-8", "replace") for t in tensor.string_data]
     shape = tensor_shape(tensor)
     if prod(shape) != len(texts):
@@ -236,20 +235,18 @@ def string_array(tensor: onnx.TensorProto) -> Array:
 
 
 def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
-    """The elements of one of the types in `TENSOR_DTYPES`, read-only."""
+    """Return the elements of a tensor as a read-only array."""
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
-    is_halved, is_packed = (
-        tensor.data_type == onnx.TensorProto.BFLOAT16,
-        tensor.data_type in PACKED_DTYPES,
-    )
+    is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
+    is_packed = tensor.data_type in PACKED_DTYPES
     size = prod(shape) * (2 if is_halved else dtype.itemsize)
     if is_packed:
         size = -(-size // 2)
     is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
     listed = [name for name in LISTS if len(getattr(tensor, name))]
     if len(listed) + bool(tensor.raw_data) + is_external > 1:
-        raise ValueError("its elements are stored more than once")
+        raise ValueError("the elements are stored more than once")
     if is_external:
         raw = read_external(tensor, folder, size)
     elif tensor.HasField("raw_data"):
@@ -257,7 +254,7 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
     else:
         field = ELEMENT_FIELDS.get(tensor.data_type, "int32_data")
         if listed not in ([], [field]):
-            raise ValueError(f"its elements are in field {listed[0]}, expected {field}")
+            raise ValueError(f"the elements are in field {listed[0]}, expected {field}")
         stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
         raw = _listed_bytes(getattr(tensor, field), stored)
     if len(raw) != size:
@@ -275,19 +272,19 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
 
 
 def element_type(data_type: int) -> np.dtype[np.generic] | None:
-    """How the elements of an initializer are held; None for types that are not taken."""
+    """Return the numpy type of an ONNX type, None if it is not supported."""
     return TENSOR_DTYPES.get(data_type, PACKED_DTYPES.get(data_type))
 
 
 def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:
-    """`count` numbers of `bits` bits, which divide 8; those in the low bits of a byte first."""
+    """Return `count` integers of `bits` bits, which divide 8. The low bits of a byte are first."""
     mask = (1 << bits) - 1
     parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
     return parts.reshape(-1)[:count].astype(np.uint8)
 
 
 def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> bytes:
-    """Elements of a list field as raw data; float16 and packed types are listed as bit patterns."""
+    """Return a list field as raw data. float16 and packed types are listed as bit patterns."""
     if dtype.kind == "f" and dtype.itemsize > 2:
         return np.array(elements, dtype).tobytes()
     stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind in "fb" else dtype
@@ -300,7 +297,6 @@ def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> byt
 
 
 def sparse_shape(sparse: onnx.SparseTensorProto) -> tuple[int, ...]:
-    """Return the shape of the dense tensor."""
     if not sparse.dims:
         raise ValueError("the shape of a sparse tensor is missing")
     return bounded_shape(sparse.dims)

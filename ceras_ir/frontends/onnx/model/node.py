@@ -1,13 +1,14 @@
 """
-A node of the model as operator importers use it: checked attributes, named operands, errors.
+Represent a node of the model for importers: checked attributes, operands, errors.
 
-An attribute that no importer reads is an error (`unread`), so that none can be dropped silently.
-The name of an operator has its domain, and operator sets have versions.
+An attribute that no importer reads is an error (`unread`), so that none is dropped silently. The
+name of an operator includes its domain, and operator sets have versions.
 """
 
 from collections.abc import Container, Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from math import isfinite
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -61,26 +62,41 @@ def _signature(kind: str, version: int, domain: str) -> Sequence[object]:
 
 
 INTEGER_LIMIT = 1 << 31
-"""Integers of attributes and shapes lie below this; no real network comes near it."""
+"""The bound of integers in attributes and shapes."""
 
 DATA = ""
-"""Stands for the inputs of the network that are too large to be fixed when it is imported."""
+"""The origin of inputs that are too large to be fixed at import."""
 
 
 class MalformedError(InputError):
-    """The model contradicts itself, or ONNX, for all shapes and values of the inputs."""
+    """The model contradicts itself or ONNX, for all shapes and values of the inputs."""
 
 
 def fix_with_set(inputs: Sequence[str]) -> str:
-    """The remedy that `--set` is, for inputs that may be known by name."""
+    """Return the remedy to fix `inputs` with `--set`; they may be unknown."""
     if not inputs:
         return "fix the input that decides with --set"
     names = " and ".join(f"'{name}'" for name in inputs)
     return f"fix input{'s' if inputs[1:] else ''} {names} with --set"
 
 
+_Kind: TypeAlias = onnx.AttributeProto.AttributeType
+
+_KIND_NAMES: dict[_Kind, str] = {
+    onnx.AttributeProto.INT: "an integer",
+    onnx.AttributeProto.INTS: "a list of integers",
+    onnx.AttributeProto.FLOAT: "a float",
+    onnx.AttributeProto.FLOATS: "a list of floats",
+    onnx.AttributeProto.STRING: "a string",
+    onnx.AttributeProto.STRINGS: "a list of strings",
+    onnx.AttributeProto.GRAPH: "a graph",
+    onnx.AttributeProto.TENSOR: "a tensor",
+    onnx.AttributeProto.SPARSE_TENSOR: "a sparse tensor",
+}
+
+
 class Node:
-    """A node, the opset it is written in, and which of its operands are constants."""
+    """A node, the opset of its graph, and the operands that are constants."""
 
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
         if proto.domain == "ai.onnx":  # The evaluator knows the default domain only as "".
@@ -93,7 +109,7 @@ class Node:
         self.outputs: Sequence[str] = tuple(map(text, proto.output))
         self.constants = constants
         self.origins: MutableMapping[str, frozenset[str]] = {}
-        """The inputs of the network that decide the elements of each value, or `DATA`."""
+        """The network inputs that decide the elements of each value, or `DATA`."""
         self.operator = operator_name(proto.domain, proto.op_type)
         named = [name for name in self.outputs if name]
         self.name: str = text(proto.name) or (named[0] if named else self.operator)
@@ -103,153 +119,143 @@ class Node:
             raise self.malformed("an attribute is given twice")
 
     def has_input(self, index: int) -> bool:
-        """Whether an optional operand is given."""
+        """Return whether an optional operand is given."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
     def has_output(self, index: int) -> bool:
-        """Whether an optional result is asked for."""
+        """Return whether an optional result is used."""
         return index < len(self.outputs) and bool(self.outputs[index])
 
     def drop_outputs(self, wanted: Container[str]) -> None:
-        """Forget the names of results that nobody reads."""
+        """Remove the names of results that are not in `wanted`."""
         self.outputs = tuple(name if name in wanted else "" for name in self.outputs)
 
     def is_constant(self, index: int) -> bool:
-        """Whether a given operand is known at import time."""
+        """Return whether an operand is given and known at import time."""
         return self.has_input(index) and self.inputs[index] in self.constants
 
     def origin(self, names: Iterable[str]) -> frozenset[str]:
-        """The inputs of the network that decide the elements of the values called `names`."""
+        """Return the network inputs that decide the elements of the values `names`."""
         return frozenset[str]().union(*(self.origins.get(name, ()) for name in names))
 
     def deciding(self, *operands: int) -> tuple[str, ...]:
-        """The inputs that decide operands, sorted; none if data take part in the decision."""
+        """Return the sorted inputs that decide operands; none if data take part."""
         found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
         return () if DATA in found else tuple(sorted(found))
 
     def wrong(self, message: str) -> InputError:
-        """The error that shapes, types or values at this node do not fit together."""
+        """Create the error that shapes, types or values at this node do not fit together."""
         return InputError([Finding(self.name, self.operator, message)])
 
     def malformed(self, message: str) -> MalformedError:
-        """The error that this node is wrong for all shapes and values of the inputs."""
+        """Create the error that this node is wrong for all shapes and values of the inputs."""
         return MalformedError([Finding(self.name, self.operator, message)])
 
     def unsupported(self, message: str) -> UnsupportedError:
-        """The error that this node is valid but not taken; `message` has rule and way out."""
+        """Create the error that this node is valid but not supported."""
         return UnsupportedError([self.refusal(message)])
 
     def refusal(self, message: str) -> Finding:
-        """The finding of an `unsupported` error."""
+        """Create the finding of an `unsupported` error."""
         decided = [self.deciding(i) for i in range(len(self.inputs))]
         inputs = tuple(sorted({name for names in decided for name in names}))
         text = f"unsupported {self.operator}: {message}"
         return Finding(self.name, self.operator, text, inputs)
 
-    def _attribute(
-        self, name: str, kind: onnx.AttributeProto.AttributeType, what: str
-    ) -> onnx.AttributeProto | None:
+    def _attribute(self, name: str, kind: _Kind) -> onnx.AttributeProto | None:
         self._read.add(name)
         attribute = self._attributes.get(name)
         if attribute is not None and attribute.type != kind:
-            raise self.malformed(f"attribute '{name}' must be {what}")
+            raise self.malformed(f"attribute '{name}' must be {_KIND_NAMES[kind]}")
         return attribute
 
     def has_attribute(self, name: str) -> bool:
-        """Whether an attribute is given at all."""
         return name in self._attributes
 
     def ignore(self, *names: str) -> None:
-        """Attributes that change nothing in inference."""
+        """Accept attributes that change nothing in inference."""
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """Attributes that no importer asked for, which ONNX does not define for this operator."""
+        """Return the attributes that no importer read."""
         return sorted(set(self._attributes) - self._read)
 
     def integer(self, name: str, default: int) -> int:
-        """An integer attribute."""
-        a = self._attribute(name, onnx.AttributeProto.INT, "an integer")
+        a = self._attribute(name, onnx.AttributeProto.INT)
         return default if a is None else self._bounded(name, a.i)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An integer attribute that is 0 or 1."""
+        """Return an integer attribute that is 0 or 1."""
         value = self.integer(name, int(default))
         if value not in (0, 1):
             raise self.wrong(f"attribute '{name}' must be 0 or 1, got {value}")
         return bool(value)
 
     def bounds(self, name: str) -> tuple[int, ...] | None:
-        """As `integers`, for ends of ranges, where 2^63 - 1 stands for infinity."""
-        a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
-        return (
-            None if a is None else tuple(min(max(i, -INTEGER_LIMIT), INTEGER_LIMIT) for i in a.ints)
-        )
+        """Return bounds of ranges like `integers`; 2^63 - 1 is infinity."""
+        a = self._attribute(name, onnx.AttributeProto.INTS)
+        if a is None:
+            return None
+        return tuple(min(max(i, -INTEGER_LIMIT), INTEGER_LIMIT) for i in a.ints)
 
     def numbers64(self, name: str) -> NDArray[np.int64] | None:
-        """An integer or a list of them, of any size: numbers that are data."""
+        """Return an integer or a list of integers of any size."""
         is_one = name in self._attributes and self._attributes[name].type == onnx.AttributeProto.INT
-        kind = onnx.AttributeProto.INT if is_one else onnx.AttributeProto.INTS
-        a = self._attribute(name, kind, "an integer or a list of integers")
+        a = self._attribute(name, onnx.AttributeProto.INT if is_one else onnx.AttributeProto.INTS)
         return None if a is None else np.array(a.i if is_one else a.ints, np.int64)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers, None where it is absent."""
-        a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
+        a = self._attribute(name, onnx.AttributeProto.INTS)
         return None if a is None else tuple(self._bounded(name, i) for i in a.ints)
 
     def per_dimension(
-        self, name: str, rank: int, default: int = 1, least: int = 1
+        self, name: str, rank: int, default: int = 1, minimum: int = 1
     ) -> tuple[int, ...]:
-        """A list of integers with one for each spatial dimension."""
+        """Return a list with an integer for each spatial dimension."""
         values = self.integers(name)
         if values is None:
             return (default,) * rank
-        if len(values) != rank or any(v < least for v in values):
-            given = f"{rank} integers of at least {least}, got {list(values)}"
-            raise self.wrong(f"attribute '{name}' must be {given}")
+        if len(values) != rank or any(v < minimum for v in values):
+            expected = f"{rank} integers of at least {minimum}"
+            raise self.wrong(f"attribute '{name}' must be {expected}, got {list(values)}")
         return values
 
     def number(self, name: str, default: float) -> float:
-        """A float attribute, which is finite."""
+        """Return a finite float attribute."""
         value = self.bound(name, default)
         if not isfinite(value):
             raise self.wrong(f"attribute '{name}' must be finite, got {value}")
         return value
 
     def bound(self, name: str, default: float) -> float:
-        """A float attribute that may be infinite."""
-        a = self._attribute(name, onnx.AttributeProto.FLOAT, "a float")
+        """Return a float attribute that may be infinite."""
+        a = self._attribute(name, onnx.AttributeProto.FLOAT)
         return default if a is None else a.f
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
-        """A list of floats, None where it is absent."""
-        a = self._attribute(name, onnx.AttributeProto.FLOATS, "a list of floats")
+        a = self._attribute(name, onnx.AttributeProto.FLOATS)
         return None if a is None else tuple(a.floats)
 
     def string(self, name: str, default: str) -> str:
-        """A string attribute."""
-        a = self._attribute(name, onnx.AttributeProto.STRING, "a string")
+        a = self._attribute(name, onnx.AttributeProto.STRING)
         return default if a is None else a.s.decode("utf-8", "replace")
 
     def subgraph(self, name: str) -> onnx.GraphProto:
-        """A graph attribute, which must be there."""
-        a = self._attribute(name, onnx.AttributeProto.GRAPH, "a graph")
+        """Return a required graph attribute."""
+        a = self._attribute(name, onnx.AttributeProto.GRAPH)
         if a is None:
             raise self.malformed(f"attribute '{name}' is missing")
         return a.g
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """A list of strings, None where it is absent."""
-        a = self._attribute(name, onnx.AttributeProto.STRINGS, "a list of strings")
+        a = self._attribute(name, onnx.AttributeProto.STRINGS)
         return None if a is None else tuple(s.decode("utf-8", "replace") for s in a.strings)
 
     def subgraphs(self) -> list[onnx.GraphProto]:
-        """The graphs that the node has as attributes."""
         return [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
 
     def _inner(self, graphs: Sequence[onnx.GraphProto] | None = None) -> list[onnx.GraphProto]:
-        """Some of these graphs, all by default, and the graphs inside them."""
+        """Return `graphs`, by default all of the node, and the graphs inside them."""
         graphs = self.subgraphs() if graphs is None else list(graphs)
         for graph in graphs:
             for proto in graph.node:
@@ -257,11 +263,11 @@ class Node:
         return graphs
 
     def has_loops(self) -> bool:
-        """Whether there are loops in the subgraphs of the node."""
+        """Return whether the subgraphs of the node have loops."""
         return any(inner.op_type in ("Loop", "Scan") for g in self._inner() for inner in g.node)
 
     def captured(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
-        """What subgraphs of the node, all by default, may read of the graph around it."""
+        """Return the names that subgraphs, by default all, may use from outside."""
         names: set[str] = set()
         for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.output)
@@ -270,7 +276,7 @@ class Node:
         return names
 
     def defined(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
-        """What subgraphs of the node, all by default, make themselves."""
+        """Return the names that subgraphs, by default all, define."""
         names: set[str] = set()
         for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.input)
@@ -280,17 +286,17 @@ class Node:
         return names
 
     def tensor(self, name: str) -> onnx.TensorProto | None:
-        """A tensor attribute, None where it is absent."""
-        a = self._attribute(name, onnx.AttributeProto.TENSOR, "a tensor")
+        a = self._attribute(name, onnx.AttributeProto.TENSOR)
         return None if a is None else a.t
 
     def sparse_tensor(self, name: str) -> onnx.SparseTensorProto | None:
-        """Return a sparse tensor attribute, if it is given."""
-        a = self._attribute(name, onnx.AttributeProto.SPARSE_TENSOR, "a sparse tensor")
+        a = self._attribute(name, onnx.AttributeProto.SPARSE_TENSOR)
         return None if a is None else a.sparse_tensor
 
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
-        """`value` as a dimension of a tensor of `rank`, counted from the end if negative."""
+        """
+        Return `value` as a dimension of a tensor of `rank`; negative values count from the end.
+        """
         if not -rank <= value < rank:
             raise self.wrong(f"{name} must be in [{-rank}, {rank}), got {value}")
         return value % rank
@@ -302,7 +308,7 @@ class Node:
 
 
 def as_unsupported(finding: Finding) -> Finding:
-    """A finding at a node that is valid for other shapes or values of the inputs."""
+    """Return the finding at a node that is valid for other shapes or values of the inputs."""
     if "unsupported" in finding.message:
         return finding
     message = f"unsupported {finding.operator} for these inputs: {finding.message}"
@@ -311,7 +317,7 @@ def as_unsupported(finding: Finding) -> Finding:
 
 def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Finding:
     """
-    A finding inside a branch (`then` or `else`) of the If `node`, whose condition is computed.
+    Return a finding inside a branch (`then` or `else`) of the If `node` with a computed condition.
     `other` is the name of the other branch if that can be imported.
     """
     decided = node.deciding(0)

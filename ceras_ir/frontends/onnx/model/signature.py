@@ -1,8 +1,8 @@
 """
-The interface of a model: inputs with every dimension known, and the types of inputs and outputs.
+Read the interface of a model: inputs with known dimensions, and the types of inputs and outputs.
 
-Declarations are checked: no negative dimension, and initializers like their inputs. A dimension of
--1 is accepted as an open dimension, because exporters write it; a note reports it.
+Declarations are checked: no negative dimension, and initializers that match their inputs. A
+dimension of -1 is accepted as an open dimension, because exporters write it; a note reports it.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -26,33 +26,30 @@ from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError, remark
 
 GRAPH_INPUT = "graph input"
-"""What stands for the operator in diagnostics about inputs."""
+"""The operator in diagnostics about inputs."""
 
 DYNAMIC_DIMENSION = "unsupported dynamic dimension"
-"""How the findings about open dimensions begin; `remedies.py` adds the option."""
+"""The prefix of findings about open dimensions; `remedies.py` adds the option."""
 
 UNKNOWN = "?"
-"""What is written for a dimension that nothing is known of."""
+"""The text of an open dimension without a name."""
 
 ELEMENT_TYPES: dict[int, Attribute] = {
     data_type: element
     for data_type, dtype in TENSOR_DTYPES.items()
     if (element := f32 if dtype.kind == "f" else plain_element(dtype)) is not None
 }
-"""What values may hold, and how: floats of every width as float32, integers and booleans."""
+"""Element types of values: floats of any width are float32; integers and booleans."""
 
 OTHER_FLOATS: dict[int, str] = {
     onnx.TensorProto.FLOAT16: "float16",
     onnx.TensorProto.DOUBLE: "float64",
 }
-"""Types of a model's ends that files of arrays keep, though float32 is computed with."""
+"""Float types of inputs and outputs that array files keep."""
 
 
-def end_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> DictionaryAttr:
-    """
-    What is kept of an input or output of the model: its name, a float type that differs, and the
-    names that its numbers stand for.
-    """
+def interface_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> DictionaryAttr:
+    """Return the name, the float type other than float32, and the labels of an input or output."""
     entries: dict[str, Attribute] = {NAME: StringAttr(value.name)}
     if labels:
         entries[LABELS] = ArrayAttr([StringAttr(label) for label in labels])
@@ -62,27 +59,25 @@ def end_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> Di
 
 
 MAX_SET_ELEMENTS = 16
-"""Elements of an input that a user may fix on the command line."""
+"""Maximum number of elements of an input that a user may fix on the command line."""
 
 
 def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
     """
-    The name of an input that is small enough to be fixed by `--set`: a number, or a few integers
-    or booleans; `DATA` for the other inputs.
+    Return the name of an input that is small enough to be fixed by `--set`: a number, or a few
+    integers or booleans. Return `DATA` for other inputs.
     """
     kind = value.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]
     is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
     is_float = ELEMENT_TYPES.get(kind.elem_type, f32) == f32
-    most = 1 if is_float else MAX_SET_ELEMENTS
-    fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= most
+    limit = 1 if is_float else MAX_SET_ELEMENTS
+    fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= limit
     return frozenset([value.name if fits else DATA])
 
 
 @dataclass(frozen=True)
 class ModelInput:
-    """A network argument."""
-
     name: str
     shape: tuple[int, ...]
     element: Attribute
@@ -97,8 +92,8 @@ def read_inputs(
     refused: list[Finding],
 ) -> Sequence[ModelInput]:
     """
-    The inputs of `graph` that are neither initializers nor `fixed`; `shapes` for those that it
-    names, and `batch` for the open first dimension of the others. What is not taken goes to
+    Return the inputs of `graph` that are neither initializers nor `fixed`. `shapes` has shapes by
+    name. `batch` is the extent of other open first dimensions. Unsupported inputs are added to
     `refused`.
     """
     initializers = set(initializer_names(graph))
@@ -106,7 +101,7 @@ def read_inputs(
     names = [text(value.name) for value in given]
     if len(set(names)) != len(names):
         raise InputError("two inputs of the same name")
-    # One symbol is one number: where it is the batch of one input it is so everywhere.
+    # A symbol that is the batch of an input has the extent of the batch everywhere.
     symbols = {symbol_of(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
     if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
         raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
@@ -136,16 +131,16 @@ def read_inputs(
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, GRAPH_INPUT, f"shape {shape} is too large")])
         element = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, f32)
-        inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
+        inputs.append(ModelInput(value.name, tuple(shape), element, interface_attributes(value)))
     if not is_taken:
-        raise InputError(f"--batch {batch}: no input has an open batch; leave it out")
+        raise InputError(f"--batch {batch}: no input has an open batch; omit the option")
     return inputs
 
 
 def _bound_symbols(
     given: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, int]:
-    """What symbolic dimensions are, by the shapes of the inputs that have them."""
+    """Return the extents of symbolic dimensions of inputs with given shapes."""
     bound: dict[str, int] = {}
     for value in given:
         if (shape := shapes.get(value.name)) is None:
@@ -166,28 +161,28 @@ def _bound_symbols(
 
 
 def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
-    """What names a dimension; exporters write a question mark for any that they do not know."""
+    """Return the symbol of a dimension. Exporters write a question mark if it is unknown."""
     return "" if dim.dim_param == UNKNOWN else text(dim.dim_param)
 
 
 def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
-    """What an output is declared as where its numbers are others."""
+    """Return the mismatch of the declared and the computed element type of an output."""
     elem_type = declared.type.tensor_type.elem_type
     expected, stored = ELEMENT_TYPES.get(elem_type), numpy_dtype(tensor_type(result).element_type)
     if expected is None or numpy_dtype(expected) == stored:
         return None
-    return f"is declared as {type_name(elem_type)}, and what is computed is {stored}"
+    return f"is declared as {type_name(elem_type)}, but the computed type is {stored}"
 
 
 def other_shape(
     declared: onnx.ValueInfoProto, result: SSAValue, graph: onnx.GraphProto
 ) -> str | None:
     """
-    What shape an output is declared with where it has another. Exporters forget that the batch of
-    an output is open where that of an input is, so that one is not compared.
+    Return the mismatch of the declared and the computed shape of an output. The first dimension is
+    not compared if that of an input is open, because exporters then often declare a number.
     """
     kind, shape = declared.type.tensor_type, tensor_type(result).get_shape()
-    # ONNX's shape inference, whose results models carry, is one off where windows overhang.
+    # ONNX's shape inference, which exporters run, is off by 1 if windows are rounded up.
     rounds_up = any(a.name == "ceil_mode" and a.i for node in graph.node for a in node.attribute)
     if not kind.HasField("shape") or rounds_up:
         return None
@@ -200,17 +195,17 @@ def other_shape(
     if len(dims) == len(shape) and all(same[open_batch:]):
         return None
     listed = [extent_text(dim) for dim in dims]
-    return f"is declared with shape {listed}, and what is computed has {list(shape)}"
+    return f"is declared with shape {listed}, but the computed shape is {list(shape)}"
 
 
 def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
     if not value.type.HasField("tensor_type"):
-        return ["unsupported type: only tensors are taken; export the model without it"]
+        return ["unsupported type: only tensors are supported; export the model without it"]
     tensor = value.type.tensor_type
     found: list[str] = []
     if tensor.elem_type not in ELEMENT_TYPES:
         remedy = (
-            "encode text as numbers in the application, and export the model behind that"
+            "encode text as numbers in the application, and export the rest of the model"
             if tensor.elem_type == onnx.TensorProto.STRING
             else "export the model in float32"
         )
@@ -224,18 +219,18 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
 
 
 def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """A dimension as it is declared; exporters also write a negative number for an open one."""
+    """Return the declared extent or symbol. Exporters also write -1 for an open dimension."""
     return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or UNKNOWN
 
 
 def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:
-    """Inputs declared without elements, which some exporters do where a dimension is open."""
+    """Return findings about inputs with a dimension of 0, which exporters write for open ones."""
     return [
         Finding(
             value.name,
             GRAPH_INPUT,
-            f"unsupported dimension {i} of 0, unless what is refused above does without it; if it "
-            "is open, give the shape with --shape",
+            f"unsupported dimension {i} of 0, which may cause the findings above; if it is open, "
+            "give the shape with --shape",
         )
         for value in graph.input
         for i, dim in enumerate(value.type.tensor_type.shape.dim)
@@ -248,11 +243,19 @@ OPEN_EXTENT = -1
 
 
 def check_declarations(graph: onnx.GraphProto) -> None:
-    """Raise an InputError with all declarations of inputs and outputs that are wrong."""
-    wrong: list[Finding] = []
-    for kind, values in ((GRAPH_INPUT, graph.input), ("graph output", graph.output)):
-        for value in values:
-            wrong += _wrong_dimensions(value, kind)
+    """Raise an InputError with all wrong declarations of inputs and outputs."""
+    wrong = [
+        Finding(
+            text(value.name),
+            kind,
+            f"dimension {i} is declared as {dim.dim_value}, expected 0 or more, or a name if it "
+            "is open",
+        )
+        for kind, values in ((GRAPH_INPUT, graph.input), ("graph output", graph.output))
+        for value in values
+        for i, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.dim_value < OPEN_EXTENT
+    ]
     for value in graph.input:
         tensor = value.type.tensor_type
         if not value.type.WhichOneof("value") or (
@@ -271,19 +274,6 @@ def check_declarations(graph: onnx.GraphProto) -> None:
             wrong += _wrong_initializer(initializer, tensor)
     if wrong:
         raise InputError(wrong)
-
-
-def _wrong_dimensions(value: onnx.ValueInfoProto, kind: str) -> list[Finding]:
-    return [
-        Finding(
-            text(value.name),
-            kind,
-            f"dimension {i} is declared as {dim.dim_value}, expected 0 or more, or a name if it "
-            "is open",
-        )
-        for i, dim in enumerate(value.type.tensor_type.shape.dim)
-        if dim.dim_value < OPEN_EXTENT
-    ]
 
 
 def _wrong_initializer(
