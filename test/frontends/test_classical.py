@@ -200,7 +200,7 @@ def test_names_are_in_the_header_and_in_the_manifest():
             ml_node("LinearRegressor", ["x"], ["y"], coefficients=[1.0] * 3, post_transform="X"),
             "unsupported.*NONE, LOGISTIC or SOFTMAX; got 'X'",
         ),
-        (helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING), "numbers and text become"),
+        (helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING), "conversion between numbers and text"),
     ],
 )
 def test_what_is_wrong_is_named(node: object, message: str):

@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "name of the caller": (
         written("t = Neg (x) y = local.f (x)", "f (a) => (b) { b = Add (a, t) }"),
-        "reads 'y/t', which nothing in the model computes",
+        "uses 'y/t', which no node or input of the model defines",
     ),
     "two functions": (written("y = local.leaky (x)", LEAKY, LEAKY), "'local::leaky' twice"),
     "recursion in a branch": (

@@ -24,7 +24,7 @@ from onnx_compare import agree
 import ceras_ir as ceras
 from ceras_ir.dialects.graph import BranchOp, LoopOp, SelectOp
 from ceras_ir.frontends.onnx import import_model
-from ceras_ir.frontends.onnx.emission.calls import LOOP_BODY_REASON
+from ceras_ir.frontends.onnx.emission.builder import LOOP_BODY_REASON
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 

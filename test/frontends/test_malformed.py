@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
     "alpha": (wrong("LeakyRelu", inputs="x", alpha=float("nan")), "must be finite"),
     "Gemm's alpha": (wrong("Gemm", {"k": zeros(3, 4)}, shape=(2, 3), alpha=float("inf")), "finite"),
     "weights": (wrong("MatMul", {"k": np.full((8, 4), np.inf, np.float32)}), "must be finite"),
-    "unknown tensor": (wrong("Relu", inputs="z"), "reads 'z', which nothing in the model computes"),
+    "unknown tensor": (wrong("Relu", inputs="z"), "uses 'z', which no node or input of"),
     "own output": (wrong("Relu", inputs="y"), "the graph has a cycle"),
     "same output": (wrong("Relu", {"y": zeros(1)}, inputs="x"), "computes 'y', which exists"),
 }
@@ -464,7 +464,7 @@ def test_an_output_declared_with_another_shape(
     assert "-> (tensor<1xf32> {" in str(import_model(changed(declare(TensorProto.FLOAT, *shape))))
     assert capsys.readouterr().err == (
         f"import: warning: output 'y' is declared with shape {shape}, but the computed shape is "
-        "[1], which is taken\n"
+        "[1], which is used\n"
     )
 
 

@@ -181,7 +181,7 @@ def test_how_many_boxes_there_are_is_the_models_word():
     [
         ((4, 3, 2, 3), (2, 12, 4, 3), 1, "offsets of shape"),
         ((4, 3, 2, 3), (2, 12, 4, 2), 2, "2 groups of 3, with offsets for 1"),
-        ((4,), (2, 12, 4, 2), 1, "two spatial dimensions are taken"),
+        ((4,), (2, 12, 4, 2), 1, "expected two spatial dimensions"),
     ],
 )
 def test_moved_taps_fit_their_input(

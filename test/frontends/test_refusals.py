@@ -47,10 +47,10 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "4-D conv": (
         one("Conv", "x w", shape=(1, 1, 2, 2, 2, 2), extra={"w": (1, 1, 1, 1, 1, 1)}),
-        "4 spatial dimensions; one to three are taken",
+        "4 spatial dimensions, expected one to three",
     ),
     "indices": (one("BatchNormalization", "x s s s s", "a y", constants={"s": [1.0] * 3}), "first"),
-    "determinant": (one("Det", shape=(4, 4)), "square matrices of at most 3 rows are taken"),
+    "determinant": (one("Det", shape=(4, 4)), "expected square matrices of at most 3 rows"),
     "mode": (
         one("Resize", "x - s", constants=FOUR, mode="fancy"),
         "mode must be nearest, linear or cubic; got 'fancy'; export with mode='linear'",
@@ -82,7 +82,7 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "computed slice": (
         one("Slice", "x s s", extra={"s": (1,)}),
-        "which elements are taken must be known at compile time; 's' is computed; fix input 's' "
+        "the selected elements must be known at compile time; 's' is computed; fix input 's' "
         "with --set",
     ),
     "quarter floats": (
@@ -107,7 +107,7 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
         one("BatchNormalization", "x s s s s", constants={"s": [1.0] * 3}, training_mode=1),
         "export the model in eval mode",
     ),
-    "opset": (one("Relu", opset=5), "unsupported opset 5: 6 to"),
+    "opset": (one("Relu", opset=5), "unsupported opset 5, expected 6 to"),
     "dynamic height": (
         one("Relu", shape=("N", 3, "H", 8)),
         "unsupported dynamic dimension 2 'H': only the first may be unknown",
@@ -237,5 +237,5 @@ def test_integers_with_and_without_a_scale() -> None:
         infer=False,
     )
     proto.graph.input[1].type.tensor_type.elem_type = TensorProto.INT8
-    with pytest.raises(UnsupportedError, match=r"made meet plain ones.*--calibrate"):
+    with pytest.raises(UnsupportedError, match=r"without a scale.*--calibrate"):
         import_model(proto)

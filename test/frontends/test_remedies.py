@@ -284,7 +284,7 @@ def test_a_malformed_branch_is_bad_input() -> None:
     proto = network(
         [branch("c", GOOD, graph(node("Relu", "nothing", "r")))], {"x": (3, 4)}, {"c": (BOOL, ())}
     )
-    with pytest.raises(InputError, match="which nothing in the model computes") as info:
+    with pytest.raises(InputError, match="which no node or input of the model defines") as info:
         import_model(proto)
     assert info.value.exit_status == 1
     import_model(proto, values={"c": [1]})

@@ -102,7 +102,7 @@ def test_refusals() -> None:
         import_model(of(node("SequenceConstruct", "x x", "y")))
     with pytest.raises(UnsupportedError, match="unsupported Relu: of a sequence of tensors"):
         import_model(of(node("SequenceConstruct", "x x", "s"), node("Relu", "s", "y")))
-    with pytest.raises(InputError, match="place 2 of a sequence of 2"):
+    with pytest.raises(InputError, match="index 2 of a sequence of 2"):
         import_model(of(node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s i", "y"), i=2))
     with pytest.raises(InputError, match="'x' is a tensor, expected a sequence"):
         import_model(of(node("SequenceAt", "x i", "y"), i=0))

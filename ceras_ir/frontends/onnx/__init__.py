@@ -1,5 +1,5 @@
 """
-ONNX models as `graph` modules.
+Import ONNX models as `graph` modules.
 
 Importing this package is cheap: protobuf and numpy are loaded by the first call.
 """
@@ -23,7 +23,7 @@ class NamedImport(NamedTuple):
 
     module: ModuleOp
     named: Mapping[str, Value]
-    """The value or constant that the importer made of each tensor of the model's own graph."""
+    """The value or constant of each tensor of the main graph of the model."""
 
 
 Observer: TypeAlias = "Callable[[NamedImport], None]"
@@ -39,12 +39,11 @@ def import_file(
     observe: Observer | None = None,
 ) -> ModuleOp:
     """
-    The model in the file `path` as a module with one `func.func @main`.
+    Import the model in the file `path` as a module with one `func.func @main`.
 
-    `batch` is put for an unknown first dimension of the inputs, `shapes` for whole shapes, and
-    inputs in `values` are constants of those, no inputs any more. Raises
-    `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
-    is not taken.
+    `batch` is the extent of unknown first dimensions of the inputs, `shapes` has complete shapes.
+    Inputs in `values` become constants. Raises `InputError` for a file that is not a consistent
+    model, and `UnsupportedError` for a model that is not supported.
     """
     from ceras_ir.frontends.onnx.model.model_file import DataFolder, read_model
 
@@ -62,8 +61,8 @@ def import_model(
     folder: Path | None = None,
 ) -> ModuleOp:
     """
-    As `import_file`, for a model in memory: `name` is what diagnostics call it, and `folder`
-    where its external data lies, if it has any.
+    Import a model in memory, like `import_file`. Diagnostics print `name`; `folder` has the
+    external data.
     """
     from ceras_ir.frontends.onnx.model.model_file import DataFolder
 
@@ -79,7 +78,7 @@ def import_with_names(
     values: Mapping[str, Sequence[float]] | None = None,
     folder: DataFolder | None = None,
 ) -> NamedImport:
-    """As `import_model`, before transposes are eliminated."""
+    """Import a model like `import_model`, before transposes are eliminated."""
     from ceras_ir.frontends.onnx.importer import Importer
 
     shapes, values = shapes or {}, values or {}
@@ -96,7 +95,6 @@ def _imported(
     folder: DataFolder | None,
     observe: Observer | None = None,
 ) -> ModuleOp:
-    """Import a model, and eliminate transposes where possible."""
     from xdsl.context import Context
 
     from ceras_ir.frontends.onnx.importer import Importer

@@ -1,9 +1,10 @@
 """
-From a parsed model to a module: refuse what is not supported, then emit node by node.
+Import a parsed model as a module: refuse unsupported nodes, then emit node by node.
 
-The first pass knows which names may be constants and applies every rule that needs no shapes, so
-that all refusals come at once and before any work. The second emits; what it has to refuse
-it collects as well, leaving out what depends on it. A node of constants alone is folded.
+The first pass knows the names of possible constants and applies all rules that need no shapes, so
+that all these refusals are reported together and early. The second pass emits operations. It
+collects refusals too, and skips nodes that depend on a refused node. Nodes with only constant
+operands are folded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,32 +55,32 @@ from ceras_ir.frontends.onnx.order import (
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, remark
 
-KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
-"""Operators whose result has the names of its operand's numbers."""
+KEEPS_LABELS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
+"""Operators that keep the labels of their operand."""
 
-TAKE_NAMES = KEEP_NAMES | {"ai.onnx.ml::LabelEncoder"}
-"""Operators that take numbers that are text in the model."""
+TAKES_LABELS = KEEPS_LABELS | {"ai.onnx.ml::LabelEncoder"}
+"""Operators that accept integers that are text in the model."""
 
-TAKE_SEQUENCES = frozenset(
+SEQUENCE_OPERATORS = frozenset(
     (
         *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
         *("SequenceLength", "SplitToSequence", "ConcatFromSequence", "Identity", "Loop", "If"),
     )
 )
-"""Operators that take or make sequences of tensors, and those that hand any value on."""
+"""Operators that accept or return sequences of tensors."""
 
 NEWEST_IR = 14
-"""The version of ONNX's file format that came with the newest operators."""
+"""The newest supported version of ONNX's file format."""
 
 MAX_NESTING_DEPTH = 16
-"""Of control flow and functions inside each other."""
+"""Maximum nesting of control flow and functions."""
 
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
-"""Versions of ONNX's operators whose meaning the importers know."""
+"""The supported versions of the operator set ai.onnx."""
 
 
 class Importer:
-    """One import of one model."""
+    """A single import of a model."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Importer:
         self.name = name
         self.folder = folder
         self.named: Mapping[str, Value] = {}
-        """The value or constant that `module` created for each tensor of the model's own graph."""
+        """The value or constant of each tensor of the main graph, after `module`."""
         self.emitted: set[str] = set()
         """The first results of the nodes that were emitted, subgraphs included."""
 
@@ -120,7 +121,7 @@ class Importer:
         inputs = read_inputs(self.graph, self.batch, self.shapes, set(fixed), refused)
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
-            raise InputError("not a complete ONNX model: outputs must have names of their own")
+            raise InputError("not a complete ONNX model: outputs must have distinct names")
         constants = {**initializers(self.graph, self.folder, (), refused), **fixed}
         known = {*constants, *(value.name for value in inputs)}
         origins = {value.name: origin_of(value) for value in self.graph.input}
@@ -134,9 +135,9 @@ class Importer:
         emitter = Emitter(block, self._subgraph)
         emitter.values.update(constants)
         for value in (*self.graph.value_info, *self.graph.output):
-            extents = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            if extents and all(extent > 0 for extent in extents):
-                emitter.declared[value.name] = tuple(extents)
+            extents = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+            if extents and min(extents) > 0:
+                emitter.declared[value.name] = extents
         for value, argument in zip(inputs, block.args, strict=True):
             argument.location = name_loc(value.name)
             emitter.values[value.name] = argument
@@ -173,45 +174,48 @@ class Importer:
             raise InputError("not an ONNX model: it has no graph")
         if (version := self.model.ir_version) > NEWEST_IR:
             raise UnsupportedError(
-                f"unsupported IR version {version}: up to {NEWEST_IR} are read; save the model for "
-                "an older one"
+                f"unsupported IR version {version}, expected at most {NEWEST_IR}; save the model "
+                "with an older version"
             )
         versions = imported_versions(self.model.opset_import)
         opset = versions.get("")
         if opset is None:
-            others = [Node(proto, 0) for proto in self.graph.node if proto.domain in versions]
-            if others and len(others) == len(self.graph.node):
-                if refused := [f for node in others for f in refusals(node)]:
+            nodes = [Node(proto, 0) for proto in self.graph.node if proto.domain in versions]
+            if nodes and len(nodes) == len(self.graph.node):
+                if refused := [f for node in nodes for f in refusals(node)]:
                     raise UnsupportedError(refused)
-                # XGBoost's converter: no node is of a version of ai.onnx.
+                # The converter of XGBoost writes no version if no operator is of ai.onnx.
                 return NEWEST_OPSET
             raise InputError("not an ONNX model: no version of the operator set ai.onnx")
         if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
             raise UnsupportedError(
-                f"unsupported opset {opset}: {OLDEST_OPSET} to {NEWEST_OPSET} are read; "
+                f"unsupported opset {opset}, expected {OLDEST_OPSET} to {NEWEST_OPSET}; "
                 "convert the model with onnx.version_converter.convert_version(model, 17)"
             )
         return opset
 
     def _emit(self, nodes: Sequence[Node], emitter: Emitter, outputs: Sequence[str]) -> None:
-        """Emit nodes; what is wrong with them counts if `outputs` depend on it."""
+        """Emit nodes. Errors are raised if `outputs` depend on the wrong nodes."""
         refused: list[Finding] = []
         wrong: InputError | None = None
         missing: set[str] = set()
         for node in nodes:
-            if missing.intersection(node.inputs):
-                missing.update(filter(None, node.outputs))
-                continue
-            taken = _taken_graphs(node, emitter)
-            captured = node.captured(taken)
-            if missing.intersection(captured - node.defined(taken)):
+            captured: set[str] = set()
+            if not (is_missing := bool(missing.intersection(node.inputs))):
+                graphs = _reachable_graphs(node, emitter)
+                captured = node.captured(graphs)
+                is_missing = bool(missing.intersection(captured - node.defined(graphs)))
+            if is_missing:
                 missing.update(filter(None, node.outputs))
                 continue
             emitter.node = node
-            # What control flow and functions make is constant more often than names can tell.
-            read = captured.union(node.inputs)
-            known = {n: v for n in read if isinstance(v := emitter.values.get(n), Constant)}
-            node.constants = {n for n, v in known.items() if not isinstance(v, TensorList)}
+            # Results of control flow and functions can be constants that the names do not show.
+            known = {n: emitter.values.get(n) for n in captured.union(node.inputs)}
+            node.constants = {
+                n
+                for n, v in known.items()
+                if isinstance(v, Constant) and not isinstance(v, TensorList)
+            }
             try:
                 results = self._results(node, emitter)
             except UnsupportedError as e:
@@ -229,14 +233,14 @@ class Importer:
                 raise node.malformed(f"has {len(node.outputs)} outputs, expected {len(results)}")
             emitter.values.update(zip(node.outputs, results, strict=False))
         if not missing.intersection(outputs):
-            return  # Only branches that are not taken depend on what is wrong.
+            return  # Only branches that are not executed depend on the errors.
         if wrong is not None:
             raise wrong
         raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        folded = is_folded(node) and node.operator not in TAKE_SEQUENCES - VIEWS
-        if folded and (node.operator in FOLDABLE or _reads_nothing(node, emitter)):
+        folded = is_folded(node) and node.operator not in SEQUENCE_OPERATORS - VIEWS
+        if folded and (node.operator in FOLDABLE or _has_empty_operand(node, emitter)):
             return self._evaluated(node, emitter)
         if node.operator == "Constant" and (tensor := constant_tensor(node)) is not None:
             return [constant_of(tensor, node.outputs[0], self.folder, emitter.scope)]
@@ -250,9 +254,9 @@ class Importer:
             emitter.value(i) if node.has_input(i) else None for i in range(len(node.inputs))
         ]
         if (body := body_of(node, operands)) is not None:
-            if self._in_bfloat16(node):
+            if self._has_bfloat16_input(node):
                 raise node.unsupported(
-                    "of bfloat16, to which ONNX rounds after every step of this function; export "
+                    "of bfloat16, to which ONNX rounds after each step of this function; export "
                     "the model in float32"
                 )
             graph, opset, bound = body
@@ -262,13 +266,11 @@ class Importer:
             return self._evaluated(node, emitter)
         raise UnsupportedError(refusals(node))
 
-    def _in_bfloat16(self, node: Node) -> bool:
-        """Whether an operand is an input of the model in bfloat16."""
+    def _has_bfloat16_input(self, node: Node) -> bool:
         kinds = {value.name: value.type.tensor_type.elem_type for value in self.graph.input}
         return any(kinds.get(name) == onnx.TensorProto.BFLOAT16 for name in node.inputs)
 
     def _evaluated(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        """The results of a node of constants, by ONNX's own evaluator."""
         operands = [emitter.stored(i) if n else None for i, n in enumerate(node.inputs)]
         names = [name or node.name for name in node.outputs]
         arrays = evaluate(node, operands)
@@ -280,18 +282,18 @@ class Importer:
     def _imported(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         operands = [emitter.values[name] for name in node.inputs if name]
         is_list = any(isinstance(value, TensorList) for value in operands)
-        if is_list and node.operator not in TAKE_SEQUENCES:
-            raise node.unsupported("of a sequence of tensors; export the model with single ones")
+        if is_list and node.operator not in SEQUENCE_OPERATORS:
+            raise node.unsupported("of a sequence of tensors; export the model with tensors")
         named = [emitter.labels.get(v) for v in operands if isinstance(v, SSAValue)]
-        if any(named) and node.operator not in TAKE_NAMES:
+        if any(named) and node.operator not in TAKES_LABELS:
             raise node.unsupported(
-                "on text: labels that are strings are numbers here; read them as outputs, and do "
-                "the rest in the application"
+                "on text: labels that are strings are integers here; make them graph outputs, and "
+                "do the rest in the application"
             )
         result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
             raise node.malformed(f"{node.operator} has no attribute '{unread[0]}'")
-        if named and (names := named[0]) and node.operator in KEEP_NAMES:
+        if named and (names := named[0]) and node.operator in KEEPS_LABELS:
             assert isinstance(result, SSAValue)
             emitter.labels[result] = names
         if isinstance(result, SSAValue | Constant):
@@ -299,7 +301,6 @@ class Importer:
         return result
 
     def _subgraph(self, name: str, emitter: Emitter, bound: Mapping[str, Value]) -> Sequence[Value]:
-        """The outputs of a subgraph of the current node, which sees what the node sees."""
         node = emitter.node
         return self._nested(node.subgraph(name), node.opset, emitter, bound, name)
 
@@ -312,17 +313,17 @@ class Importer:
         attribute: str | None,
     ) -> Sequence[Value]:
         """
-        The outputs of a graph whose inputs are `bound`: of the `attribute` of the node, or of the
-        function that the node is, which sees nothing else.
+        Emit a graph with the inputs `bound` and return the outputs. The graph is the `attribute` of
+        the node, or the body of the function of the node, which has no access to outer values.
         """
         outer, node, scope = emitter.values, emitter.node, emitter.scope
         refused: list[Finding] = []
-        # A name of the graph around it, and so of one value, whatever names are inside.
+        # The name of a result in the outer graph is unique.
         emitter.scope = (*scope, next(filter(None, node.outputs), node.name), attribute or "")
         try:
             if len(scope) > 2 * MAX_NESTING_DEPTH:
                 raise node.unsupported(
-                    f"nested more than {MAX_NESTING_DEPTH} deep; export it flatter"
+                    f"nested more than {MAX_NESTING_DEPTH} deep; export it with less nesting"
                 )
             own = initializers(graph, self.folder, emitter.scope, refused)
             if refused:
@@ -342,7 +343,7 @@ class Importer:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
         if isinstance(emitter.values[value.name], TensorList):
             raise emitter.node.unsupported(
-                "a sequence of tensors; export the model with an output for each"
+                "a sequence of tensors; export the model with an output for each tensor"
             )
         result = emitter.materialize(emitter.values[value.name])
         is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
@@ -350,21 +351,20 @@ class Importer:
             raise emitter.node.unsupported("text that is no label of a classifier; remove it")
         if (message := other_type(value, result)) is not None:
             raise emitter.node.wrong(message)
-        # Exporters write wrong shapes; runtimes compute what the nodes say, and warn too.
+        # Exporters write wrong shapes. Runtimes ignore the declared shape and warn too.
         if (message := other_shape(value, result, self.graph)) is not None:
-            remark(f"import: warning: output '{text(value.name)}' {message}, which is taken")
+            remark(f"import: warning: output '{text(value.name)}' {message}, which is used")
         return result
 
 
-def _reads_nothing(node: Node, emitter: Emitter) -> bool:
-    """Whether the first operand has no elements, of which the IR has no constants."""
+def _has_empty_operand(node: Node, emitter: Emitter) -> bool:
     if node.operator in VIEWS or node.subgraphs() or not node.has_input(0):
         return False
     return not prod(shape_of_value(emitter.value(0)))
 
 
-def _taken_graphs(node: Node, emitter: Emitter) -> Sequence[onnx.GraphProto]:
-    """The subgraphs of a node without the branch that a constant condition does not take."""
+def _reachable_graphs(node: Node, emitter: Emitter) -> Sequence[onnx.GraphProto]:
+    """Return the subgraphs, without the branch that a constant condition excludes."""
     graphs = node.subgraphs()
     if node.operator != "If" or not node.has_input(0):
         return graphs

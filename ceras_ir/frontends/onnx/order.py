@@ -1,10 +1,10 @@
 """
 Order the nodes that the outputs of a model need, and refuse unsupported nodes at the beginning.
 
-Each node comes after the nodes whose results it reads. Everything here is known from names and
-attributes, without shapes: the values that are constants, and the rules of operators. A single
-run reports all unsupported nodes. Nodes that no output needs are ignored, and so are nodes in a
-branch whose condition may be known when the model is imported: it may be the other branch.
+Each node follows the nodes that compute its operands. Only names and attributes are used, no
+shapes: the values that are constants, and the rules of operators. A single run reports all
+unsupported nodes. Nodes that no output needs are ignored. So are nodes in a branch if the condition
+may be known at import, because the other branch may be chosen.
 """
 
 from collections import ChainMap
@@ -24,10 +24,10 @@ VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",
     "com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear",
 }  # fmt: skip
-"""Operators whose importers give constants for constant operands (or, for shapes, any)."""
+"""Operators whose importers return constants for constant operands (or, for shapes, any)."""
 
 Origins: TypeAlias = MutableMapping[str, frozenset[str]]
-"""The inputs of the network that decide the elements of each value, as `Node.origins` has them."""
+"""The network inputs that decide the elements of each value, as in `Node.origins`."""
 
 
 def ordered_nodes(
@@ -39,7 +39,7 @@ def ordered_nodes(
     outputs: Sequence[str],
 ) -> list[Node]:
     """
-    The nodes that the outputs need, in order and known to name what exists. Their results are
+    Return the nodes that the outputs need, in order. All names in them exist. Their results are
     added to `known`, `constants` and `origins`.
     """
     produced = {text(name) for proto in graph.node for name in proto.output}
@@ -50,8 +50,8 @@ def ordered_nodes(
             if name in known:
                 continue
             if name in produced:
-                raise node.malformed(f"reads '{name}' before it is computed: the graph has a cycle")
-            raise node.malformed(f"reads '{name}', which nothing in the model computes")
+                raise node.malformed(f"uses '{name}' before it is computed: the graph has a cycle")
+            raise node.malformed(f"uses '{name}', which no node or input of the model defines")
         for name in filter(None, node.outputs):
             if name in known:
                 raise node.malformed(f"computes '{name}', which exists already")
@@ -67,8 +67,8 @@ def ordered_nodes(
 
 def _sorted(nodes: Sequence[Node], known: Container[str]) -> Iterator[Node]:
     """
-    Each node behind those whose results it reads, else as they are; last those of cycles. ONNX
-    asks for order, but ONNX Runtime's converter to float16 appends the casts that it adds.
+    Sort nodes after the producers of their operands, otherwise in the given order. Nodes of cycles
+    are last. ONNX requires an order, but ONNX Runtime's converter to float16 appends casts.
     """
     makers = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
     readers: dict[int, list[int]] = {}
@@ -92,29 +92,27 @@ def _sorted(nodes: Sequence[Node], known: Container[str]) -> Iterator[Node]:
 
 
 def _check_counts(node: Node) -> None:
-    """Refuse more operands or results than ONNX gives an operator in any version."""
+    """Refuse more operands or results than any version of the operator has."""
     if not onnx.defs.has(node.operator):
         return
     schema = onnx.defs.get_schema(node.operator)
-    counts = (
-        ("operands", node.inputs, schema.max_input),
-        ("results", node.outputs, schema.max_output),
-    )
-    for what, names, most in counts:
-        if any(names[most:]):
-            raise node.malformed(f"has {len(names)} {what}, {node.operator} has at most {most}")
+    inputs, outputs = schema.max_input, schema.max_output
+    counts = ("operands", node.inputs, inputs), ("results", node.outputs, outputs)
+    for kind, names, limit in counts:
+        if any(names[limit:]):
+            raise node.malformed(f"has {len(names)} {kind}, {node.operator} has at most {limit}")
 
 
 def _trace(node: Node, origins: Origins) -> None:
-    """Add the results of a node to `origins`, which the node sees from now on."""
+    """Add the results of a node to `origins`, and set them in the node."""
     node.origins = origins
-    # The extents of a value are known, whatever its elements are.
+    # The shape of a value is known even if the elements are not.
     read = () if node.operator in ("Shape", "Size") else (*node.inputs, *node.captured())
     origins.update(dict.fromkeys(filter(None, node.outputs), node.origin(read)))
 
 
 def is_folded(node: Node) -> bool:
-    """Whether the results of a node are constants, or may be, where control flow makes operands."""
+    """Return whether the results of a node are constants, or may be in control flow."""
     if node.operator in ("Constant", "Shape", "Size", "SequenceEmpty", "SequenceLength"):
         return True
     operands = [i for i, name in enumerate(node.inputs) if name]
@@ -126,14 +124,14 @@ def is_folded(node: Node) -> bool:
 
 
 LoopStates: TypeAlias = dict[tuple[str, ...], list[bool]]
-"""Which states of loops may be constants, by the loops' results, as far as it is known."""
+"""The states of loops that may be constants, by the results of the loop."""
 
 
 def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[str]:
     """
-    The results of a node that are constants, or may be, which only emitting the node tells: of
-    control flow that constants may decide. Functions that ONNX defines have none of operands that
-    are not constant. `loops` is what was found inside with fewer constants around it.
+    Return the results of a node that are or may be constants. Whether a result of control flow is
+    constant is known only after emission. Functions that ONNX defines have no constant results if
+    an operand is not constant. `loops` has the states that were found with fewer outer constants.
     """
     outputs, loops = node.outputs, {} if loops is None else loops
     if is_folded(node) or (node.operator == "CastLike" and node.is_constant(0)):
@@ -141,7 +139,7 @@ def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[st
     match node.operator:
         case "If":
             branches = [_constant_results(node, graph, (), loops) for graph in node.subgraphs()]
-            # Both branches may give one constant of the graph around them.
+            # Both branches may return the same outer constant.
             chosen = any if node.is_constant(0) else all
             found = [chosen(pair) for pair in zip(*branches, strict=False)]
         case "Loop":
@@ -157,8 +155,8 @@ def inner_nodes(
     node: Node, graph: onnx.GraphProto, constants: set[str], loops: LoopStates | None = None
 ) -> Iterator[Node]:
     """
-    The nodes of a subgraph of a node, in order. Each knows what may be constant where it stands:
-    what `node` sees as constants, and `constants`, which results of the nodes are added to.
+    Return the nodes of a subgraph of a node, in order. They know the constants of `node` and
+    `constants`, to which constant results are added.
     """
     constants.update(initializer_names(graph))
     every = _Either(constants, node.constants)
@@ -172,9 +170,9 @@ def inner_nodes(
 
 def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) -> Origins:
     """
-    The origins at the beginning of a subgraph of a node. The inputs, called `bound`, may be any
-    operand of the node; only the first input of a loop, the number of the step, is none of them.
-    The function that a node stands for sees nothing else.
+    Return the origins at the beginning of a subgraph. The inputs `bound` may be any operand of the
+    node, except the first input of a loop, the number of the step. With `sees_outer`, outer values
+    are accessible, which is false for the body of a function.
     """
     own = dict.fromkeys(bound, node.origin(node.inputs))
     if node.operator == "Loop":
@@ -185,10 +183,7 @@ def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) 
 def _constant_results(
     node: Node, graph: onnx.GraphProto, given: Iterable[str], loops: LoopStates
 ) -> list[bool]:
-    """
-    Which results of a subgraph of a node may be constants if the inputs in `given` and what the
-    node sees as constants are.
-    """
+    """Return which results of a subgraph may be constants if the inputs in `given` are."""
     constants = set(given)
     for _ in inner_nodes(node, graph, constants, loops):
         pass
@@ -198,8 +193,9 @@ def _constant_results(
 
 def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list[bool]:
     """
-    Which results of a loop may be constants. Its body's inputs are the node's from `skipped` on,
-    behind as many of its own; the node's results are the body's from `made` on.
+    Return which results of a loop may be constants. The inputs of the node from `skipped` on are
+    those of the body after as many inputs of the body itself. The results of the node are those of
+    the body from `made` on.
     """
     graphs = node.subgraphs()
     if len(graphs) != 1:
@@ -207,15 +203,15 @@ def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list
     names = [text(value.name) for value in graphs[0].input]
     known = [node.is_constant(i) for i in range(skipped, len(names))]
     states = len(known) - (0 if skipped else node.integer("num_scan_inputs", 0))
-    # From where the last look at this loop ended: begun anew for each look at the loop around it,
-    # loops in loops would take exponential time.
+    # Continue with the states found last. Starting anew for each visit of the outer loop would
+    # take exponential time in nested loops.
     before = loops.get(tuple(node.outputs), [])
     known[: len(before)] = [a or b for a, b in zip(known, before, strict=False)]
     while True:
         pairs = zip(names[skipped:], known, strict=True)
         given = [*names[:skipped], *(name for name, constant in pairs if constant)]
         found = _constant_results(node, graphs[0], given, loops)[made:]
-        # No step at all leaves a state as it was.
+        # Without a step, a state keeps its initial value.
         after = [a or b for a, b in zip(known[:states], found, strict=False)]
         if after == known[: len(after)]:
             loops[tuple(node.outputs)] = after
@@ -224,7 +220,7 @@ def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list
 
 
 class _Either:
-    """The names that one of two sets has."""
+    """The union of two sets of names."""
 
     def __init__(self, first: Container[str], second: Container[str]):
         self.first, self.second = first, second
@@ -234,7 +230,6 @@ class _Either:
 
 
 def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
-    """Those of `nodes` that the `outputs` depend on, in order."""
     wanted = set(outputs)
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -251,7 +246,7 @@ def early_refusals(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Fi
 
 
 def _certainly_needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Node]:
-    """Return the nodes that the outputs need, independent of the branches that constants choose."""
+    """Return the nodes that the outputs need for any choice of branches by constants."""
     wanted = set(outputs)
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -263,7 +258,6 @@ def _certainly_needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence
 
 
 def _refused(node: Node) -> Sequence[Finding]:
-    """Return the refusals of a node and of the nodes in the subgraphs."""
     if is_folded(node) or (node.operator not in OPERATORS and has_body(node)):
         return ()
     found = list(refusals(node))
@@ -274,7 +268,7 @@ def _refused(node: Node) -> Sequence[Finding]:
             continue
         inside: list[Finding] = []
         for inner in inner_nodes(node, attribute.g, set()):
-            # Rules of operands wait until it is known what is bound to the graph's inputs.
+            # Rules of operands need the values of the inputs, which are known only later.
             if inner.subgraphs() or inner.operator not in OPERATORS:
                 inside += _refused(inner)
         if node.operator == "If":
@@ -286,7 +280,7 @@ def _refused(node: Node) -> Sequence[Finding]:
 
 def _takes_known_branch(node: Node) -> bool:
     """
-    Return whether a node is an If with a condition that may be known when it is imported. In the
-    body of a loop that is unrolled, the condition can follow from the number of the step.
+    Return whether a node is an If with a condition that may be known at import. In an unrolled
+    loop, the condition can follow from the number of the step.
     """
     return node.operator == "If" and (node.is_constant(0) or not node.origin(node.inputs[:1]))

@@ -1,10 +1,10 @@
 """
-Options that make a model importable: `--shape` for inputs with open dimensions, and `--set` for
-small inputs that decide branches or sizes.
+Search options that make a model importable: `--shape` for inputs with open dimensions, and `--set`
+for small inputs that decide branches or sizes.
 
-Each proposal is an import that succeeded. The search begins with the shapes at hand and changes
-one dimension at a time, as long as more nodes are emitted. It fixes an input only if a refused
-node or branch depends on that input. `remedies.py` writes the messages.
+Each proposal is a successful import. The search starts with the given shapes and changes one
+dimension at a time, as long as more nodes are emitted. It fixes an input only if a refused node or
+branch depends on it. `remedies.py` writes the messages.
 """
 
 import re
@@ -16,32 +16,32 @@ from typing import TypeAlias
 
 import onnx
 
+from ceras_ir.frontends.onnx.model.functions import all_nodes
 from ceras_ir.frontends.onnx.search_space import OpenDimensions, candidate_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 MAX_ATTEMPTS = 100
-"""Imports that one search may try."""
+"""Maximum number of imports in a search."""
 
 MAX_EMITTED_NODES = 10_000
-"""Nodes that these imports may emit in total, approximately: it bounds the time."""
+"""Approximate maximum number of emitted nodes in a search, which bounds the time."""
 
 MAX_SHAPE_ATTEMPTS = 60
-"""Imports that the search for shapes may try with one choice of values."""
+"""Maximum number of imports in the search for shapes with fixed values."""
 
 MAX_INPUT_ELEMENTS = 1 << 21
-"""Elements of the largest input that is tried: pictures of three channels have less."""
+"""Maximum size of an input in an attempt; pictures of three channels are smaller."""
 
 MAX_TRIED_EXTENT = 1 << 16
-"""The largest extent that is tried."""
 
 SQUARES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 320, 384, 416, 448, 480, 512, 640)
-"""Heights and widths of pictures that networks often take."""
+"""Usual heights and widths of pictures."""
 
 LINE_OF_TEXT = (48, 320)
 """Height and width of pictures of a line of text."""
 
 USUAL = (16, 8, 32, 4, 2, 64, 10, 20, 48, 80, 96, 100, 128, 160, 256, 320, 400, 480, 512, 640, 1024)
-"""Extents of other dimensions that networks often take."""
+"""Usual extents of other dimensions."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Options:
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """The result of an attempt: what is wrong, if anything, and how many nodes were emitted."""
+    """The error of an attempt, if any, and the number of emitted nodes."""
 
     error: InputError | None
     emitted: int
@@ -66,7 +66,7 @@ class ImportOutcome:
 
     @property
     def undecided(self) -> Sequence[str]:
-        """The inputs that decide what is wrong."""
+        """The inputs that the findings depend on."""
         findings = () if self.error is None else self.error.findings
         return list(dict.fromkeys(name for f in findings for name in f.inputs))
 
@@ -88,7 +88,7 @@ InputValues: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class ExhaustedError(Exception):
-    """The search has tried as many imports as it may."""
+    """The search has used up its imports."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class OptionProposal:
 
 
 class Search:
-    """The search for options of one model that `taken` does not import."""
+    """The search for options of a model that is not imported with `taken`."""
 
     def __init__(
         self,
@@ -118,14 +118,15 @@ class Search:
         self.taken = taken
         self.open = open_dimensions
         self.progressed = False
-        """Whether any attempt emitted more nodes than the first one."""
+        """Whether any attempt emitted more nodes than the first attempt."""
         self._attempt = attempt
         self._known: dict[tuple[Hashable, ...], ImportOutcome] = {}
-        self._left = min(MAX_ATTEMPTS, MAX_EMITTED_NODES // (_node_count(graph) + 1) + 2)
+        count = sum(1 for _ in all_nodes(graph.node))
+        self._left = min(MAX_ATTEMPTS, MAX_EMITTED_NODES // (count + 1) + 2)
 
     def run(self) -> OptionProposal | None:
         """
-        The first complete proposal. Without one, the proposal with the fewest unsupported nodes
+        Return the first complete proposal; otherwise the proposal with the fewest unsupported nodes
         that no option can change, or None.
         """
         self._partial: OptionProposal | None = None
@@ -138,7 +139,7 @@ class Search:
         return self._partial
 
     def options(self, extents: Extents, values: InputValues) -> Options:
-        """The options that give all open dimensions these extents."""
+        """Return the options that give all open dimensions these extents."""
         shapes = {k: s for k, s in self.open.shapes(extents).items() if k not in values}
         kept = {k: s for k, s in self.taken.shapes.items() if k in values}
         return Options({**shapes, **kept}, values)
@@ -160,7 +161,7 @@ class Search:
     def _with_values(
         self, extents: Extents, values: InputValues
     ) -> tuple[Extents, InputValues] | None:
-        """Extents and values with which the model is imported; `values` are a part of them."""
+        """Return extents and values, `values` included, with which the model is imported."""
         extents, outcome = self._fitting(extents, values)
         if outcome.error is None:
             return extents, values
@@ -170,7 +171,7 @@ class Search:
                 self._partial, OptionProposal(self.options(extents, values), outcome)
             )
         elif not names:
-            # A number that the user gave may be wrong.
+            # A value given by the user may be wrong.
             names = [name for name in self.taken.values if values is self.taken.values]
         for name in names[:1]:
             for numbers in candidate_values(self.graph, name):
@@ -180,10 +181,10 @@ class Search:
         return None
 
     def _fitting(self, extents: Extents, values: InputValues) -> tuple[Extents, ImportOutcome]:
-        """Extents that suit more of the model, as far as `values` decide all that is wrong."""
+        """Improve the extents until all errors depend on values that are not fixed."""
         first = outcome = self._outcome(extents, values)
         limit = len(self._known) + MAX_SHAPE_ATTEMPTS
-        # Sums of extents, as of a concatenation, decrease only if all of them do.
+        # Sums of extents, as of a concatenation, decrease only if all extents do.
         small = {name: 1 if name in self.open.guessed else n for name, n in extents.items()}
         for begin in (extents, small):
             extents, outcome = begin, self._outcome(begin, values)
@@ -200,7 +201,7 @@ class Search:
     def _better(
         self, extents: Extents, values: InputValues, outcome: ImportOutcome, limit: int
     ) -> tuple[Extents, ImportOutcome] | None:
-        """The first change of the extents with which more nodes are emitted."""
+        """Return the first change of the extents with which more nodes are emitted."""
         for move in self._moves(extents, outcome):
             changes = [move]
             while changes and len(self._known) < limit:
@@ -217,19 +218,19 @@ class Search:
         return None
 
     def _moves(self, extents: Extents, outcome: ImportOutcome) -> Iterator[Mapping[str, int]]:
-        """Changes of a dimension, or of height and width together; the likely ones first."""
+        """Return changes of a dimension, or of height and width together; likely changes first."""
         found = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_TRIED_EXTENT]
         # An extent of 1 often fits only because it is broadcast.
         numbers = sorted(found, key=lambda n: n == 1)
         names = sorted(
             extents, key=lambda name: (name in self.open.batches, name in self.open.given)
         )
-        others = [name for name in names if name not in self.open.batches]
-        for name in others:
+        inner = [name for name in names if name not in self.open.batches]
+        for name in inner:
             if extents[name] in numbers:
                 yield from ({name: number} for number in numbers)
-                alike = [n for n in others if extents[n] == extents[name]]
-                yield from (dict.fromkeys(alike, number) for number in numbers if number > 1)
+                equal = [n for n in inner if extents[n] == extents[name]]
+                yield from (dict.fromkeys(equal, number) for number in numbers if number > 1)
         for pair in self.open.pictures:
             yield dict(zip(pair, LINE_OF_TEXT, strict=True))
             yield from (dict(zip(pair, (side, side), strict=True)) for side in SQUARES)
@@ -246,7 +247,7 @@ class Search:
         yield from ({name: extent} for extent in known for name in names)
 
     def _without_needless_values(self, extents: Extents, values: InputValues) -> OptionProposal:
-        """The proposal without values that the user did not give and that change nothing."""
+        """Return the proposal without added values that change nothing."""
         for name in [name for name in values if name not in self.taken.values]:
             fewer = {k: numbers for k, numbers in values.items() if k != name}
             try:
@@ -258,7 +259,7 @@ class Search:
 
 
 def _fewer(known: OptionProposal | None, new: OptionProposal) -> OptionProposal:
-    """The proposal with fewer unsupported nodes, the known one if there are equally many."""
+    """Return the proposal with fewer unsupported nodes; `known` if they have equally many."""
     if known is None:
         return new
     errors = [each.outcome.error for each in (known, new)]
@@ -268,8 +269,8 @@ def _fewer(known: OptionProposal | None, new: OptionProposal) -> OptionProposal:
 
 def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Sequence[int]:
     """
-    Extents at which a number of a message that changes with the extent becomes equal to a number
-    that does not, if it changes linearly: of `a` and `b`, an extent and the numbers with it.
+    Return extents at which a number of the message equals another. `a` and `b` are two extents and
+    the numbers of their messages. A number that changes is assumed to be linear in the extent.
     """
     (first, before), (second, after) = a, b
     if len(before) != len(after) or first == second:
@@ -284,9 +285,3 @@ def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Seq
             exact = first + (expected - got) * (second - first) / (other - got)
             found += [int(exact), int(exact) + 1]
     return [n for n in dict.fromkeys(found) if 0 < n <= MAX_TRIED_EXTENT][:6]
-
-
-def _node_count(graph: onnx.GraphProto) -> int:
-    """The nodes of a graph and of its subgraphs."""
-    inner = (a.g for n in graph.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH)
-    return len(graph.node) + sum(map(_node_count, inner))

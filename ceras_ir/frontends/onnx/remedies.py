@@ -1,9 +1,8 @@
 """
-Errors that options may remedy, with these options.
+Propose options that remedy an error.
 
-An error that shapes or values of the inputs cause is `unsupported`, because the model is valid for
-other ones. The options that the findings propose are those of one import that succeeded, so that
-they fit together.
+An error that depends on shapes or values of the inputs is `unsupported`, because the model is valid
+for others. The options in the findings are from a single successful import, so they are consistent.
 """
 
 from collections.abc import Sequence
@@ -34,11 +33,11 @@ from ceras_ir.support.diagnostics import (
 )
 
 MAX_SHAPE_ELEMENTS = 64
-"""Elements of a constant that may be a shape, or a list of axes."""
+"""Maximum number of elements of a constant that may be a shape or a list of axes."""
 
 
 def imported(importer: Importer) -> ModuleOp:
-    """The module, or the error as the user sees it."""
+    """Return the module, or raise the error with remedies."""
     try:
         return importer.module()
     except InputError as e:
@@ -49,7 +48,7 @@ def imported(importer: Importer) -> ModuleOp:
 
 
 def _outcome(importer: Importer, options: Options) -> ImportOutcome:
-    """Import a model with other options, and with a finding for every unsupported node."""
+    """Import a model with other options, and report all unsupported nodes."""
     other = Importer(
         importer.model,
         batch=importer.batch,
@@ -70,7 +69,7 @@ def _outcome(importer: Importer, options: Options) -> ImportOutcome:
 def _explained(
     error: InputError, model: onnx.ModelProto, taken: Options, batch: int, attempt: Attempt
 ) -> InputError:
-    """The error of an import with the options `taken`; `attempt` imports with other ones."""
+    """Return the error of an import with remedies. `attempt` imports with other options."""
     is_refused = isinstance(error, UnsupportedError)
     is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
@@ -81,7 +80,7 @@ def _explained(
     depends = bool(dimensions.start or taken.values) and not is_refused
     if not is_open and not is_undecided and not depends:
         return error
-    # A branch that is contradictory need not be taken.
+    # A contradictory branch may not be executed.
     if not is_refused and not is_undecided and _is_contradictory(model):
         return error
     search = Search(model.graph, taken, dimensions, attempt)
@@ -94,18 +93,16 @@ def _explained(
         findings += () if found.outcome.error is None else found.outcome.error.findings
     findings = [_with_shape(finding, found) for finding in findings]
     at_inputs = [*_values(taken, found), *_shapes(findings, is_refused, dimensions, found)]
-    # The last of many findings are not printed.
+    # Only the first findings are printed.
     is_long = len(findings) + len(at_inputs) > MAX_FINDINGS
     return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
 
 
 def _is_open(finding: Finding) -> bool:
-    """Whether a finding is about an open dimension of an input."""
     return finding.operator == GRAPH_INPUT and finding.message.startswith(DYNAMIC_DIMENSION)
 
 
 def _with_shape(finding: Finding, found: OptionProposal | None) -> Finding:
-    """A finding about an open dimension, with the remedy."""
     if not _is_open(finding):
         return finding
     example = _shape_option(finding.node, found)
@@ -114,13 +111,12 @@ def _with_shape(finding: Finding, found: OptionProposal | None) -> Finding:
 
 
 def _shape_option(name: str, found: OptionProposal | None) -> str:
-    """The option that gives an input the proposed shape; empty without a proposal."""
     shape = None if found is None else found.options.shapes.get(name)
     return "" if shape is None else f"--shape {name}={'x'.join(map(str, shape))}"
 
 
 def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
-    """The values that a proposal fixes."""
+    """Return findings about the input values of a proposal."""
     if found is None or not found.is_complete:
         return []
     return [
@@ -136,7 +132,6 @@ def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
 
 
 def _exactly(number: float) -> str:
-    """A number with all digits."""
     return str(int(number)) if float(number).is_integer() else repr(float(number))
 
 
@@ -146,7 +141,7 @@ def _shapes(
     dimensions: OpenDimensions,
     found: OptionProposal | None,
 ) -> Sequence[Finding]:
-    """The inputs whose open dimensions must have other extents than those at hand."""
+    """Return findings about inputs that need other extents of their open dimensions."""
     explained = {finding.node for finding in findings if _is_open(finding)}
     remedies: list[Finding] = []
     for name, shape in dimensions.shapes(dimensions.start).items():
@@ -156,7 +151,7 @@ def _shapes(
         if found is None:
             message = (
                 f"{at_hand}, which does not fit; neither do the other shapes that were tried. Give "
-                "the shape that the model was made for with --shape"
+                "the shape that the model expects with --shape"
             )
             remedies.append(Finding(name, GRAPH_INPUT, message))
         elif found.options.shapes.get(name, shape) != shape:
@@ -166,10 +161,10 @@ def _shapes(
 
 
 def _is_contradictory(model: onnx.ModelProto) -> bool:
-    """Whether ONNX's shape inference finds a contradiction for all extents of open dimensions."""
+    """Return whether ONNX's shape inference finds a contradiction for all open extents."""
     from onnx import shape_inference
 
-    # Declared shapes of results may be wrong, and large weights are only slow.
+    # Without declared shapes of results, which may be wrong, and without large weights.
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     bare.graph.name = "bare"
     bare.graph.node.extend(model.graph.node)

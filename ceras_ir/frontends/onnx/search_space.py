@@ -1,9 +1,8 @@
 """
-The options that a search may try: extents of open dimensions, and values of small inputs.
+Define the options that a search may try: extents of open dimensions, and values of small inputs.
 
-Equal symbols are one dimension, with an extent to begin with. Values of an input that decides a
-branch or a size are the constants that the model compares the input with, the declared extents, and
-a few small integers.
+Equal symbols are a single dimension. Candidate values of an input that decides a branch or a size
+are the constants that the model compares the input with, declared extents, and small integers.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -17,13 +16,13 @@ from ceras_ir.frontends.onnx.model.model_file import TENSOR_DTYPES, tensor_array
 from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES, symbol_of
 
 PICTURE, SOUND, SEQUENCE = 224, 512, 16
-"""Extents to begin with: sides of pictures, samples of sound, steps of sequences."""
+"""Initial extents: sides of pictures, samples of sound, steps of sequences."""
 
 
 class OpenDimensions:
     """
-    The open dimensions of the inputs of `graph` that are not `fixed`. `shapes` are those that the
-    user gave, and `batch` is the extent of a first dimension.
+    The open dimensions of the inputs of `graph` that are not `fixed`. `shapes` are given by the
+    user, and `batch` is the extent of a first dimension.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class OpenDimensions:
             and value.type.tensor_type.HasField("shape")
         ]
         self.start: dict[str, int] = {}
-        """The extents at hand, or guesses, by the name of the dimension."""
+        """The extents to begin with, by the name of the dimension."""
         self.given: set[str] = set()
         """The dimensions that the user gave."""
         self.guessed: set[str] = set()
@@ -52,7 +51,7 @@ class OpenDimensions:
         self.fixed: list[int] = []
         """The extents that the model declares."""
         self.batches = {name for v in self._inputs if _dims(v) and (name := _name(v, 0))}
-        """The dimensions that are the first ones of inputs."""
+        """The first dimensions of inputs."""
         for value in self._inputs:
             for i in range(len(_dims(value))):
                 if (name := _name(value, i)) and value.name in shapes:
@@ -78,11 +77,11 @@ class OpenDimensions:
 
     @property
     def are_batches(self) -> bool:
-        """Whether all open dimensions are first ones."""
+        """Whether all open dimensions are first dimensions."""
         return self.batches.issuperset(self.start)
 
     def shapes(self, extents: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
-        """The shapes of the inputs with open dimensions, which have these extents."""
+        """Return the shapes of the inputs with open dimensions of these extents."""
         found: dict[str, Sequence[int]] = {}
         for value in self._inputs:
             names = [_name(value, i) for i in range(len(_dims(value)))]
@@ -97,13 +96,13 @@ def _dims(value: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimensio
 
 
 def _name(value: onnx.ValueInfoProto, index: int) -> str:
-    """The name of an open dimension: the symbol, if there is one; empty for a known dimension."""
+    """Return the symbol or a generated name of an open dimension; empty for a known dimension."""
     dim = _dims(value)[index]
     return "" if dim.dim_value > 0 else symbol_of(dim) or f"{value.name}[{index}]"
 
 
 def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
-    """Extents that are usual for an input of this rank and type, the declared ones included."""
+    """Return the declared extents, and usual extents for open dimensions of this rank and type."""
     dims = _dims(value)
     is_open = [dim.dim_value <= 0 for dim in dims]
     usual, extent = {0: 1}, SEQUENCE
@@ -119,17 +118,17 @@ def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
 
 
 COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod", "Sub")
-"""Operators whose constant operand hints at numbers that decide a condition."""
+"""Operators with a constant operand that may decide a condition."""
 
 SMALL_INTEGERS = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
 """Integers that are tried last."""
 
 MAX_CANDIDATES = 32
-"""Numbers, or lists of numbers, that are tried for an input."""
+"""Maximum number of values that are tried for an input."""
 
 
 def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[float]]:
-    """Values of the input called `name`: one number for all elements, or a list of all."""
+    """Return values of the input `name`: a number for all elements, or a list."""
     value = next(value for value in graph.input if value.name == name)
     kind = value.type.tensor_type
     if kind.elem_type == onnx.TensorProto.BOOL:
@@ -151,7 +150,6 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
 
 
 def _declared(graph: onnx.GraphProto) -> Iterator[Sequence[int]]:
-    """The known shapes of outputs, then of inputs."""
     for value in (*graph.output, *graph.input):
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if dims and all(dim > 0 for dim in dims):
@@ -162,8 +160,8 @@ def _compared(
     graph: onnx.GraphProto, reached: set[str], outer: Mapping[str, float]
 ) -> Iterator[float]:
     """
-    The constants that values are compared with which depend on `reached`, in the order of the
-    nodes. `outer` are the single numbers among the constants around the graph.
+    Return the constants that values depending on `reached` are compared with, in the order of the
+    nodes. `outer` are the scalar constants of the outer graph.
     """
     numbers = dict(outer)
     for tensor in graph.initializer:
@@ -183,7 +181,7 @@ def _compared(
 
 
 def _number(name: str, tensor: onnx.TensorProto) -> Mapping[str, float]:
-    """A tensor as a single number, if it is one and is stored in the model itself."""
+    """Return a scalar tensor that is stored in the model as a number."""
     if prod(tensor.dims) != 1 or tensor.data_type not in TENSOR_DTYPES or tensor.external_data:
         return {}
     try:

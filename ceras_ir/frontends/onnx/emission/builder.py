@@ -4,34 +4,22 @@ Emit operations of `graph` for the nodes of a model. Each is verified and locate
 A constant becomes an operation when an operation uses it, a single time in each block.
 """
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import IntegerType, StringAttr
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import IntegerType, StringAttr, TensorType, UnitAttr, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    BinaryOp,
-    ConstantOp,
-    Conv2dOp,
-    DequantizeOp,
-    GraphOperation,
-    LinearOperation,
-    Pool2dOp,
-    ReshapeOp,
-    TransposeOp,
-    constant_array,
-    element_of,
-    plain_element,
-    shape_of,
-)
-from ceras_ir.dialects.graph.operation import broadcast_shape
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, TransposeOp, element_of, shape_of
+from ceras_ir.dialects.graph.calls import packed_offsets, tensors_of
+from ceras_ir.dialects.graph.operation import Tensor, broadcast_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
@@ -43,8 +31,10 @@ from ceras_ir.frontends.onnx.emission.values import (
 )
 from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.network.storage import FLOAT, PRECISION
+from ceras_ir.network.function import result_values
+from ceras_ir.network.storage import FLOAT, FLOAT_REASON, PRECISION
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.rebuilding import erase_unused
 
 
 class Builder:
@@ -120,7 +110,7 @@ class Builder:
         finally:
             self._precision = before
 
-    def emit(self, op: GraphOperation) -> SSAValue:
+    def emit(self, op: graph.GraphOperation) -> SSAValue:
         """Append `op`. An error of the verifier is an error of the node."""
         op.location = name_loc(self.node.name)
         if self._precision is not None:
@@ -133,7 +123,7 @@ class Builder:
                         "before the node"
                     )
         if isinstance(op, LinearOperation):
-            for array in map(constant_array, op.operands):
+            for array in map(graph.constant_array, op.operands):
                 if array is not None and not np.isfinite(array).all():
                     raise self.node.wrong("weights and biases must be finite")
         try:
@@ -141,7 +131,7 @@ class Builder:
         except VerifyException as e:
             raise self._unlike(op.operands, str(e)) from None
         shapes = [shape_of(op.output)]
-        if isinstance(op, Conv2dOp | Pool2dOp):
+        if isinstance(op, graph.Conv2dOp | graph.Pool2dOp):
             # A target may have to store the padded input.
             n, h, w, c = shape_of(op.input)
             top, left, bottom, right = op.padding.get_values()
@@ -159,7 +149,7 @@ class Builder:
         value = value.in_float32()
         if value.key is not None and (known := self._materialized.get(value.key)):
             return known
-        if (element := plain_element(value.dtype)) is None:
+        if (element := graph.plain_element(value.dtype)) is None:
             raise self.node.unsupported(
                 f"'{value.name}' has elements of type {value.dtype}; "
                 "feature maps and weights are floats, integers or booleans"
@@ -172,7 +162,7 @@ class Builder:
         if isinstance(value, QuantizedConstant):
             stored = ConstantOp.from_array(value.stored(), value.element, location=location)
             self.block.add_op(stored)
-            op = DequantizeOp(stored.result)
+            op = graph.DequantizeOp(stored.result)
             op.location = location
         else:
             op = ConstantOp.from_array(value.load(), element, location=location)
@@ -208,15 +198,15 @@ class Builder:
             )
         if isinstance(value, Constant):
             return value.reshaped(shape)
-        return self.emit(ReshapeOp(value, shape))
+        return self.emit(graph.ReshapeOp(value, shape))
 
     def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
         """Return integers that are indices into `labels`, as a value distinct from `value`."""
-        result = self.emit(ReshapeOp(value, shape_of(value)))
+        result = self.emit(graph.ReshapeOp(value, shape_of(value)))
         self.labels[result] = tuple(labels)
         return result
 
-    def binary(self, kind: Binary, lhs: Value, rhs: Value) -> SSAValue:
+    def binary(self, kind: graph.Binary, lhs: Value, rhs: Value) -> SSAValue:
         """Emit an elementwise function of two operands with broadcasting."""
         a, b = shape_of_value(lhs), shape_of_value(rhs)
         if broadcast_shape(a, b) is None:
@@ -230,7 +220,7 @@ class Builder:
         if element_of(left) != element_of(right):
             types = f"{element_of(left)} and {element_of(right)}"
             raise self._unlike((left, right), f"operands of types {types}, expected equal ones")
-        return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
+        return self.emit(graph.BinaryOp(kind, left, right, result_element=element_of(left)))
 
     def _unlike(self, operands: Sequence[SSAValue], message: str) -> InputError:
         elements = [element_of(value) for value in operands]
@@ -242,3 +232,154 @@ class Builder:
             "integers of QuantizeLinear and integers without a scale as operands; quantize the "
             "float model with --calibrate, in which states are floats as well"
         )
+
+
+LOOP_BODY_REASON = "a loop that is not unrolled remains float, and so does a branch that has one"
+
+EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
+"""Emits a step for its number, the carried values and the scanned elements."""
+
+
+@dataclass(frozen=True)
+class LoopBody:
+    """A step of a loop as a function, which is not in the module yet."""
+
+    function: FuncOp
+    captured: list[SSAValue]
+    inner: list[FuncOp]
+    """The bodies of nested loops."""
+
+    @property
+    def results(self) -> tuple[SSAValue, ...]:
+        return result_values(self.function)
+
+    def without_first_result(self) -> "LoopBody":
+        """Remove the first result of the function, in place."""
+        end = self.function.body.block.last_op
+        assert end is not None
+        end.detach()
+        self.function.body.block.add_op(ReturnOp(*end.operands[1:]))
+        end.erase()
+        self.function.update_function_type()
+        for op in reversed(list(self.function.body.block.ops)):
+            if op.results:
+                erase_unused(op)
+        return self
+
+
+def outlined(
+    builder: Builder, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: EmitStep
+) -> LoopBody:
+    """Return the body that `step` emits for values of the types of `carried` and `elements`."""
+    kinds = [TensorType(i64, []), *map(graph.tensor_type, carried), *elements]
+    known = len(builder.functions)
+    with builder.called(), builder.trial() as block:
+        number, *rest = [block.insert_arg(kind, i) for i, kind in enumerate(kinds)]
+        made = step(number, rest[: len(carried)], rest[len(carried) :])
+        results = [builder.materialize(value) for value in made]
+        captured = _captured(block, results)
+        function = _function(block, results, captured)
+    inner = builder.functions[known:]
+    del builder.functions[known:]
+    return LoopBody(function, captured, inner)
+
+
+def _captured(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
+    inside: set[SSAValue] = {*block.args, *(v for op in block.ops for v in op.results)}
+    read = dict.fromkeys([*(v for op in block.ops for v in op.operands), *results])
+    return [value for value in read if value not in inside]
+
+
+def _function(block: Block, results: Sequence[SSAValue], captured: Sequence[SSAValue]) -> FuncOp:
+    """Create a private function that returns `results`. Captured values become arguments."""
+    arguments = {value: block.insert_arg(value.type, len(block.args)) for value in captured}
+    for op in block.ops:
+        for i, operand in enumerate(op.operands):
+            if operand in arguments:
+                op.operands[i] = arguments[operand]
+        if isinstance(op, LinearOperation):
+            op.ordered = UnitAttr()
+    results = [arguments.get(value, value) for value in results]
+    block.add_op(ReturnOp(*results))
+    types = [argument.type for argument in block.args], [value.type for value in results]
+    return FuncOp("body", types, Region(block), visibility="private")
+
+
+def emit_loop(
+    builder: Builder,
+    body: LoopBody,
+    steps: int,
+    carried: Sequence[SSAValue],
+    scanned: Sequence[SSAValue] = (),
+    *,
+    going: SSAValue | None = None,
+    backwards: Sequence[int] = (),
+) -> list[SSAValue]:
+    """
+    Emit the loop over a body. Return the carried values, then the results that are stacked along a
+    new first dimension. Refuse carried values of a changing type, and quantized values in the body.
+    """
+    node, function = builder.node, body.function
+    outputs = tensors_of(function)[going is not None :]
+    for value, kind in zip(carried, outputs, strict=False):
+        if value.type != kind:
+            raise node.unsupported(
+                f"a carried value of shape {list(shape_of(value))} and {element_of(value)} that "
+                f"is {list(kind.get_shape())} and {kind.element_type} after a step, in a loop that "
+                "is too long to unroll; pad it to one shape"
+            )
+    builder.functions += body.inner
+    _add(builder, function, "loop")
+    op = graph.LoopOp(
+        function, steps, carried, scanned, body.captured, going=going, backwards=backwards
+    )
+    return _extracted(builder, op, op.packed_types_of(op.body, tensors_of(function)))
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Two branches as functions, which are not in the module yet."""
+
+    taken: FuncOp
+    other: FuncOp
+    captured: list[SSAValue]
+    """The values that either branch captures."""
+
+    @classmethod
+    def of(cls, *branches: tuple[Block, Sequence[SSAValue]]) -> "Branches":
+        """Create the branches from two blocks and their results."""
+        found = (v for block, results in branches for v in _captured(block, results))
+        captured = list(dict.fromkeys(found))
+        taken, other = (_function(block, results, captured) for block, results in branches)
+        return cls(taken, other, captured)
+
+
+def emit_branch(builder: Builder, condition: SSAValue, branches: Branches) -> list[SSAValue]:
+    """Emit the call of a branch, and return the results."""
+    _add(builder, branches.taken, "branch")
+    _add(builder, branches.other, "branch")
+    op = graph.BranchOp(condition, branches.taken, branches.other, branches.captured)
+    return _extracted(builder, op, tensors_of(branches.taken))
+
+
+def _add(builder: Builder, function: FuncOp, kind: str) -> None:
+    for op in function.body.block.ops:
+        if any(graph.quantized_element(value) is not None for value in (*op.operands, *op.results)):
+            raise builder.node.unsupported(
+                "quantized values in a loop that is too long to unroll, or in a branch with one; "
+                "export its body in float"
+            )
+    function.sym_name = StringAttr(f"{kind}_{len(builder.functions)}")
+    builder.functions.append(function)
+
+
+def _extracted(
+    builder: Builder, op: graph.CallingOperation, kinds: Sequence[Tensor]
+) -> list[SSAValue]:
+    """Emit a call, and extract the results from the packed bytes."""
+    op.attributes[FLOAT_REASON] = StringAttr(LOOP_BODY_REASON)
+    packed = builder.emit(op)
+    return [
+        builder.emit(graph.ExtractOp(packed, offset, kind))
+        for offset, kind in zip(packed_offsets(kinds), kinds, strict=False)
+    ]

@@ -16,27 +16,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import FloatAttr, IntAttr, IntegerAttr, f32
 from xdsl.ir import Attribute, Block, SSAValue
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    CastOp,
-    Compare,
-    CompareOp,
-    ConcatOp,
-    DequantizeOp,
-    Function,
-    FunctionAttr,
-    GatherOp,
-    MatmulOp,
-    Pad,
-    PadOp,
-    Reduce,
-    ReduceOp,
-    SelectOp,
-    SliceOp,
-    TakeOp,
-    UnaryOp,
-    element_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, CastOp, DequantizeOp, Function, Pad, Reduce, element_of
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.builder import Builder
@@ -69,6 +50,10 @@ class Emitter(Builder):
             )
         value = self.values[self.node.inputs[index]]
         return value.in_float32() if isinstance(value, Constant) else value
+
+    def optional(self, index: int) -> Value | None:
+        """Return operand `index` if it is given."""
+        return self.value(index) if self.node.has_input(index) else None
 
     def tensor(self, index: int) -> SSAValue:
         """Return operand `index` as an IR value."""
@@ -136,18 +121,20 @@ class Emitter(Builder):
         return self.binary(Binary.DIV, a, b)
 
     def unary(self, function: Function, x: Value, *parameters: float) -> SSAValue:
-        return self.emit(UnaryOp(self.materialize(x), FunctionAttr(function, parameters)))
+        return self.emit(
+            graph.UnaryOp(self.materialize(x), graph.FunctionAttr(function, parameters))
+        )
 
-    def compare(self, kind: Compare, a: Value, b: Value) -> SSAValue:
+    def compare(self, kind: graph.Compare, a: Value, b: Value) -> SSAValue:
         self._check_broadcast(a, b)
         operands = self._lifted(a, b)
-        return self.emit(CompareOp(kind, *map(self.materialize, operands)))
+        return self.emit(graph.CompareOp(kind, *map(self.materialize, operands)))
 
     def select(self, condition: Value, a: Value, b: Value) -> SSAValue:
         """Emit `condition ? a : b` with broadcasting."""
         self._check_broadcast(condition, a, b)
         operands = self._lifted(condition, a, b)
-        return self.emit(SelectOp(*map(self.materialize, operands)))
+        return self.emit(graph.SelectOp(*map(self.materialize, operands)))
 
     def bounded(self, x: Value, low: int, high: int) -> SSAValue:
         """Clamp integers to [low, high]."""
@@ -192,7 +179,7 @@ class Emitter(Builder):
         """Reduce along `axes` and keep the dimensions. Without axes, return `x`."""
         if not axes:
             return x
-        return self.emit(ReduceOp(kind, self.materialize(x), axes))
+        return self.emit(graph.ReduceOp(kind, self.materialize(x), axes))
 
     def mean(self, x: Value, axes: Sequence[int]) -> Value:
         """Return the average along `axes` and keep the dimensions."""
@@ -228,7 +215,7 @@ class Emitter(Builder):
         if any(size < 1 for size in sizes):
             # Exporters write empty slices and concatenate them.
             return self.constant(np.zeros(sizes, dtype_of_value(x)), "nothing")
-        return self.emit(SliceOp(self.materialize(x), starts, sizes, strides))
+        return self.emit(graph.SliceOp(self.materialize(x), starts, sizes, strides))
 
     def part(self, x: Value, axis: int, start: int, size: int) -> Value:
         """Return `size` elements along `axis` from `start` on."""
@@ -261,12 +248,12 @@ class Emitter(Builder):
                 return self.sliced(x, starts, shape, strides)
             return x
         self.check_indices(len(indices))
-        return self.emit(GatherOp(self.materialize(x), axis, indices))
+        return self.emit(graph.GatherOp(self.materialize(x), axis, indices))
 
     def taken(self, rows: Value, indices: Value) -> Value:
         """Return the `rows` at computed indices."""
         flat = self.reshaped(indices, (prod(shape_of_value(indices)),))
-        return self.emit(TakeOp(self.materialize(rows), self.materialize(flat)))
+        return self.emit(graph.TakeOp(self.materialize(rows), self.materialize(flat)))
 
     def rows_of_steps(self, step: Value) -> Value:
         """Return the row numbers of steps [n, batch], i64, in a table [steps * batch]."""
@@ -294,7 +281,7 @@ class Emitter(Builder):
         values = [v for v in values if prod(shape_of_value(v))] or values[:1]
         if len(values) == 1:
             return values[0]
-        return self.emit(ConcatOp([self.materialize(v) for v in values], axis))
+        return self.emit(graph.ConcatOp([self.materialize(v) for v in values], axis))
 
     def expanded(self, x: Value, shape: Sequence[int]) -> Value:
         """Repeat extents of 1 to the extents of `shape`, which has the rank of `x`."""
@@ -318,7 +305,7 @@ class Emitter(Builder):
         if not any((*low, *high, *(interior or ()))):
             return x
         x = self.materialize(x)
-        return self.emit(PadOp(Pad.CONSTANT, x, low, high, interior=interior, value=value))
+        return self.emit(graph.PadOp(Pad.CONSTANT, x, low, high, interior=interior, value=value))
 
     def product(self, rows: Value, weights: Value, bias: Value | None = None) -> SSAValue:
         """Multiply `rows` [M, K] by the transpose of `weights` [N, K]."""
@@ -327,7 +314,7 @@ class Emitter(Builder):
             return self.materialize(self.transposed(self.product(weights, rows), (1, 0)))
         operands = self.materialize(rows), self.materialize(weights)
         added = None if bias is None else self.materialize(bias)
-        return self.emit(MatmulOp(*operands, added, result_element=f32))
+        return self.emit(graph.MatmulOp(*operands, added, result_element=f32))
 
     def _check_broadcast(self, *values: Value) -> None:
         shape: tuple[int, ...] | None = ()

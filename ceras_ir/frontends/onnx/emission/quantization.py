@@ -14,17 +14,8 @@ from xdsl.dialects.builtin import IntegerType, Signedness, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ceras_ir.dialects.graph import (
-    DequantizeOp,
-    Function,
-    QuantizeOp,
-    ReshapeOp,
-    TransposeOp,
-    element_of,
-    numpy_dtype,
-    shape_of,
-    stored_element,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, ReshapeOp, TransposeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
@@ -59,7 +50,7 @@ def stored_type(emitter: Emitter, value: Value) -> str:
     element = element_of(value)
     if not isinstance(element, UniformType) and not is_integer(element):
         raise emitter.node.wrong(f"integers expected, got {element}")
-    return numpy_dtype(element).name
+    return graph.numpy_dtype(element).name
 
 
 def uniform_type(
@@ -180,7 +171,7 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     exactly. Other values are dequantized and quantized again, which does not change the integers.
     """
     value = emitter.materialize(value)
-    element = stored_element(value)
+    element = graph.stored_element(value)
     if element.is_per_axis or element.storage.width.data > 16:
         raise emitter.node.unsupported(
             f"bounds on integers of {element}; clip the floats before QuantizeLinear"
@@ -194,9 +185,9 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     owner = value.owner
     real = owner.input if isinstance(owner, QuantizeOp) else emitter.emit(DequantizeOp(value))
     if (lower, upper) == (0.0, np.inf):
-        bounded = emitter.unary(Function.RELU, real)
+        bounded = emitter.unary(graph.Function.RELU, real)
     else:
-        bounded = emitter.unary(Function.CLIP, real, lower, upper)
+        bounded = emitter.unary(graph.Function.CLIP, real, lower, upper)
     return emitter.emit(QuantizeOp(bounded, element))
 
 
@@ -234,7 +225,7 @@ def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValu
         )
     renamed: dict[SSAValue, SSAValue] = {}
     for link in chain:
-        kind = TensorType(element, shape_of(link))
+        kind = TensorType(element, graph.shape_of(link))
         renamed[link] = Rewriter.replace_value_with_new_type(link, kind)
     emitter.values |= {
         name: renamed[known]

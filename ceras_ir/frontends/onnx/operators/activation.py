@@ -1,6 +1,8 @@
-"""Elementwise functions of one argument, among them trigonometric and hyperbolic functions."""
+"""
+Import elementwise functions of one argument, including trigonometric and hyperbolic functions.
+"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, isnan
 
 import numpy as np
@@ -25,14 +27,13 @@ LAYER_FUNCTIONS = {
     "Softsign": Function.SOFTSIGN,
     "ThresholdedRelu": Function.THRESHOLDED_RELU,
 }
-"""Functions that recurrent and fused layers apply, by the operators that name them."""
+"""Functions in recurrent and fused layers, by the names of their operators."""
 
 OPERATORS_WITH_RULES = ("Abs", "Celu", "Relu", "Sign")
-"""Operators that are functions, but whose importers look at more than attributes."""
+"""Operators whose importers check more than attributes."""
 
 
 def _register_functions() -> None:
-    """Register an importer for each operator that functions name as theirs."""
     known: dict[str, list[Function]] = {}
     for function in Function:
         if (onnx := function.facts.onnx) is not None and onnx.name not in OPERATORS_WITH_RULES:
@@ -42,7 +43,7 @@ def _register_functions() -> None:
 
 
 def _importer(functions: Sequence[Function]) -> OperatorImporter:
-    """The importer of one operator, which an attribute may make one of several functions."""
+    """Return the importer of an operator; an attribute may choose one of several functions."""
 
     def function(node: Node, emitter: Emitter) -> Value:
         chosen, parameters = _function(node, functions)
@@ -50,20 +51,20 @@ def _importer(functions: Sequence[Function]) -> OperatorImporter:
 
     names = " or ".join(f"`{f}`" for f in functions)
     if (onnx := functions[0].facts.onnx) is not None and onnx.mode is not None:
-        names += f", as `{onnx.mode[0]}` says"
+        names += f", depending on `{onnx.mode[0]}`"
     given = ", ".join(f"`{name}` (by default {n:.7g})" for name, n in defaults_of(functions[0]))
-    function.__doc__ = f"The function {names}" + (f" with {given}." if given else ".")
+    function.__doc__ = f"Emit the function {names}" + (f" with {given}." if given else ".")
     return function
 
 
 def defaults_of(function: Function) -> Sequence[tuple[str, float]]:
-    """The parameters, and what they are where their attributes are absent."""
+    """Return the parameters of a function and the defaults of their attributes."""
     onnx = function.facts.onnx
     return [] if onnx is None else list(zip(function.facts.parameters, onnx.defaults, strict=True))
 
 
 def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequence[float]]:
-    """The function that a node is, and its parameters."""
+    """Return the function of a node, and the parameters."""
     chosen, onnx = functions[0], functions[0].facts.onnx
     if onnx is not None and onnx.mode is not None:
         attribute, default = onnx.mode
@@ -77,7 +78,7 @@ def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequ
 
 @operator("Celu")
 def celu(node: Node, emitter: Emitter) -> Value:
-    """The function `celu` with `alpha` (by default 1), which is not 0."""
+    """Emit the function `celu` with `alpha` (by default 1), which is not 0."""
     function, (alpha,) = _function(node, [Function.CELU])
     if alpha == 0.0:
         raise node.wrong("attribute 'alpha' must not be 0")
@@ -86,7 +87,7 @@ def celu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Relu")
 def relu(node: Node, emitter: Emitter) -> Value:
-    """The function `relu`; of what QuantizeLinear made, of its integers."""
+    """Emit the function `relu`; of quantized values, clamp the integers."""
     value = emitter.value(0)
     if is_quantized(value):
         return clipped(emitter, value, 0, inf)
@@ -95,14 +96,14 @@ def relu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Erfc")
 def erfc(node: Node, emitter: Emitter) -> Value:
-    """`1 + erf(-x)`. No operator of ONNX: tf2onnx leaves it so in the GELU of Keras."""
+    """Emit `1 + erf(-x)`. ONNX has no such operator, but tf2onnx writes it in the GELU of Keras."""
     opposite = emitter.mul(emitter.value(0), emitter.number(-1.0))
     return emitter.add(emitter.unary(Function.ERF, opposite), emitter.number(1.0))
 
 
 @operator("Swish")
 def swish(node: Node, emitter: Emitter) -> Value:
-    """Opset 24's `x * sigmoid(alpha * x)`."""
+    """Emit `x * sigmoid(alpha * x)` of opset 24."""
     alpha, value = node.number("alpha", 1.0), emitter.value(0)
     if alpha == 1.0:
         return emitter.unary(Function.SWISH, value)
@@ -112,7 +113,7 @@ def swish(node: Node, emitter: Emitter) -> Value:
 
 @operator("Selu")
 def selu(node: Node, emitter: Emitter) -> Value:
-    """`gamma` times an `Elu`."""
+    """Emit `gamma` times an `Elu`."""
     alpha = node.number("alpha", 1.6732632)
     gamma = node.number("gamma", 1.0507010)
     elu = emitter.unary(Function.ELU, emitter.value(0), alpha)
@@ -121,7 +122,7 @@ def selu(node: Node, emitter: Emitter) -> Value:
 
 @operator("PRelu")
 def prelu(node: Node, emitter: Emitter) -> Value:
-    """`max(x, 0) + slope * min(x, 0)`, of which one summand is 0."""
+    """Emit `max(x, 0) + slope * min(x, 0)`, in which one summand is 0."""
     value, slope = emitter.value(0), emitter.value(1)
     shape, extents = emitter.shape(0), emitter.shape(1)
     if node.opset < 7 and len(extents) == 1 and len(shape) > 1:
@@ -139,18 +140,20 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
     """
-    Bounds are attributes before opset 11, by default the largest finite numbers, then optional
-    operands; the upper one wins. Those of what QuantizeLinear made are integers.
+    Clamp to bounds, which are attributes before opset 11 (by default the largest finite values),
+    then optional operands. The upper bound has precedence. Bounds of quantized values are integers.
     """
     value = emitter.value(0)
     if node.opset < 11:
-        # The defaults are finite: an infinite value becomes the largest finite one.
+        # The defaults are finite, so an infinite value becomes the largest finite value.
         low, high = node.bound("min", -LARGEST), node.bound("max", LARGEST)
     else:
-        if not _are_constant(node, (1, 2)):
-            return _computed_clip(node, emitter)
-        if not emitter.is_float(value) and not is_quantized(value):
-            return _computed_clip(node, emitter)
+        is_computed = any(node.has_input(i) and not node.is_constant(i) for i in (1, 2))
+        if is_computed or not (emitter.is_float(value) or is_quantized(value)):
+            for i, kind in ((1, Binary.MAX), (2, Binary.MIN)):
+                if node.has_input(i):
+                    value = emitter.binary(kind, value, emitter.value(i))
+            return value
         low, high = _bound(node, emitter, 1, -inf), _bound(node, emitter, 2, inf)
     if isnan(low) or isnan(high):
         raise node.wrong(f"bounds must be numbers, got [{low}, {high}]")
@@ -162,19 +165,6 @@ def clip(node: Node, emitter: Emitter) -> Value:
     if (low, high) == (0.0, inf):
         return emitter.unary(Function.RELU, value)
     return emitter.unary(Function.CLIP, value, low, high)
-
-
-def _are_constant(node: Node, indices: tuple[int, ...]) -> bool:
-    return all(node.is_constant(i) for i in indices if node.has_input(i))
-
-
-def _computed_clip(node: Node, emitter: Emitter) -> Value:
-    """Bounds of integers, or such that are computed."""
-    value = emitter.value(0)
-    for i, kind in ((1, Binary.MAX), (2, Binary.MIN)):
-        if node.has_input(i):
-            value = emitter.binary(kind, value, emitter.value(i))
-    return value
 
 
 def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:
@@ -189,10 +179,8 @@ def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:
 _register_functions()
 
 
-Composed = Callable[[Emitter, Value], Value]
-
 MAX_SERIES_ARGUMENT = 0.25
-"""Below this magnitude a series is better than logarithms, which cancel."""
+"""Below this magnitude a series is more precise than logarithms, which cancel."""
 
 
 def tan(c: Emitter, x: Value) -> Value:
@@ -206,14 +194,14 @@ def asin(c: Emitter, x: Value) -> Value:
 
 
 def acos(c: Emitter, x: Value) -> Value:
-    """Twice the arc of `sqrt((1 - x) / (1 + x))`, which is exact near 1."""
+    """Return twice the arc tangent of `sqrt((1 - x) / (1 + x))`, which is precise near 1."""
     one = c.number(1)
     root = c.unary(Function.SQRT, c.div(c.sub(one, x), c.add(one, x)))
     return c.mul(c.number(2), c.unary(Function.ATAN, root))
 
 
 def sinh(c: Emitter, x: Value) -> Value:
-    """With `t = exp(-abs(x)) - 1`, which does not cancel: `-t * (t + 2) / (2 * (t + 1))`."""
+    """Return `-t * (t + 2) / (2 * (t + 1))` with `t = exp(-abs(x)) - 1`, which does not cancel."""
     a = c.unary(Function.ABS, x)
     t = c.unary(Function.ELU, c.sub(c.number(0), a), 1.0)
     top = c.mul(t, c.add(t, c.number(2)))
@@ -227,7 +215,7 @@ def cosh(c: Emitter, x: Value) -> Value:
 
 
 def asinh(c: Emitter, x: Value) -> Value:
-    """`log(a + sqrt(a * a + 1))`, near 0 the first terms of the series."""
+    """Return `log(a + sqrt(a * a + 1))`; near 0, the first terms of the series."""
     a = c.unary(Function.ABS, x)
     root = c.unary(Function.SQRT, c.add(c.mul(a, a), c.number(1)))
     far = c.mul(c.unary(Function.LOG, c.add(a, root)), c.unary(Function.SIGN, x))
@@ -241,7 +229,7 @@ def acosh(c: Emitter, x: Value) -> Value:
 
 
 def atanh(c: Emitter, x: Value) -> Value:
-    """`log((1 + x) / (1 - x)) / 2`, near 0 the first terms of the series."""
+    """Return `log((1 + x) / (1 - x)) / 2`; near 0, the first terms of the series."""
     one = c.number(1)
     ratio = c.div(c.add(one, x), c.sub(one, x))
     far = c.mul(c.number(0.5), c.unary(Function.LOG, ratio))
@@ -249,38 +237,29 @@ def atanh(c: Emitter, x: Value) -> Value:
 
 
 def _unless_near(c: Emitter, x: Value, far: Value, series: tuple[float, ...]) -> Value:
-    """`x + x^3 * (series in x^2)` below NEAR in magnitude, else `far`."""
+    """Return `x + x^3 * (series in x^2)` for small magnitudes, else `far`."""
     s = c.mul(x, x)
     p: Value = c.number(series[-1])
     for coefficient in series[-2::-1]:
         p = c.add(c.mul(p, s), c.number(coefficient))
     near = c.add(c.mul(c.mul(p, s), x), x)
-    return c.select(
-        c.compare(Compare.LESS, s, c.number(MAX_SERIES_ARGUMENT * MAX_SERIES_ARGUMENT)), near, far
-    )
+    is_near = c.compare(Compare.LESS, s, c.number(MAX_SERIES_ARGUMENT * MAX_SERIES_ARGUMENT))
+    return c.select(is_near, near, far)
 
 
-COMPOSED: dict[str, Composed] = {
-    "Tan": tan,
-    "Asin": asin,
-    "Acos": acos,
-    "Sinh": sinh,
-    "Cosh": cosh,
-    "Asinh": asinh,
-    "Acosh": acosh,
-    "Atanh": atanh,
-}
+_FUNCTIONS = (tan, asin, acos, sinh, cosh, asinh, acosh, atanh)
+COMPOSED = {function.__name__.capitalize(): function for function in _FUNCTIONS}
 
 
 @operator(*COMPOSED)
 def composed(node: Node, emitter: Emitter) -> Value:
-    """A composition of sine, cosine, arc tangent, exponential and logarithm."""
+    """Emit a composition of sine, cosine, arc tangent, exponential and logarithm."""
     return COMPOSED[node.operator](emitter, emitter.value(0))
 
 
 @operator("IsNaN")
 def is_nan(node: Node, emitter: Emitter) -> Value:
-    """What does not equal itself."""
+    """Return whether an element is unequal to itself."""
     x = emitter.value(0)
     same = emitter.compare(Compare.EQUAL, x, x)
     return emitter.binary(Binary.XOR, same, emitter.number(1, same))
@@ -288,7 +267,7 @@ def is_nan(node: Node, emitter: Emitter) -> Value:
 
 @operator("IsInf")
 def is_infinite(node: Node, emitter: Emitter) -> Value:
-    """A comparison with infinity, of either sign or one."""
+    """Compare with infinity, of both signs or one."""
     x = emitter.value(0)
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
     infinity = emitter.number(np.inf)

@@ -1,9 +1,9 @@
 """
-Elementwise arithmetic with broadcasting.
+Import elementwise arithmetic with broadcasting, on floats and integers.
 
-A division by a constant is a product with the reciprocal, which adds a rounding: 41 / 41 is just
-below 1. Arithmetic does not depend on the last bit. Floor, Ceil, Round, conversions to integers and
-comparisons do. A quotient that reaches them remains a division.
+A division by a constant becomes a product with the reciprocal, which adds a rounding: 41 / 41 is
+just below 1. Arithmetic does not depend on the last bit, but Floor, Ceil, Round, conversions to
+integers and comparisons do. A quotient that is an operand of these remains a division.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,20 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
+from ceras_ir.dialects.graph import (
+    Binary,
+    Compare,
+    Function,
+    element_of,
+    plain_element,
+)
 from ceras_ir.dialects.graph.attributes import MovesElements
 from ceras_ir.dialects.graph.elementwise import BinaryAttr
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.model.model_file import element_type
 from ceras_ir.frontends.onnx.model.node import Node
 
 BINARY_OPERATORS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
@@ -31,15 +38,16 @@ BINARY_OPERATORS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
 
 @operator(*BINARY_OPERATORS)
 def binary(node: Node, emitter: Emitter) -> Value:
-    """Sum, product or difference of two."""
+    """Emit a sum, product or difference of two operands."""
     node.ignore("consumed_inputs")
-    return emitter.binary(
-        BINARY_OPERATORS[node.operator], emitter.value(0), _aligned(node, emitter)
-    )
+    kind = BINARY_OPERATORS[node.operator]
+    return emitter.binary(kind, emitter.value(0), _aligned(node, emitter))
 
 
 def _aligned(node: Node, emitter: Emitter) -> Value:
-    """The second operand; before opset 7 its dimensions may start at `axis` of the first."""
+    """
+    Return the second operand; before opset 7, the dimensions may start at `axis` of the first.
+    """
     value = emitter.value(1)
     if node.opset >= 7:
         return value
@@ -57,7 +65,7 @@ def _operands(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("Sum", "Mean")
 def add_all(node: Node, emitter: Emitter) -> Value:
-    """Any number of summands, added from the left; their mean is the sum times a reciprocal."""
+    """Add any number of operands from left to right; the mean is the sum times a reciprocal."""
     operands = _operands(node, emitter)
     total = reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
     if node.operator == "Sum":
@@ -70,10 +78,7 @@ EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
 
 @operator(*EXTREMES)
 def extreme(node: Node, emitter: Emitter) -> Value:
-    """
-    Any number of operands; one constant number is a bound of a clip. Of what QuantizeLinear made,
-    constant bounds are integers.
-    """
+    """Combine any number of operands. A constant scalar becomes a bound of a clip."""
     kind = EXTREMES[node.operator]
     return reduce(lambda a, b: _extreme(emitter, kind, a, b), _operands(node, emitter))
 
@@ -88,18 +93,18 @@ def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
             and 0 < len(shape_of_value(value)) >= len(shape_of_value(bound))
             and not np.isnan(number := float(bound.load().reshape(-1)[0]))
         ):
-            ends = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
+            bounds = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
             if is_quantized(value):
-                return clipped(emitter, value, *ends)
-            if kind is Binary.MAX and number == 0.0:
+                return clipped(emitter, value, *bounds)
+            if bounds == (0.0, np.inf):
                 return emitter.unary(Function.RELU, value)
-            return emitter.unary(Function.CLIP, value, *ends)
+            return emitter.unary(Function.CLIP, value, *bounds)
     return emitter.binary(kind, a, b)
 
 
 @operator("Neg")
 def negate(node: Node, emitter: Emitter) -> Value:
-    """A product with -1, which is exact; of integers, 0 less them."""
+    """Multiply by -1, which is exact; subtract integers from 0."""
     value = emitter.value(0)
     if emitter.is_float(value):
         minus_one = emitter.constant(np.array(-1, np.float32), "minus_one")
@@ -109,15 +114,15 @@ def negate(node: Node, emitter: Emitter) -> Value:
 
 @operator("Reciprocal")
 def reciprocal(node: Node, emitter: Emitter) -> Value:
-    """1 divided by the operand."""
+    """Divide 1 by the operand."""
     return emitter.div(emitter.number(1), emitter.value(0))
 
 
 @operator("Div")
 def divide(node: Node, emitter: Emitter) -> Value:
     """
-    Division by a constant is a product with its reciprocal, rounded to float32 once more, unless
-    the quotient is rounded to an integer or compared.
+    Multiply by the reciprocal of a constant, rounded to float32 a second time, unless the quotient
+    is rounded to an integer or compared.
     """
     aligned = _aligned(node, emitter)
     if isinstance(aligned, Constant) and aligned.dtype == np.float32:
@@ -136,8 +141,8 @@ def divide(node: Node, emitter: Emitter) -> Value:
 @operator("Pow")
 def power(node: Node, emitter: Emitter) -> Value:
     """
-    Constant exponents 1/2, 1, 2 and 3 are a root and products. A float base takes an integer
-    exponent as float; an integer base has its exact power for whole exponents.
+    Emit a root and products for constant exponents 1/2, 1, 2 and 3. For a float base, the exponent
+    is converted to float. An integer base has exact powers for integer exponents.
     """
     base, exponent = emitter.value(0), _aligned(node, emitter)
     if emitter.is_float(base):
@@ -149,17 +154,17 @@ def power(node: Node, emitter: Emitter) -> Value:
                 return reduce(emitter.mul, [base] * int(number))
         return emitter.binary(Binary.POW, base, emitter.cast(exponent))
     integer = element_of(emitter.materialize(base))
-    whole = emitter.binary(Binary.POW, base, emitter.cast(exponent, integer))
+    exact = emitter.binary(Binary.POW, base, emitter.cast(exponent, integer))
     if not emitter.is_float(exponent):
-        return whole
+        return exact
     real = emitter.binary(Binary.POW, emitter.cast(base), exponent)
-    is_whole = emitter.compare(Compare.EQUAL, exponent, emitter.unary(Function.FLOOR, exponent))
-    return emitter.select(is_whole, whole, emitter.cast(real, integer))
+    is_integer = emitter.compare(Compare.EQUAL, exponent, emitter.unary(Function.FLOOR, exponent))
+    return emitter.select(is_integer, exact, emitter.cast(real, integer))
 
 
 @operator("Abs")
 def absolute(node: Node, emitter: Emitter) -> Value:
-    """Without its sign; of integers, the greater of them and 0 less them."""
+    """Return the magnitude; of integers, the maximum of `x` and `0 - x`."""
     value = emitter.value(0)
     if emitter.is_float(value):
         return emitter.unary(Function.ABS, value)
@@ -170,7 +175,7 @@ def absolute(node: Node, emitter: Emitter) -> Value:
 
 @operator("Sign")
 def sign(node: Node, emitter: Emitter) -> Value:
-    """1, 0 or -1; of integers, them clamped to that."""
+    """Return 1, 0 or -1; integers are clamped."""
     value = emitter.value(0)
     if emitter.is_float(value):
         return emitter.unary(Function.SIGN, value)
@@ -184,13 +189,13 @@ LOGIC = {"And": Binary.AND, "Or": Binary.OR, "Xor": Binary.XOR}
 
 @operator(*LOGIC)
 def logic(node: Node, emitter: Emitter) -> Value:
-    """On truth values."""
+    """Emit an operation on booleans."""
     return emitter.binary(LOGIC[node.operator], emitter.value(0), _aligned(node, emitter))
 
 
 @operator("Not")
 def negation(node: Node, emitter: Emitter) -> Value:
-    """Exclusive or with true."""
+    """Emit an exclusive or with true."""
     value = emitter.value(0)
     return emitter.binary(Binary.XOR, value, emitter.number(1, value))
 
@@ -202,12 +207,12 @@ COMPARISON_OPERATORS = {
     "Greater": (Compare.LESS, True),
     "GreaterOrEqual": (Compare.LESS_OR_EQUAL, True),
 }
-"""The relation, and whether it holds the other way round."""
+"""The relation, and whether the operands are exchanged."""
 
 
 @operator(*COMPARISON_OPERATORS)
 def compare(node: Node, emitter: Emitter) -> Value:
-    """A comparison, of operands in the other order for `Greater`."""
+    """Emit a comparison; exchange the operands of `Greater`."""
     kind, swapped = COMPARISON_OPERATORS[node.operator]
     a, b = emitter.value(0), _aligned(node, emitter)
     if dtype_of_value(a) != dtype_of_value(b):
@@ -217,7 +222,7 @@ def compare(node: Node, emitter: Emitter) -> Value:
 
 @operator("Where")
 def where(node: Node, emitter: Emitter) -> Value:
-    """The second operand where the first is true, else the third."""
+    """Select the second operand if the condition is true, else the third."""
     condition, a, b = (emitter.value(i) for i in range(3))
     if dtype_of_value(condition) != np.bool_ or dtype_of_value(a) != dtype_of_value(b):
         raise node.wrong("a condition of booleans and two operands of one type expected")
@@ -240,7 +245,7 @@ def mark_quotient(product: Value, divisor: NDArray[np.float32]) -> None:
 
 
 def divide_exactly(module: ModuleOp) -> None:
-    """Change the noted products into divisions if the last bit decides; remove all notes."""
+    """Change recorded products to divisions if the last bit matters; remove the records."""
     for op in [*module.walk()]:
         divisor = op.attributes.pop(DIVISOR, None)
         if divisor is None or not isinstance(op, graph.BinaryOp) or not _is_rounded(op):
@@ -250,22 +255,22 @@ def divide_exactly(module: ModuleOp) -> None:
         constant = graph.ConstantOp.from_array(numbers, f32)
         constant.location = op.location
         Rewriter.insert_op(constant, InsertPoint.before(op))
-        # In place: the importer's records of values remain valid.
+        # Change the operation in place, because the importer has records of values.
         op.properties["kind"] = BinaryAttr(Binary.DIV)
         op.operands[1] = constant.result
 
 
 def _is_rounded(quotient: graph.BinaryOp) -> bool:
-    """Return whether sums, clips or moves of a quotient reach a rounding or a comparison."""
-    seen: set[Operation] = {quotient}
+    """Return whether a quotient is rounded or compared after sums, clips and data movement."""
+    visited: set[Operation] = {quotient}
     pending: list[SSAValue] = [quotient.result]
     while pending:
         for use in pending.pop().uses:
             op = use.operation
             if _rounds(op):
                 return True
-            if op not in seen and _continues(op):
-                seen.add(op)
+            if op not in visited and _continues(op):
+                visited.add(op)
                 pending += op.results
     return False
 
@@ -288,3 +293,77 @@ def _continues(op: Operation) -> bool:
             return op.function in CONTINUING_ARITHMETIC
         case _:
             return isinstance(op, graph.SelectOp) or op.has_trait(MovesElements)
+
+
+BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
+
+
+@operator(*BITWISE)
+def bitwise(node: Node, emitter: Emitter) -> Value:
+    """Emit an operation on the bits of integers."""
+    return emitter.binary(BITWISE[node.operator], emitter.value(0), emitter.value(1))
+
+
+@operator("BitwiseNot")
+def bitwise_not(node: Node, emitter: Emitter) -> Value:
+    """Emit an exclusive or with -1."""
+    value = emitter.value(0)
+    ones = np.array(-1).astype(dtype_of_value(value))
+    return emitter.binary(Binary.XOR, value, emitter.constant(ones, "ones"))
+
+
+@operator("BitShift")
+def bit_shift(node: Node, emitter: Emitter) -> Value:
+    """Multiply or divide by a power of 2, which wraps to 0; division by 0 is 0."""
+    value = emitter.value(0)
+    factor = emitter.binary(Binary.POW, emitter.number(2, value), emitter.value(1))
+    direction = node.string("direction", "")
+    if direction not in ("LEFT", "RIGHT"):
+        raise node.wrong(f"attribute 'direction' must be LEFT or RIGHT, got '{direction}'")
+    if direction == "RIGHT" and dtype_of_value(value).kind == "i":
+        # Round down: negative numbers are shifted with inverted bits.
+        below = emitter.compare(Compare.LESS, value, emitter.number(0, value))
+        ones = emitter.select(below, emitter.number(-1, value), emitter.number(0, value))
+        quotient = emitter.div(emitter.binary(Binary.XOR, value, ones), factor)
+        return emitter.binary(Binary.XOR, quotient, ones)
+    return (emitter.mul if direction == "LEFT" else emitter.div)(value, factor)
+
+
+@operator("BitCast")
+def bit_cast(node: Node, emitter: Emitter) -> Value:
+    """Reinterpret integers with another signedness."""
+    value, kind = emitter.value(0), element_type(node.integer("to", 0))
+    old = dtype_of_value(value)
+    if kind is None or kind.itemsize != old.itemsize or "f" in (kind.kind, old.kind):
+        raise node.unsupported(f"from {old} to {kind}, expected integers of equal width: use Cast")
+    element = plain_element(kind)
+    assert element is not None
+    return emitter.cast(value, element)
+
+
+@operator("Mod")
+def remainder(node: Node, emitter: Emitter) -> Value:
+    """Emit `x - y * trunc(x / y)` with `fmod`, else the remainder with the sign of the divisor."""
+    x, y = (emitter.value(i) for i in (0, 1))
+    if not emitter.is_float(x):
+        rest = emitter.sub(x, emitter.mul(y, emitter.div(x, y)))
+        if node.flag("fmod") or dtype_of_value(x).kind == "u":
+            return rest
+        zero = emitter.number(0, x)
+        signs = emitter.compare(Compare.LESS, emitter.binary(Binary.XOR, rest, y), zero)
+        other = emitter.compare(Compare.EQUAL, rest, zero)
+        return emitter.select(other, rest, emitter.select(signs, emitter.add(rest, y), rest))
+    # A quotient above 2^24 has no fraction, so no digit of the remainder is correct.
+    quotient = emitter.div(x, y)
+    size = emitter.unary(Function.FLOOR, emitter.unary(Function.ABS, quotient))
+    truncated = emitter.mul(size, emitter.unary(Function.SIGN, quotient))
+    zero = emitter.number(0)
+    # An infinite divisor times 0 would be NaN; the remainder is the dividend.
+    is_less = emitter.compare(Compare.EQUAL, truncated, zero)
+    rest = emitter.select(is_less, x, emitter.sub(x, emitter.mul(y, truncated)))
+    if node.flag("fmod"):
+        return rest
+    below = [emitter.compare(Compare.LESS, v, zero) for v in (rest, y)]
+    is_other = emitter.binary(Binary.XOR, *below)
+    is_zero = emitter.compare(Compare.EQUAL, rest, zero)
+    return emitter.select(is_zero, rest, emitter.select(is_other, emitter.add(rest, y), rest))

@@ -1,7 +1,7 @@
 """
-If: a network is one list of operations, so both branches are in it, one after the other.
+Import If: a network is one list of operations, so both branches are in it, one after the other.
 
-A branch of which only one is computed is a function that the network calls.
+If only one branch is computed at run time, the branches are functions that the network calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Block, Operation
 
 from ceras_ir.dialects.graph import Binary, CallingOperation, LinearOperation, RecurrenceOp
-from ceras_ir.frontends.onnx.emission.calls import Branches, emit_branch
+from ceras_ir.frontends.onnx.emission.builder import Branches, emit_branch
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
@@ -28,17 +28,16 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 V = TypeVar("V", bound=Value)
 
 BRANCH_ATTRIBUTES = {"then": "then_branch", "else": "else_branch"}
-"""The attributes of an If that are its branches."""
 
 
 @operator("If")
 def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The branch that a constant condition takes; of a computed one both, of which the condition
-    selects every result. Only one is computed where one of them has a loop that is not unrolled,
-    and in such a loop. Both must have results of one shape and type.
+    Emit the branch that a constant condition chooses. For a computed condition, emit both branches
+    and select each result. Only one branch is computed at run time if a branch has a loop with one
+    body, or if the node is in such a loop. The results of both must have equal shapes and types.
     """
-    condition = known_condition(node, emitter, emitter.value(0))
+    condition = known_condition(emitter, emitter.value(0))
     node.ignore(*BRANCH_ATTRIBUTES.values())
     if isinstance(condition, bool):
         return emitter.subgraph(BRANCH_ATTRIBUTES["then" if condition else "else"], {})
@@ -46,13 +45,13 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
         return _called(node, emitter, condition)
     then, other = (_attempt(emitter, name, lambda value: value) for name in BRANCH_ATTRIBUTES)
     branches = results_of_both(node, then, other)
-    return [selected(node, emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
+    return [selected(emitter, condition, a, b) for a, b in zip(*branches, strict=True)]
 
 
 def _attempt(
     emitter: Emitter, branch: str, convert: Callable[[Value], V]
 ) -> Sequence[V] | InputError:
-    """The converted results of a branch, or what is wrong in it for these shapes and values."""
+    """Return the converted results of a branch, or the error for these shapes and values."""
     try:
         return [convert(value) for value in emitter.subgraph(BRANCH_ATTRIBUTES[branch], {})]
     except MalformedError:
@@ -65,9 +64,9 @@ def _attempt(
 
 def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
     """
-    The results of the branch that is taken, which alone is computed if one of them costs
-    something. Outside of loops that is a loop: whatever else there is can be quantized and run on
-    every target, if both branches are in the list.
+    Return the results of the chosen branch. If a branch is costly, only that branch is computed.
+    Outside of loops, only a nested loop is costly: other operations in the list can be quantized
+    and run on all targets.
     """
     costly = (CallingOperation, LinearOperation, RecurrenceOp)
     kinds = costly if emitter.is_called else (CallingOperation,)
@@ -77,36 +76,38 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
         with emitter.trial() as second:
             a, b = results_of_both(node, then, _attempt(emitter, "else", emitter.materialize))
             for x, y in zip(a, b, strict=True):
-                check_alike(node, x, y)
+                check_equal_types(emitter, x, y)
             ops = [*first.ops, *second.ops]
             if any(isinstance(op, kinds) for op in ops):
                 branches = Branches.of((first, a), (second, b))
             else:
                 move_operations(ops, outer)
     if branches is None:
-        return [selected(node, emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
+        return [selected(emitter, condition, x, y) for x, y in zip(a, b, strict=True)]
     return emit_branch(emitter, emitter.materialize(emitter.reshaped(condition, ())), branches)
 
 
 def move_operations(ops: Sequence[Operation], to: Block) -> None:
-    """Keep operations that were emitted on trial: at the end of a block."""
+    """Move operations that were emitted on trial to the end of a block."""
     for op in ops:
         op.detach()
         to.add_op(op)
 
 
-def known_condition(node: Node, emitter: Emitter, value: Value) -> bool | Value:
-    """What a condition is, if that is known, else its one element, whatever its rank."""
+def known_condition(emitter: Emitter, value: Value) -> bool | Value:
+    """Return a condition as a bool if it is known, otherwise as a value of one element."""
     shape, dtype = shape_of_value(value), dtype_of_value(value)
     if prod(shape) != 1 or dtype != np.bool_:
-        raise node.wrong(f"a condition of one truth value expected, got {list(shape)} of {dtype}")
+        raise emitter.node.wrong(
+            f"the condition must be a single boolean, got {list(shape)} of {dtype}"
+        )
     if isinstance(value, Constant):
         return bool(value.load().reshape(-1)[0])
     return emitter.reshaped(value, ()) if len(shape) > 1 else value
 
 
 def both(emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
-    """Whether both hold, if that is known, else where it is computed."""
+    """Return the conjunction of two conditions."""
     if a is False or b is False:
         return False
     if a is True or b is True:
@@ -114,23 +115,23 @@ def both(emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
     return emitter.binary(Binary.AND, emitter.reshaped(a, ()), emitter.reshaped(b, ()))
 
 
-def selected(node: Node, emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
-    """`condition ? a : b` of values of one shape and type."""
+def selected(emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
+    """Select one of two values of equal shape and type."""
     if a is b:
         return a
-    check_alike(node, a, b)
+    check_equal_types(emitter, a, b)
     return emitter.select(condition, a, b)
 
 
-def check_alike(node: Node, a: Value, b: Value) -> None:
+def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
     """Refuse values of different shapes or types if a computed condition selects one of them."""
     shapes, dtypes = zip(*((shape_of_value(v), dtype_of_value(v)) for v in (a, b)), strict=True)
     if shapes[0] == shapes[1] and dtypes[0] == dtypes[1]:
         return
-    decided = node.deciding(0) if node.operator == "If" else ()
-    raise node.unsupported(
+    decided = emitter.node.deciding(0) if emitter.node.operator == "If" else ()
+    raise emitter.node.unsupported(
         f"results of shapes {list(shapes[0])} and {list(shapes[1])} and of types {dtypes[0]} and "
-        f"{dtypes[1]}, of which a computed condition selects one; {fix_with_set(decided)}"
+        f"{dtypes[1]}, from which a computed condition selects; {fix_with_set(decided)}"
         f"{'' if decided else ', or export the model with one branch'}"
     )
 
@@ -139,8 +140,8 @@ def results_of_both(
     node: Node, then: Sequence[V] | InputError, other: Sequence[V] | InputError
 ) -> tuple[Sequence[V], Sequence[V]]:
     """
-    The results of both branches of an If whose condition is computed. Raises what is wrong in
-    them: unsupported if one branch can be imported, or if one is unsupported.
+    Return the results of both branches of an If with a computed condition. Errors are raised as
+    unsupported if one branch can be imported, or if one is unsupported.
     """
     if not isinstance(then, InputError) and not isinstance(other, InputError):
         return then, other

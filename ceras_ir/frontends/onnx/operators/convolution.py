@@ -1,29 +1,144 @@
 """
-Convolution over one to three spatial dimensions.
+Import convolutions over one to three spatial dimensions, and read the windows of ONNX.
 
 Weights may be computed, as in hypernetworks and in attention over kernels. Kernels of convolutions
-pack weights at compile time, those of matrix products at run time too. Windows side by side are the
-rows of such a product; groups of one channel are sums over taps.
+pack weights at compile time, but those of matrix products also at run time. Computed weights
+therefore multiply a matrix whose rows are windows; groups of one channel become sums over taps.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Conv2dOp, window_output
+from ceras_ir.dialects.graph import Conv2dOp, window_extent, window_output
 from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import SpatialWindow, read_window
+
+
+@dataclass(frozen=True)
+class SpatialWindow:
+    """
+    A window over height and width; `padding` is [top, left, bottom, right]. For one spatial
+    dimension, the height is 1.
+    """
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilations: tuple[int, int]
+    overhang: tuple[int, int] = (0, 0)
+    """The part of the bottom and right padding that is due to rounding up."""
+    depth: "SpatialWindow | None" = None
+    """The window over the first of three dimensions, as a window over heights."""
+
+    def outputs(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width of the result."""
+        top, left, bottom, right = self.padding
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.strides, self.dilations
+        rows = window_output(height, top, bottom, kh, sh, dh)
+        return rows, window_output(width, left, right, kw, sw, dw)
+
+
+def read_window(
+    node: Node, extents: Sequence[int], weights: Sequence[int] | None = None
+) -> SpatialWindow:
+    """
+    Return the window of `node` over spatial `extents`. Weights [O, C/g, ...] determine the kernel,
+    which the node may declare too; without weights, the node must declare it.
+    """
+    rank = len(extents)
+    kernel = kernel_of(node, rank, weights)
+    strides = node.per_dimension("strides", rank)
+    dilations = node.per_dimension("dilations", rank)
+    if any(k < 1 for k in kernel):
+        raise node.wrong(f"kernel of shape {list(kernel)}, expected extents of at least 1")
+    pads = node.integers("pads")
+    auto = node.string("auto_pad", "NOTSET")
+    ceil = node.flag("ceil_mode") if node.has_attribute("ceil_mode") else False
+    sizes = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
+    if auto == "NOTSET":
+        if pads is None:
+            pads = (0,) * (2 * rank)
+        if len(pads) != 2 * rank or any(p < 0 for p in pads):
+            raise node.wrong(
+                f"attribute 'pads' must be {2 * rank} integers of at least 0, got {list(pads)}"
+            )
+        before, after = list(pads[:rank]), list(pads[rank:])
+    elif auto == "VALID":
+        before, after = [0] * rank, [0] * rank
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        total = [
+            max((-(-n // s) - 1) * s + size - n, 0)
+            for n, s, size in zip(extents, strides, sizes, strict=True)
+        ]
+        less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+        before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
+        ceil = False
+    else:
+        raise node.wrong(
+            f"attribute 'auto_pad' must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got '{auto}'"
+        )
+    overhang = [0] * rank
+    if ceil:
+        for i in range(rank):
+            if auto == "VALID" and (extents[i] - sizes[i]) % strides[i]:
+                raise node.unsupported(
+                    "ceil_mode with auto_pad=VALID, which ONNX and ONNX Runtime interpret "
+                    "differently; write the padding as 'pads'"
+                )
+            if extents[i] + before[i] + after[i] + strides[i] <= sizes[i]:
+                continue  # There is no window, even if the number is rounded up.
+            outputs = -(-(extents[i] + before[i] + after[i] - sizes[i]) // strides[i]) + 1
+            # A window that would start after the input does not count.
+            outputs -= (outputs - 1) * strides[i] >= extents[i] + before[i]
+            needed = (outputs - 1) * strides[i] + sizes[i] - extents[i] - before[i]
+            overhang[i] = max(needed - after[i], 0)
+            after[i] += overhang[i]
+    if node.operator.endswith("Pool"):
+        # The division of ONNX rounds towards 0, so a pooling window may exceed the input.
+        for i in range(rank):
+            missing = sizes[i] - (extents[i] + before[i] + after[i])
+            if 0 < missing < strides[i]:
+                overhang[i] += missing
+                after[i] += missing
+    for i in range(rank):
+        if extents[i] + before[i] + after[i] < sizes[i]:
+            raise node.wrong(
+                f"a window of {sizes[i]} does not fit an input of {extents[i]} "
+                f"with padding {before[i]} and {after[i]}"
+            )
+    sides = [*zip(kernel, strides, dilations, before, after, overhang, strict=True)]
+    none = (1, 1, 1, 0, 0, 0)
+    depth = _window(sides[0], none) if rank == 3 else None
+    return _window(*([none] * (2 - rank) + sides)[-2:], depth=depth)
+
+
+def _window(
+    rows: Sequence[int], columns: Sequence[int], depth: SpatialWindow | None = None
+) -> SpatialWindow:
+    kernel, strides, dilations, before, after, overhang = zip(rows, columns, strict=True)
+    return SpatialWindow(kernel, strides, (*before, *after), dilations, overhang, depth)
+
+
+def kernel_of(node: Node, rank: int, weights: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the extents of the kernel, which are those of weights [O, C/g, ...] if given."""
+    declared = node.integers("kernel_shape")
+    if weights is None and (declared is None or len(declared) != rank):
+        raise node.wrong(f"attribute 'kernel_shape' must be {rank} integers")
+    kernel = tuple((declared if weights is None else weights[2:]) or ())
+    if declared not in (None, kernel):
+        raise node.wrong(f"attribute 'kernel_shape' is {list(declared)}, got {list(kernel)}")
+    return kernel
 
 
 @operator("Conv")
 def conv(node: Node, emitter: Emitter) -> Value:
-    """Weights [O, C/g, KH, KW] become [O, KH, KW, C/g]; computed ones make it a matrix product."""
+    """Transpose weights to [O, KH, KW, C/g]; multiply windows by computed weights."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
@@ -32,7 +147,7 @@ def conv(node: Node, emitter: Emitter) -> Value:
         )
     if rank > 5:
         raise node.unsupported(
-            f"{rank - 2} spatial dimensions; one to three are taken: split the convolution"
+            f"{rank - 2} spatial dimensions, expected one to three: split the convolution"
         )
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] % groups or weights[0] % groups:
@@ -73,8 +188,8 @@ def convolved(
     groups: int,
 ) -> Value:
     """
-    `x` [N, H, W, C] by weights [O, KH, KW, C/g], constant or computed. With a window over depth,
-    `x` [N, D, H, W, C], which is padded in depth, by weights [KD, O, KH, KW, C/g].
+    Convolve `x` [N, H, W, C] with weights [O, KH, KW, C/g], constant or computed. With a window
+    over depth, `x` is [N, D, H, W, C], padded in depth, and the weights are [KD, O, KH, KW, C/g].
     """
     if window.depth is not None:
         return _sum_of_planes(emitter, x, weights, bias, window, window.depth, groups)
@@ -102,20 +217,16 @@ def _sum_of_planes(
     deep: SpatialWindow,
     groups: int,
 ) -> Value:
-    """The sum over the taps in depth of convolutions over height and width."""
+    """Sum convolutions over height and width for the taps in depth."""
     flat, stride, dilation = replace(window, depth=None), deep.strides[0], deep.dilations[0]
-    (n, d, h, w, c), (depth, o, kh, kw, taken) = shape_of_value(x), shape_of_value(weights)
+    (n, d, h, w, c), (depth, o, *_) = shape_of_value(x), shape_of_value(weights)
     outputs = window_output(d, 0, 0, depth, stride, dilation)
     total: Value | None = None
     for k in range(depth):
         plane = emitter.sliced(
             x, (0, k * dilation, 0, 0, 0), (n, outputs, h, w, c), (1, stride, 1, 1, 1)
         )
-        tap = (
-            Constant.of(f"{weights.name}/{k}", np.ascontiguousarray(weights.load()[k]))
-            if isinstance(weights, Constant)
-            else emitter.reshaped(emitter.part(weights, 0, k, 1), (o, kh, kw, taken))
-        )
+        tap = emitter.slice_at(weights, k)
         rows = emitter.reshaped(plane, (n * outputs, h, w, c))
         part = convolved(emitter, rows, tap, bias if k == 0 else None, flat, groups)
         total = part if total is None else emitter.add(total, part)
@@ -132,7 +243,7 @@ def _computed_convolution(
     window: SpatialWindow,
     groups: int,
 ) -> Value:
-    """Of [N, H, W, C] with [O, KH, KW, C/g]: [N, OH, OW, O]."""
+    """Convolve [N, H, W, C] with computed weights [O, KH, KW, C/g]."""
     outputs, _, _, channels = shape_of_value(weights)
     taps = taps_of(emitter, x, window)
     if channels == 1 and groups > 1:
@@ -155,7 +266,7 @@ def _computed_convolution(
 def taps_of(
     emitter: Emitter, x: Value, window: SpatialWindow, border: FloatAttr | IntegerAttr | None = None
 ) -> list[Value]:
-    """The elements at each position of the window, row-major: parts of the padded input."""
+    """Return the elements at each position of the window, in row-major order."""
     top, left, bottom, right = window.padding
     n, h, w, c = shape_of_value(x)
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
@@ -169,7 +280,6 @@ def taps_of(
 
 
 def _product(emitter: Emitter, taps: list[Value], weights: Value, bias: Value | None) -> Value:
-    """A row for each position: the channels of all taps."""
     n, oh, ow, c = shape_of_value(taps[0])
     outputs = shape_of_value(weights)[0]
     size = len(taps) * c
@@ -179,7 +289,7 @@ def _product(emitter: Emitter, taps: list[Value], weights: Value, bias: Value | 
 
 
 def _sum_over_taps(emitter: Emitter, taps: list[Value], weights: Value, groups: int) -> Value:
-    """Every channel by itself, into one or several."""
+    """Multiply each channel by weights and sum over the taps."""
     outputs, size = shape_of_value(weights)[0], prod(shape_of_value(weights)[1:])
     each = outputs // groups
     by_tap = emitter.transposed(emitter.reshaped(weights, (outputs, size)), (1, 0))

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees: `graph.tree_ensemble`, and what becomes of its sums."""
+"""Import ensembles of decision trees as `graph.tree_ensemble`, and transform the sums."""
 
 from collections.abc import Hashable, Sequence
 from itertools import zip_longest
@@ -13,7 +13,7 @@ from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import tensor_array
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.linear_models import (
+from ceras_ir.frontends.onnx.operators.classical_models import (
     class_labels,
     classified,
     known_transform,
@@ -34,10 +34,10 @@ TREE_ENSEMBLE = "ai.onnx.ml::TreeEnsemble"
 
 AGGREGATES = ("AVERAGE", "SUM")
 ENSEMBLE_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""In the order of the numbers that `TreeEnsemble` has for them."""
+"""The transforms in the order of the numbers of `TreeEnsemble`."""
 
 SUM = 1
-"""The number that `TreeEnsemble` has for it; averages are 0."""
+"""The number of `TreeEnsemble` for sums; averages are 0."""
 
 rule(TREE_CLASSIFIER, TREE_REGRESSOR)(known_transform)
 
@@ -46,16 +46,14 @@ rule(TREE_CLASSIFIER, TREE_REGRESSOR)(known_transform)
 def sum_or_average(node: Node) -> str | None:
     """results of trees are summed or averaged"""
     aggregate = node.string("aggregate_function", "SUM")
-    if aggregate in AGGREGATES:
-        return None
-    return f"got '{aggregate}'; train an ensemble whose trees are summed"
+    return None if aggregate in AGGREGATES else f"got '{aggregate}'; train an ensemble of sums"
 
 
 @operator(TREE_CLASSIFIER)
 def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The label of every row and its scores. Labels that are strings are numbers in the order of
-    their list, which the output is said to have.
+    Emit the label of each row, and the scores. String labels are integers in the order of their
+    list, which is an attribute of the output.
     """
     labels = class_labels(node, "classlabels_int64s")
     ids, weights = _targets(node, "class")
@@ -64,47 +62,42 @@ def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     is_mirrored = len(labels) == 2 and any(ids)
     if is_mirrored and not _are_opposite(node):
         raise node.unsupported(
-            "two classes with weights of both, whose labels runtimes do not agree on; "
+            "two classes with weights for both, for which runtimes return different labels; "
             "convert the model again, with one weight per leaf as skl2onnx writes it"
         )
     targets = 1 if len(labels) == 2 else len(labels)
     scores = _sums(node, emitter, "class", targets, is_mirrored=is_mirrored)
     scores = _with_base(node, emitter, scores, is_mirrored=is_mirrored)
-    # Weights say if they are votes, of which a class needs more than half, or logits.
-    threshold, whole = (0.5, 1.0) if min(weights) >= 0 else (0.0, 0.0)
+    # Weights that are not negative are votes, and a class needs more than half of them.
+    threshold, total = (0.5, 1.0) if min(weights) >= 0 else (0.0, 0.0)
     post = node.string("post_transform", "NONE")
-    return classified(emitter, scores, labels, post, threshold=threshold, whole=whole)
+    return classified(emitter, scores, labels, post, threshold=threshold, total=total)
 
 
 @operator(TREE_REGRESSOR)
 def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
-    """Sums or averages of the leaves, and the base values."""
+    """Emit sums or averages of the leaves, plus the base values."""
     sums = _sums(node, emitter, "target", node.integer("n_targets", 1))
     if node.string("aggregate_function", "SUM") == "AVERAGE":
-        sums = _averaged(emitter, sums, len(set(node.integers("nodes_treeids") or ())))
-    return transformed(
-        emitter, _with_base(node, emitter, sums), node.string("post_transform", "NONE")
-    )
+        trees = len(set(node.integers("nodes_treeids") or ()))
+        sums = emitter.div(sums, emitter.number(trees))
+    sums = _with_base(node, emitter, sums)
+    return transformed(emitter, sums, node.string("post_transform", "NONE"))
 
 
 @operator(TREE_ENSEMBLE)
 def tree_ensemble(node: Node, emitter: Emitter) -> Value:
-    """Sums or averages of the leaves; `MEMBER`, minima and maxima are refused."""
+    """Emit sums or averages of the leaves; refuse `MEMBER`, minima and maxima."""
     node.ignore("nodes_hitrates")
     if node.has_attribute("membership_values"):
-        raise node.unsupported("nodes of mode MEMBER; encode categories as numbers that are split")
-    lists = {
-        name: node.integers(name) or ()
-        for name in (
-            *("nodes_featureids", "nodes_truenodeids", "nodes_trueleafs"),
-            *("nodes_falsenodeids", "nodes_falseleafs"),
-        )
-    }
+        raise node.unsupported("nodes of mode MEMBER; encode categories as numbers to compare")
+    names = ("featureids", "truenodeids", "trueleafs", "falsenodeids", "falseleafs")
+    lists = [node.integers(f"nodes_{name}") or () for name in names]
     missing = node.integers("nodes_missing_value_tracks_true") or ()
     modes = _tensor(node, "nodes_modes")
-    splits = _as_inputs(node, emitter, _tensor(node, "nodes_splits"))
-    if len({*map(len, lists.values()), len(modes), len(splits)}) != 1:
-        raise node.wrong("the lists of its nodes differ in length")
+    splits = _like_features(node, emitter, _tensor(node, "nodes_splits"))
+    if len({*map(len, lists), len(modes), len(splits)}) != 1:
+        raise node.wrong("the lists of nodes differ in length")
     targets, weights = node.integers("leaf_targetids") or (), _tensor(node, "leaf_weights")
     if len(targets) != len(weights):
         raise node.wrong(f"{len(targets)} targets of leaves and {len(weights)} weights")
@@ -112,25 +105,21 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
         (True, i): [(int(t), float(w))]
         for i, (t, w) in enumerate(zip(targets, weights, strict=True))
     }
-    for i, (f, yes, yes_leaf, no, no_leaf) in enumerate(zip(*lists.values(), strict=True)):
+    for i, (f, yes, yes_leaf, no, no_leaf) in enumerate(zip(*lists, strict=True)):
         if not 0 <= (mode := int(modes[i])) < len(SPLIT_MODES):
-            raise node.unsupported(f"mode {mode} of a node; ONNX's comparisons 0 to 5 are taken")
+            raise node.unsupported(
+                f"mode {mode} of a node, expected the comparisons 0 to 5 of ONNX"
+            )
         is_missing = i < len(missing) and bool(missing[i])
-        nodes[False, i] = TreeSplit(
-            f,
-            float(splits[i]),
-            SPLIT_MODES[mode],
-            is_missing,
-            (bool(yes_leaf), yes),
-            (bool(no_leaf), no),
-        )
+        children = (bool(yes_leaf), yes), (bool(no_leaf), no)
+        nodes[False, i] = TreeSplit(f, float(splits[i]), SPLIT_MODES[mode], is_missing, *children)
     roots = [(False, i) for i in node.integers("tree_roots") or ()]
     sums = _emitted(node, emitter, nodes, roots, node.integer("n_targets", 1))
     aggregate = node.integer("aggregate_function", SUM)
     if aggregate not in (0, SUM):
         raise node.unsupported("results of trees are summed or averaged; got a minimum or maximum")
     if aggregate != SUM:
-        sums = _averaged(emitter, sums, len(roots))
+        sums = emitter.div(sums, emitter.number(len(roots)))
     post = node.integer("post_transform", 0)
     if not 0 <= post < len(ENSEMBLE_TRANSFORMS):
         raise node.wrong(f"attribute 'post_transform' must be in [0, 5), got {post}")
@@ -138,7 +127,7 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
 
 
 def _are_opposite(node: Node) -> bool:
-    """Whether leaves take from the first of two classes what they add to the second (CatBoost)."""
+    """Return whether the weights of two classes are opposite in each leaf (CatBoost)."""
     ids, weights = _targets(node, "class")
     places = [node.integers(f"class_{name}") or () for name in ("treeids", "nodeids")]
     base = dict(enumerate(_floats(node, "base_values"))) or {0: 0.0, 1: 0.0}
@@ -153,25 +142,24 @@ def _sums(
     node: Node, emitter: Emitter, kind: str, targets: int, *, is_mirrored: bool = False
 ) -> Value:
     """
-    What the trees of a classifier (`class`) or regressor (`target`) add up to. Where it
-    `is_mirrored`, for the second class alone.
+    Emit the sums of a classifier (`class`) or regressor (`target`); with `is_mirrored`, only for
+    the second class.
     """
-    names = [f"nodes_{name}" for name in ("treeids", "nodeids", "featureids")]
-    names += ["nodes_truenodeids", "nodes_falsenodeids"]
-    lists = [node.integers(name) or () for name in names]
+    names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
+    lists = [node.integers(f"nodes_{name}") or () for name in names]
     modes = node.strings("nodes_modes") or ()
-    values = _as_inputs(node, emitter, _floats(node, "nodes_values"))
+    values = _like_features(node, emitter, _floats(node, "nodes_values"))
     node.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     missing = node.integers("nodes_missing_value_tracks_true") or ()
     if len({*map(len, lists), len(modes), len(values)}) != 1 or not modes:
-        raise node.wrong("the lists of its nodes are empty or differ in length")
+        raise node.wrong("the lists of nodes are empty or differ in length")
     if missing and len(missing) != len(modes):
         raise node.wrong(f"nodes_missing_value_tracks_true has {len(missing)} of {len(modes)}")
     ids, weights = _targets(node, kind)
     leaves: dict[tuple[int, int], list[tuple[int, float]]] = {}
     places = [node.integers(f"{kind}_{name}") or () for name in ("treeids", "nodeids")]
     if any(len(place) != len(ids) for place in places):
-        raise node.wrong("the lists of its leaves differ in length")
+        raise node.wrong("the lists of leaves differ in length")
     for tree, leaf, target, weight in zip(*places, ids, weights, strict=True):
         if target or not is_mirrored:
             leaves.setdefault((tree, leaf), []).append((target - is_mirrored, weight))
@@ -186,19 +174,19 @@ def _sums(
             nodes[key] = leaves.get(key, [])
             continue
         if (short := str(mode).removeprefix("BRANCH_")) not in SPLIT_MODES:
-            raise node.unsupported(f"mode '{mode}' of a node; ONNX's comparisons are taken")
+            raise node.unsupported(f"mode '{mode}' of a node, expected a comparison of ONNX")
         children = [(int(tree), int(child)) for child in (true, false)]
         reached.update(children)
         nodes[key] = TreeSplit(int(feature), float(value), short, bool(is_missing), *children)
     roots = [key for key in zip(*lists[:2], strict=True) if key not in reached]
     trees = set(lists[0])
     if len(roots) != len(trees) or {tree for tree, _ in roots} != trees:
-        raise node.wrong("each tree must have one node that no other leads to")
+        raise node.wrong("each tree must have one root")
     return _emitted(node, emitter, nodes, roots, targets)
 
 
-def _as_inputs(node: Node, emitter: Emitter, thresholds: Sequence[float]) -> Sequence[float]:
-    """Thresholds of 64 bits, rounded where features are, so that what was equal is equal."""
+def _like_features(node: Node, emitter: Emitter, thresholds: Sequence[float]) -> Sequence[float]:
+    """Round thresholds of 64 bits to float32 if the features are rounded, to preserve equality."""
     if not isinstance(x := emitter.value(0), SSAValue) or x not in emitter.rounded:
         return thresholds
     with np.errstate(over="ignore"):
@@ -224,46 +212,39 @@ def _emitted(
 
 
 def _targets(node: Node, kind: str) -> tuple[Sequence[int], Sequence[float]]:
-    """What each entry of the list of leaves adds to, and how much."""
+    """Return the column and the weight of each entry of the list of leaves."""
     ids, weights = node.integers(f"{kind}_ids") or (), _floats(node, f"{kind}_weights")
     if len(ids) != len(weights) or not ids:
-        raise node.wrong("the lists of its leaves are empty or differ in length")
+        raise node.wrong("the lists of leaves are empty or differ in length")
     return ids, weights
 
 
 def _with_base(node: Node, emitter: Emitter, sums: Value, *, is_mirrored: bool = False) -> Value:
     base, targets = _floats(node, "base_values"), shape_of_value(sums)[1]
-    if is_mirrored:
-        base = base[1:]
+    base = base[1:] if is_mirrored else base
     if not len(base):
         return sums
     if len(base) != targets:
-        raise node.unsupported(f"{len(base)} base values for {targets} results; give each its own")
+        raise node.unsupported(
+            f"{len(base)} base values for {targets} results; give a base value for each result"
+        )
     array = np.array(base, np.float32).reshape(1, targets)
     return emitter.add(sums, emitter.constant(array, "base"))
 
 
-def _averaged(emitter: Emitter, sums: Value, trees: int) -> Value:
-    return emitter.div(sums, emitter.number(trees))
-
-
 def _floats(node: Node, name: str) -> Sequence[float]:
-    """A list of floats, or the tensor that has it in 64 bits."""
-    listed = node.numbers(name) or ()
-    return listed or _tensor(node, f"{name}_as_tensor")
+    """Return a list of floats, or the tensor that has it in 64 bits."""
+    return node.numbers(name) or _tensor(node, f"{name}_as_tensor")
 
 
 def _tensor(node: Node, name: str) -> Sequence[float]:
     tensor = node.tensor(name)
     if tensor is None:
         return ()
-    if tensor.data_type not in (
-        *(onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE),
-        *(onnx.TensorProto.FLOAT16, onnx.TensorProto.UINT8),
-    ):
+    kinds = onnx.TensorProto
+    if tensor.data_type not in (kinds.FLOAT, kinds.DOUBLE, kinds.FLOAT16, kinds.UINT8):
         raise node.wrong(f"attribute '{name}' has elements of another type")
     try:
-        found = tensor_array(tensor, None).reshape(-1).tolist()
+        return tensor_array(tensor, None).reshape(-1).astype(np.float64).tolist()
     except ValueError as e:
         raise node.wrong(f"attribute '{name}': {e}") from None
-    return [float(v) for v in found]

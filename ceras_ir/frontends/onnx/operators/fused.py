@@ -1,7 +1,4 @@
-"""
-What ONNX Runtime's optimizer writes in place of several operators, into models that are saved
-behind it: the same as those operators.
-"""
+"""Import operators that the optimizer of ONNX Runtime fuses from several operators of ONNX."""
 
 from collections.abc import Sequence
 
@@ -13,14 +10,14 @@ from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS
 from ceras_ir.frontends.onnx.operators.convolution import conv
 from ceras_ir.frontends.onnx.operators.matrix import gemm, matrix_product, scaled
-from ceras_ir.frontends.onnx.operators.normalization import standardized
+from ceras_ir.frontends.onnx.operators.normalization import scaled_and_shifted, standardized
 
 FUSED_ACTIVATIONS = {**LAYER_FUNCTIONS, "Clip": Function.CLIP}
 
 
 @operator(f"{MICROSOFT}FusedConv")
 def fused_conv(node: Node, emitter: Emitter) -> Value:
-    """`Conv`, plus a fourth operand, then a function."""
+    """Emit `Conv`, plus a fourth operand, then a function."""
     result = conv(node, emitter)
     if node.has_input(3):
         result = emitter.add(result, emitter.value(3))
@@ -29,7 +26,7 @@ def fused_conv(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}FusedGemm")
 def fused_gemm(node: Node, emitter: Emitter) -> Value:
-    """`Gemm`, then a function."""
+    """Emit `Gemm`, then a function."""
     names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
     given = [node.number(name, 0.0) for name in names if node.has_attribute(name)]
     return _activated(node, emitter, gemm(node, emitter), given)
@@ -52,8 +49,8 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
 @operator(f"{MICROSOFT}FusedMatMul")
 def fused_matmul(node: Node, emitter: Emitter) -> Value:
     """
-    `alpha * MatMul` of operands whose last two dimensions may be transposed, and whose first may
-    stand before the batch.
+    Emit `alpha * MatMul`. The last two dimensions of the operands may be transposed, and the first
+    dimension may precede the batch.
     """
     operands: list[Value] = []
     for i, side in enumerate("AB"):
@@ -69,26 +66,17 @@ def fused_matmul(node: Node, emitter: Emitter) -> Value:
     return matrix_product(emitter, a, scaled(emitter, b, node.number("alpha", 1.0), "factor"))
 
 
-@operator(f"{MICROSOFT}Gelu", f"{MICROSOFT}BiasGelu")
+@operator(*(f"{MICROSOFT}{name}" for name in ("Gelu", "BiasGelu", "FastGelu")))
 def gelu(node: Node, emitter: Emitter) -> Value:
-    """The function `gelu`, of a sum where there are two operands."""
-    return emitter.unary(Function.GELU, _biased(node, emitter))
-
-
-@operator(f"{MICROSOFT}FastGelu")
-def fast_gelu(node: Node, emitter: Emitter) -> Value:
-    """The function `gelu_tanh`, of a sum where there are two operands."""
-    return emitter.unary(Function.GELU_TANH, _biased(node, emitter))
-
-
-def _biased(node: Node, emitter: Emitter) -> Value:
-    x = emitter.value(0)
-    return emitter.add(x, emitter.value(1)) if node.has_input(1) else x
+    """Emit the function `gelu`, for `FastGelu` `gelu_tanh`, of the operand or of the sum of two."""
+    x, is_fast = emitter.value(0), node.operator.endswith("FastGelu")
+    x = emitter.add(x, emitter.value(1)) if node.has_input(1) else x
+    return emitter.unary(Function.GELU_TANH if is_fast else Function.GELU, x)
 
 
 @operator(f"{MICROSOFT}QuickGelu")
 def quick_gelu(node: Node, emitter: Emitter) -> Value:
-    """`x * sigmoid(alpha * x)`"""
+    """Emit `x * sigmoid(alpha * x)`."""
     x = emitter.value(0)
     alpha = node.number("alpha", 1.702)
     inner = x if alpha == 1.0 else emitter.mul(x, emitter.number(alpha))
@@ -97,20 +85,18 @@ def quick_gelu(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}SkipLayerNormalization")
 def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """`LayerNormalization` of a sum, which is the fourth result."""
+    """Emit `LayerNormalization` of a sum, which is the fourth result."""
     total = _skipped(node, emitter, 4)
     last, epsilon = [len(shape_of_value(total)) - 1], node.number("epsilon", 1e-12)
     result, mean, deviation = standardized(emitter, total, last, epsilon)
-    result = emitter.mul(result, emitter.value(2))
-    if node.has_input(3):
-        result = emitter.add(result, emitter.value(3))
+    result = scaled_and_shifted(emitter, result, 2)
     inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
     return result, mean, inverse, total
 
 
 @operator("SimplifiedLayerNormalization")
 def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Divided by the root of the mean square along the last dimensions, then scaled."""
+    """Divide by the root mean square along the last dimensions, then scale."""
     node.ignore("stash_type")
     x = emitter.value(0)
     rank = len(shape_of_value(x))
@@ -120,7 +106,7 @@ def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Val
 
 @operator(f"{MICROSOFT}SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """`SimplifiedLayerNormalization` of a sum, which is the fourth result."""
+    """Emit `SimplifiedLayerNormalization` of a sum, which is the fourth result."""
     total = _skipped(node, emitter, 3)
     last = [len(shape_of_value(total)) - 1]
     result, inverse = _divided_by_root(node, emitter, total, emitter.value(2), last)
@@ -128,7 +114,6 @@ def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequenc
 
 
 def _skipped(node: Node, emitter: Emitter, bias: int) -> Value:
-    """The sum of the first two operands, and of a bias."""
     total = emitter.add(emitter.value(0), emitter.value(1))
     return emitter.add(total, emitter.value(bias)) if node.has_input(bias) else total
 

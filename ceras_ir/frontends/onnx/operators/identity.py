@@ -1,8 +1,8 @@
 """
-Nodes that compute nothing: constants, the shapes of values, and sequences of tensors.
+Import operators without arithmetic: constants, types, masks, shapes, and sequences of tensors.
 
-Sequences are lists of a program. How many tensors there are is known at import, and so a sequence
-is no value of the IR: operators on it select the tensors that they mean.
+Sequences are lists of the import. Their length is known, so a sequence is no value of the IR, and
+operators on it select tensors.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,9 @@ from math import prod
 
 import numpy as np
 import onnx
+from xdsl.ir import SSAValue
 
+from ceras_ir.dialects.graph import Compare, numpy_dtype, plain_element
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     WHERE_COMPUTED,
@@ -19,19 +21,28 @@ from ceras_ir.frontends.onnx.emission.registry import (
     operator,
     rule,
 )
-from ceras_ir.frontends.onnx.emission.values import Constant, TensorList, Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    TensorList,
+    Value,
+    dtype_of_value,
+    shape_of_value,
+)
+from ceras_ir.frontends.onnx.model.model_file import type_name
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES
+from ceras_ir.interpreters.graph import cast as meaning_of_cast
 
 
 @operator("Identity")
 def identity(node: Node, emitter: Emitter) -> Value:
-    """The operand itself."""
+    """Return the operand."""
     return emitter.value(0)
 
 
 @operator("Dropout")
 def dropout(node: Node, emitter: Emitter) -> list[Value]:
-    """The operand itself: inference drops nothing, and the mask is true throughout."""
+    """Return the operand; in inference the mask is true everywhere."""
     node.ignore("ratio", "seed", *("is_test",) * (node.opset < 7))
     share = emitter.array(1) if node.has_input(1) else np.array(0.5)
     if node.has_input(2) and emitter.array(2).any() and share.any():
@@ -58,7 +69,7 @@ def constant_tensor(node: Node) -> onnx.TensorProto | onnx.SparseTensorProto | N
 
 @operator("Constant")
 def constant(node: Node, emitter: Emitter) -> Value:
-    """A number or list; the importer itself reads tensors."""
+    """Return a number or list; tensors are loaded by the importer."""
     name = node.outputs[0]
     for integers in ("value_int", "value_ints"):
         if (found := node.numbers64(integers)) is not None:
@@ -72,7 +83,7 @@ def constant(node: Node, emitter: Emitter) -> Value:
 
 @operator("Shape")
 def shape(node: Node, emitter: Emitter) -> Value:
-    """Known, as all shapes are; `start` and `end` (opset 15) cut as Python does."""
+    """Return the known shape, sliced by `start` and `end` (opset 15)."""
     start, end = node.integer("start", 0), node.integer("end", len(emitter.shape(0)))
     extents = emitter.shape(0)[slice(start, end)]
     return Constant.of(node.outputs[0], np.array(extents, np.int64))
@@ -80,23 +91,23 @@ def shape(node: Node, emitter: Emitter) -> Value:
 
 @operator("Size")
 def size(node: Node, emitter: Emitter) -> Value:
-    """The number of elements."""
+    """Return the number of elements."""
     return Constant.of(node.outputs[0], np.array(prod(emitter.shape(0)), np.int64))
 
 
 MAX_TENSORS = 1 << 12
-"""Of a sequence."""
+"""Maximum length of a sequence."""
 
 constant_operands(
     {"SequenceAt": [1], "SequenceErase": [1], "SequenceInsert": [2], "SplitToSequence": [1]},
-    "places and sizes must be constants",
+    "indices and sizes must be constants",
     WHERE_COMPUTED,
 )
 
 
 @dataclass(frozen=True)
 class _SequencePlace:
-    """Where an operator looks into a sequence."""
+    """An index of a sequence."""
 
     tensors: list[Value]
     index: int
@@ -109,68 +120,68 @@ def _tensors(node: Node, emitter: Emitter) -> list[Value]:
     return list(value.tensors)
 
 
-def _place(node: Node, emitter: Emitter, operand: int, *, behind: bool = False) -> _SequencePlace:
-    """The place that `operand` says, by default the last one, or the one `behind` it."""
+def _place(node: Node, emitter: Emitter, operand: int, *, at_end: bool = False) -> _SequencePlace:
+    """Return the index in `operand`, by default the last, or the end if `at_end` is set."""
     tensors = _tensors(node, emitter)
-    count = len(tensors) + behind
+    count = len(tensors) + at_end
     index = int(emitter.array(operand).item()) if node.has_input(operand) else count - 1
     if not -len(tensors) <= index < count:
-        raise node.wrong(f"place {index} of a sequence of {len(tensors)}")
+        raise node.wrong(f"index {index} of a sequence of {len(tensors)}")
     return _SequencePlace(tensors, index + len(tensors) if index < 0 else index)
 
 
 def _sequence(node: Node, tensors: Sequence[Value]) -> Value:
     if len(tensors) > MAX_TENSORS:
-        raise node.unsupported(f"a sequence of {len(tensors)}; at most {MAX_TENSORS}")
+        raise node.unsupported(f"{len(tensors)} tensors, expected at most {MAX_TENSORS}")
     return TensorList.holding(node.outputs[0], tensors)
 
 
 @operator("SequenceEmpty")
 def sequence_empty(node: Node, emitter: Emitter) -> Value:
-    """A sequence of nothing yet."""
+    """Return an empty sequence."""
     node.ignore("dtype")
     return _sequence(node, ())
 
 
 @operator("SequenceConstruct")
 def sequence_construct(node: Node, emitter: Emitter) -> Value:
-    """The operands, one after the other."""
+    """Return the sequence of the operands."""
     return _sequence(node, [emitter.value(i) for i in range(len(node.inputs))])
 
 
 @operator("SequenceInsert")
 def sequence_insert(node: Node, emitter: Emitter) -> Value:
-    """One tensor more, at a constant place."""
-    place = _place(node, emitter, 2, behind=True)
+    """Insert a tensor at a constant index."""
+    place = _place(node, emitter, 2, at_end=True)
     place.tensors.insert(place.index, emitter.value(1))
     return _sequence(node, place.tensors)
 
 
 @operator("SequenceErase")
 def sequence_erase(node: Node, emitter: Emitter) -> Value:
-    """One tensor less, at a constant place."""
+    """Remove the tensor at a constant index."""
     place = _place(node, emitter, 1)
     return _sequence(node, [v for i, v in enumerate(place.tensors) if i != place.index])
 
 
 @operator("SequenceAt")
 def sequence_at(node: Node, emitter: Emitter) -> Value:
-    """The tensor at a constant place."""
+    """Return the tensor at a constant index."""
     place = _place(node, emitter, 1)
     return place.tensors[place.index]
 
 
 @operator("SequenceLength")
 def sequence_length(node: Node, emitter: Emitter) -> Value:
-    """How many tensors there are, which is known."""
+    """Return the known number of tensors."""
     return Constant.of(node.outputs[0], np.array(len(_tensors(node, emitter)), np.int64))
 
 
 @operator("SplitToSequence")
 def split_to_sequence(node: Node, emitter: Emitter) -> Value:
     """
-    Parts of given sizes, of one size with a smaller last one, or of 1. Those of 1, though it were
-    said, are without the dimension where `keepdims` is 0, as torch.unbind means it.
+    Split into parts of given sizes, of one size with a smaller last part, or of size 1. Parts of
+    size 1 lose the dimension if `keepdims` is 0, as in torch.unbind.
     """
     shape, keep = emitter.shape(0), node.flag("keepdims", True)
     axis = node.axis(node.integer("axis", 0), len(shape))
@@ -199,7 +210,7 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
 
 @operator("ConcatFromSequence")
 def concat_from_sequence(node: Node, emitter: Emitter) -> Value:
-    """The tensors side by side along an axis, or along a new one."""
+    """Concatenate the tensors along an axis, or stack them along a new axis."""
     tensors, new = _tensors(node, emitter), node.flag("new_axis")
     if not tensors:
         raise node.wrong("a sequence of no tensors")
@@ -213,3 +224,89 @@ def concat_from_sequence(node: Node, emitter: Emitter) -> Value:
         arrays = [tensor.load() for tensor in tensors if isinstance(tensor, Constant)]
         return emitter.constant(np.concatenate(arrays, axis), node.outputs[0])
     return emitter.joined(tensors, axis)
+
+
+constant_operands(
+    {"OneHot": [1], "Trilu": [1]}, "depth and diagonal must be constants", "make it an initializer"
+)
+
+
+@operator("Trilu")
+def triangle(node: Node, emitter: Emitter) -> Value:
+    """Keep the triangle above or below a diagonal, with zeros elsewhere."""
+    x = emitter.value(0)
+    shape = shape_of_value(x)
+    k = int(emitter.array(1).reshape(-1)[0]) if node.has_input(1) else 0
+    ones = np.ones(shape[-2:], np.bool_)
+    mask = np.triu(ones, k) if node.flag("upper", True) else np.tril(ones, k)
+    kept = emitter.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), "mask")
+    return emitter.select(kept, x, emitter.number(0, x))
+
+
+@operator("OneHot")
+def one_hot(node: Node, emitter: Emitter) -> Value:
+    """Compare with each index, and select one of two values."""
+    indices, values = emitter.value(0), emitter.value(2)
+    shape = shape_of_value(indices)
+    depth = int(emitter.array(1).reshape(-1)[0])
+    axis = node.axis(node.integer("axis", -1), len(shape) + 1)
+    lifted = emitter.reshaped(indices, (*shape[:axis], 1, *shape[axis:]))
+    dtype = dtype_of_value(indices)
+    zero, size = emitter.number(0, lifted), emitter.number(depth, lifted)
+    below = emitter.compare(Compare.LESS, lifted, zero)
+    wrapped = emitter.select(below, emitter.add(lifted, size), lifted)
+    column = [-1 if i == axis else 1 for i in range(len(shape) + 1)]
+    numbers = np.arange(depth).astype(dtype).reshape(column)
+    hit = emitter.compare(Compare.EQUAL, wrapped, emitter.constant(numbers, "indices"))
+    off, on = (emitter.part(values, 0, i, 1) for i in (0, 1))
+    return emitter.select(hit, on, off)
+
+
+@operator("EyeLike")
+def eye(node: Node, emitter: Emitter) -> Value:
+    """Return a constant of the shape of the operand."""
+    shape = emitter.shape(0)
+    if len(shape) != 2:
+        raise node.wrong(f"matrix expected, got shape {list(shape)}")
+    dtypes = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float32, 11: np.float32}
+    kind = node.integer("dtype", 0)
+    dtype = np.dtype(dtypes[kind]) if kind in dtypes else dtype_of_value(emitter.value(0))
+    array = np.eye(*shape, k=node.integer("k", 0)).astype(dtype)
+    return Constant.of(node.outputs[0], array)
+
+
+@rule("Cast")
+def plain_target(node: Node) -> str | None:
+    """the type must be a float of 16 to 64 bits, an integer of 8 to 64 bits or a boolean"""
+    target = node.integer("to", 0)
+    if target in ELEMENT_TYPES or target == onnx.TensorProto.STRING:
+        return None
+    return f"got {type_name(target)}; convert the model to float32"
+
+
+@operator("Cast")
+def cast(node: Node, emitter: Emitter) -> Value:
+    """Truncate fractions; saturate a float outside the range of an integer type."""
+    node.ignore("saturate", "round_mode")
+    value = emitter.value(0)
+    is_text = value in emitter.labels if isinstance(value, SSAValue) else value.dtype.kind == "U"
+    if is_text != (node.integer("to", 0) == onnx.TensorProto.STRING):
+        raise node.unsupported("conversion between numbers and text; remove it from the model")
+    if is_text:
+        return value
+    return emitter.cast(value, ELEMENT_TYPES[node.integer("to", 0)])
+
+
+@operator("CastLike")
+def cast_like(node: Node, emitter: Emitter) -> Value:
+    """Convert like `Cast` to the type of the second operand."""
+    node.ignore("saturate", "round_mode")
+    element = plain_element(dtype_of_value(emitter.value(1)))
+    if element is None:
+        raise node.unsupported("the type must be float32, an integer or a boolean")
+    value = emitter.value(0)
+    if not isinstance(value, Constant):
+        return emitter.cast(value, element)
+    # The result is constant, because only the type of the second operand matters.
+    dtype = numpy_dtype(element)
+    return emitter.constant(meaning_of_cast(value.load(), dtype), "constant")

@@ -1,5 +1,6 @@
 """
-Operators that take or put elements by indices: constant indices are structure, others are computed.
+Import operators that read or write elements at indices. Constant indices are part of the IR, other
+indices are operands.
 """
 
 from collections.abc import Sequence
@@ -19,14 +20,14 @@ from ceras_ir.frontends.onnx.model.node import Node
 @operator("Gather")
 def gather(node: Node, emitter: Emitter) -> Value:
     """
-    Indices of any shape, negative ones counted from the end. Of computed ones each that leaves the
-    operand is the nearest that does not.
+    Gather at indices of any shape; negative indices count from the end. A computed index outside of
+    the operand is clamped.
     """
     return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
 
 
 def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
-    """What the second operand of a node takes of `table` along one of its axes."""
+    """Gather at the second operand of the node from `table` along one of its axes."""
     shape, given = shape_of_value(table), emitter.value(1)
     axis = node.axis(along, len(shape))
     check_indices(node, given)
@@ -45,7 +46,7 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
 
 @operator("GatherElements")
 def gather_elements(node: Node, emitter: Emitter) -> Value:
-    """One element for each index, from the same place along all axes but one."""
+    """Gather an element for each index, at equal positions along the other axes."""
     shape, given = emitter.shape(0), emitter.value(1)
     axis = node.axis(node.integer("axis", 0), len(shape))
     check_indices(node, given)
@@ -61,7 +62,7 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
 
 @operator("GatherND")
 def gather_nd(node: Node, emitter: Emitter) -> Value:
-    """Slices at tuples of indices, for every element of the batch."""
+    """Gather slices at tuples of indices, for each element of the batch."""
     shape, given = emitter.shape(0), emitter.value(1)
     target, batch = shape_of_value(given), node.integer("batch_dims", 0)
     check_indices(node, given)
@@ -72,7 +73,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"batches of {list(shape)} and {list(target)} differ")
     end = batch + depth
     strides = [prod(shape[i + 1 : end]) for i in range(end)]
-    # A take counts from the end and stays inside by itself.
+    # A take itself counts from the end and clamps.
     at = given if end == 1 else rows_at(emitter, given, shape[batch:end])
     if batch:
         places = np.indices(shape[:batch])
@@ -85,7 +86,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
 
 @operator("ReverseSequence")
 def reverse_sequence(node: Node, emitter: Emitter) -> Value:
-    """The first elements of every sequence in the other order, as many as it is long."""
+    """Reverse the first elements of each sequence, as many as its length."""
     shape = emitter.shape(0)
     time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
     if {time, batch} != {0, 1} or len(shape) < 2:
@@ -100,13 +101,15 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
     return emitter.transposed(beginnings_reversed(emitter, x, emitter.value(1)), order)
 
 
-def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value) -> Value:
-    """`x` [steps, batch, ...] with the first `lengths` [batch] elements of each in other order."""
+def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
+    """Reverse the first `lengths` [batch] of the steps of `x` [steps, batch, ...]."""
+    if lengths is None:
+        return emitter.reversed(x, 0)
     steps, count = shape_of_value(x)[:2]
     lengths = emitter.cast(emitter.reshaped(lengths, (1, count)), i64)
     now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
-    there = emitter.sub(emitter.sub(lengths, whole(emitter, 1)), now)
-    outside = emitter.compare(Compare.LESS, there, whole(emitter, 0))
+    there = emitter.sub(emitter.sub(lengths, index_constant(emitter, 1)), now)
+    outside = emitter.compare(Compare.LESS, there, index_constant(emitter, 0))
     return emitter.at_steps(x, emitter.select(outside, now, there))
 
 
@@ -119,7 +122,7 @@ constant_operands(
 
 @operator("Compress")
 def compress(node: Node, emitter: Emitter) -> Value:
-    """The elements along an axis, or of all, that a constant condition takes."""
+    """Select elements along an axis, or of all elements, by a constant condition."""
     value = emitter.value(0)
     if not node.has_attribute("axis"):
         value = emitter.reshaped(value, (prod(emitter.shape(0)),))
@@ -130,24 +133,24 @@ def compress(node: Node, emitter: Emitter) -> Value:
 
 
 def elements_at(emitter: Emitter, indices: Value, shape: Sequence[int], axis: int) -> Value:
-    """For each index along `axis` the number of its element among all, in row-major order."""
+    """Return the row-major positions of the elements at indices along `axis`."""
     target = shape_of_value(indices)
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
     places = np.indices(target)
     base = sum(
         (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
     )
-    stride = whole(emitter, strides[axis])
+    stride = index_constant(emitter, strides[axis])
     along = emitter.mul(counted(emitter, indices, shape[axis]), stride)
     return emitter.add(along, emitter.constant(base.astype(np.int64), "places"))
 
 
 def rows_at(emitter: Emitter, indices: Value, extents: Sequence[int]) -> Value:
-    """For each tuple of indices along the last dimension the number of its slice among all."""
+    """Return the position of the slice at each tuple of indices along the last dimension."""
     at: Value | None = None
     last = len(shape_of_value(indices)) - 1
     for i, extent in enumerate(extents):
-        stride = whole(emitter, prod(extents[i + 1 :]))
+        stride = index_constant(emitter, prod(extents[i + 1 :]))
         along = emitter.mul(counted(emitter, emitter.part(indices, last, i, 1), extent), stride)
         at = along if at is None else emitter.add(at, along)
     assert at is not None
@@ -155,32 +158,29 @@ def rows_at(emitter: Emitter, indices: Value, extents: Sequence[int]) -> Value:
 
 
 def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
-    """The parts of `x` at computed indices along `axis`, in their order."""
+    """Gather the parts of `x` at computed indices along `axis`."""
     shape, count = shape_of_value(x), prod(shape_of_value(indices))
     rest = [i for i in range(len(shape)) if i != axis]
     first = emitter.transposed(x, (axis, *rest))
     flat = emitter.reshaped(first, (shape[axis], prod(shape[i] for i in rest)))
     rows = emitter.reshaped(emitter.taken(flat, indices), (count, *(shape[i] for i in rest)))
-    # Back to where the axis was.
     order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
     return emitter.transposed(rows, order)
 
 
-def whole(emitter: Emitter, number: int) -> Value:
-    """A constant index or stride."""
+def index_constant(emitter: Emitter, number: int) -> Value:
     return emitter.constant(np.array([number], np.int64), "stride")
 
 
 def counted(emitter: Emitter, indices: Value, extent: int) -> Value:
-    """Indices as i64, negative ones counted from the end; none leaves its dimension."""
+    """Return indices as i64, counted from the start and clamped to the dimension."""
     wide = emitter.cast(indices, i64)
-    below = emitter.compare(Compare.LESS, wide, whole(emitter, 0))
-    from_end = emitter.add(wide, whole(emitter, extent))
+    below = emitter.compare(Compare.LESS, wide, index_constant(emitter, 0))
+    from_end = emitter.add(wide, index_constant(emitter, extent))
     return emitter.bounded(emitter.select(below, from_end, wide), 0, extent - 1)
 
 
 def check_indices(node: Node, indices: Value) -> None:
-    """Refuse indices that are no integers."""
     dtype = dtype_of_value(indices)
     if dtype.kind not in "iu":
         raise node.wrong(f"indices must be integers, got {dtype}")
@@ -201,7 +201,7 @@ SCATTER_REDUCTIONS = {
 
 @operator("Scatter", "ScatterElements")
 def scatter_elements(node: Node, emitter: Emitter) -> Value:
-    """One element to each index, at the same place along all axes but one."""
+    """Write an element at each index, at equal positions along the other axes."""
     shape, given = emitter.shape(0), emitter.value(1)
     axis = node.axis(node.integer("axis", 0), len(shape))
     check_indices(node, given)
@@ -213,14 +213,14 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
     if any(t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis):
         raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
     if not prod(target):
-        return emitter.value(0)  # Nothing is put anywhere.
+        return emitter.value(0)
     at = elements_at(emitter, given, shape, axis)
     return _put(node, emitter, at, 1)
 
 
 @operator("ScatterND")
 def scatter_nd(node: Node, emitter: Emitter) -> Value:
-    """Slices to tuples of indices."""
+    """Write slices at tuples of indices."""
     shape, given = emitter.shape(0), emitter.value(1)
     check_indices(node, given)
     target, updates = shape_of_value(given), emitter.shape(2)
@@ -230,15 +230,15 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
             f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
         )
     if not prod(target):
-        return emitter.value(0)  # Nothing is put anywhere.
-    # A put counts from the end by itself.
+        return emitter.value(0)
+    # A put itself counts from the end.
     at = given if depth == 1 else rows_at(emitter, given, shape[:depth])
     return _put(node, emitter, at, prod(shape[depth:]))
 
 
 @operator("TensorScatter")
 def tensor_scatter(node: Node, emitter: Emitter) -> Value:
-    """An update of a cache, to each entry of the batch from an index of its own on."""
+    """Write an update to a cache, for each element of the batch from a separate index on."""
     shape, update = emitter.shape(0), emitter.shape(1)
     axis = node.axis(node.integer("axis", -2), len(shape))
     mode = node.string("mode", "linear")
@@ -251,7 +251,7 @@ def tensor_scatter(node: Node, emitter: Emitter) -> Value:
         first = emitter.cast(emitter.reshaped(emitter.value(2), (batch, 1)), i64)
         at = emitter.add(first, at)
         if mode == "circular":
-            size = whole(emitter, extent)
+            size = index_constant(emitter, extent)
             at = emitter.sub(at, emitter.mul(emitter.div(at, size), size))
     each = emitter.constant(extent * np.arange(batch, dtype=np.int64).reshape(batch, 1), "batch")
     width = prod(shape) // (batch * extent)
@@ -266,7 +266,7 @@ def tensor_scatter(node: Node, emitter: Emitter) -> Value:
 
 @operator("MaxUnpool")
 def max_unpool(node: Node, emitter: Emitter) -> Value:
-    """Elements at the indices that a pooling found, zeros elsewhere."""
+    """Write elements at the indices of a pooling, with zeros elsewhere."""
     shape = emitter.shape(0)
     rank = len(shape) - 2
     kernel = node.integers("kernel_shape") or ()
@@ -295,7 +295,7 @@ def max_unpool(node: Node, emitter: Emitter) -> Value:
 
 @operator("Col2Im")
 def col2im(node: Node, emitter: Emitter) -> Value:
-    """Sums of the elements that windows have at every place of an image."""
+    """Sum the elements of overlapping windows at each position of an image."""
     n, rows, windows = emitter.shape(0)
     image, block = emitter.integers(1), emitter.integers(2)
     rank = len(image)
@@ -330,7 +330,7 @@ def col2im(node: Node, emitter: Emitter) -> Value:
 
 
 def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
-    """The updates as rows of `width` elements, put at the rows `at`."""
+    """Write the updates as rows of `width` elements at the rows `at`."""
     name = node.string("reduction", "none")
     if name not in SCATTER_REDUCTIONS:
         raise node.wrong(f"attribute 'reduction' must be one of {', '.join(SCATTER_REDUCTIONS)}")
@@ -347,8 +347,5 @@ def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
 def _placed(
     emitter: Emitter, data: Value, at: Value, rows: Value, reduction: Reduce | None = None
 ) -> Value:
-    """`graph.put` of values of the model."""
-    op = PutOp(
-        emitter.materialize(data), emitter.materialize(at), emitter.materialize(rows), reduction
-    )
-    return emitter.emit(op)
+    operands = [emitter.materialize(value) for value in (data, at, rows)]
+    return emitter.emit(PutOp(operands[0], operands[1], operands[2], reduction))

@@ -1,6 +1,4 @@
-"""
-Data movement operators: reshapes, transposition, concatenation, slices, repetition and borders.
-"""
+"""Import data movement: reshapes, transposes, concatenation, slices, repetition and padding."""
 
 from collections.abc import Sequence
 from math import prod
@@ -35,7 +33,7 @@ def constant_shape(node: Node) -> str | None:
 
 @operator("Reshape")
 def reshape(node: Node, emitter: Emitter) -> Value:
-    """0 copies an extent unless `allowzero`, -1 is the quotient of the elements."""
+    """Reshape: 0 copies an extent unless `allowzero`, -1 is computed from the other extents."""
     old, target = emitter.shape(0), list(emitter.integers(1))
     allow_zero = node.flag("allowzero")
     if target.count(-1) > 1 or any(extent < -1 for extent in target):
@@ -55,7 +53,7 @@ def reshape(node: Node, emitter: Emitter) -> Value:
 
 @operator("Flatten")
 def flatten(node: Node, emitter: Emitter) -> Value:
-    """Two dimensions: those before `axis` and the rest."""
+    """Reshape to two dimensions: those before `axis` and the rest."""
     shape, axis = emitter.shape(0), node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise node.wrong(f"axis must be in [-{len(shape)}, {len(shape)}], got {axis}")
@@ -65,7 +63,7 @@ def flatten(node: Node, emitter: Emitter) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node, emitter: Emitter) -> Value:
-    """Extents of 1 go: those at `axes`, or all."""
+    """Remove extents of 1: those at `axes`, or all."""
     shape, axes = emitter.shape(0), _axes(node, emitter)
     if axes is None:
         return emitter.reshaped(emitter.value(0), [extent for extent in shape if extent != 1])
@@ -79,7 +77,7 @@ def squeeze(node: Node, emitter: Emitter) -> Value:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node, emitter: Emitter) -> Value:
-    """Extents of 1 come in at `axes` of the result."""
+    """Insert extents of 1 at `axes` of the result."""
     axes = _axes(node, emitter)
     if axes is None:
         raise node.wrong("axes are missing")
@@ -93,7 +91,7 @@ def unsqueeze(node: Node, emitter: Emitter) -> Value:
 
 
 def _axes(node: Node, emitter: Emitter) -> Sequence[int] | None:
-    """An attribute before opset 13, then an operand."""
+    """Read an attribute before opset 13, then an operand."""
     if node.opset < 13:
         return node.integers("axes")
     return emitter.integers(1) if node.has_input(1) else None
@@ -101,11 +99,10 @@ def _axes(node: Node, emitter: Emitter) -> Sequence[int] | None:
 
 @operator("Transpose")
 def transpose(node: Node, emitter: Emitter) -> Value:
-    """`perm` defaults to the reverse order."""
+    """Permute dimensions; `perm` is the reverse order by default."""
     rank = len(emitter.shape(0))
     order = node.integers("perm")
-    if order is None:
-        order = tuple(reversed(range(rank)))
+    order = tuple(reversed(range(rank))) if order is None else order
     if sorted(order) != list(range(rank)):
         raise node.wrong(
             f"attribute 'perm' must order {rank} dimensions of {list(emitter.shape(0))}, "
@@ -116,15 +113,14 @@ def transpose(node: Node, emitter: Emitter) -> Value:
 
 @operator("Concat")
 def concat(node: Node, emitter: Emitter) -> Value:
-    """Operands without elements, which exporters leave behind, are left out."""
+    """Concatenate operands, except operands without elements, which exporters write."""
     if not node.has_attribute("axis"):
         raise node.wrong("attribute 'axis' is missing")
     values = [emitter.value(i) for i in range(max(len(node.inputs), 1))]
     shapes = [shape_of_value(v) for v in values]
     axis = node.axis(node.integer("axis", 0), len(shapes[0]))
     for shape in shapes:
-        others = [(i, n) for i, n in enumerate(shape) if i != axis]
-        if others != [(i, n) for i, n in enumerate(shapes[0]) if i != axis]:
+        if shape[:axis] + shape[axis + 1 :] != shapes[0][:axis] + shapes[0][axis + 1 :]:
             raise node.wrong(
                 f"operands of shapes {list(shapes[0])} and {list(shape)} differ in more "
                 f"than dimension {axis}"
@@ -137,19 +133,9 @@ def concat(node: Node, emitter: Emitter) -> Value:
     return emitter.emit(ConcatOp([emitter.materialize(v) for v in filled], axis))
 
 
-CONSTANT_OPERANDS = {
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "Pad": (1, 3),
-    "Tile": (1,),
-    "Expand": (1,),
-}
-"""Operands that say which elements, not what they are."""
-
-
 constant_operands(
-    CONSTANT_OPERANDS,
-    "which elements are taken must be known at compile time",
+    {"Slice": (1, 2, 3, 4), "Split": (1,), "Pad": (1, 3), "Tile": (1,), "Expand": (1,)},
+    "the selected elements must be known at compile time",
     f"export with fixed shapes, {WHERE_COMPUTED}",
 )
 
@@ -161,7 +147,7 @@ constant_operands(
 
 @operator("Slice")
 def slice_(node: Node, emitter: Emitter) -> Value:
-    """As Python slices; attributes before opset 10, operands since."""
+    """Slice as in Python, by attributes before opset 10, then by operands."""
     shape = emitter.shape(0)
     if node.opset < 10:
         starts, ends = node.bounds("starts") or (), node.bounds("ends") or ()
@@ -189,7 +175,7 @@ def slice_(node: Node, emitter: Emitter) -> Value:
 
 @operator("Split")
 def split(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Parts of given sizes, or of equal ones with a smaller last one."""
+    """Split into parts of given sizes, or of equal sizes with a smaller last part."""
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", 0), len(shape))
     extent, count = shape[axis], len(node.outputs)
@@ -214,7 +200,7 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("Pad")
 def pad(node: Node, emitter: Emitter) -> Value:
-    """Negative pads cut; modes constant, reflect, edge and wrap."""
+    """Pad, or crop by negative pads; modes are constant, reflect, edge and wrap."""
     shape = emitter.shape(0)
     rank = len(shape)
     mode = node.string("mode", "constant")
@@ -260,7 +246,7 @@ def _scalar(node: Node, emitter: Emitter, index: int) -> float:
 
 @operator("Tile")
 def tile(node: Node, emitter: Emitter) -> Value:
-    """The operand over and over along every dimension."""
+    """Repeat the operand along each dimension."""
     shape, repeats = emitter.shape(0), emitter.integers(1)
     if len(repeats) != len(shape) or any(r < 1 for r in repeats):
         raise node.wrong(f"{len(shape)} repeats of at least 1 expected, got {list(repeats)}")
@@ -291,14 +277,12 @@ def expand(node: Node, emitter: Emitter) -> Value:
 
 @operator("DepthToSpace")
 def depth_to_space(node: Node, emitter: Emitter) -> Value:
-    """Channels become blocks of pixels: a reshape, a transpose and a reshape."""
-    n, c, h, w = _feature_map(node, emitter)
-    block = _block(node)
-    mode = node.string("mode", "DCR")
+    """Convert channels to blocks of pixels: reshape, transpose, reshape."""
+    (n, c, h, w), block, mode = _blocks(node, emitter)
     if mode not in ("DCR", "CRD") or c % block**2:
         raise node.wrong(f"{c} channels in mode {mode}, expected a multiple of {block**2}")
     depth = c // block**2
-    # In NHWC, where neighbouring channels come last.
+    # In NHWC, neighboring channels are contiguous.
     split = (block, block, depth) if mode == "DCR" else (depth, block, block)
     order = (0, 1, 3, 2, 4, 5) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
     return _regrouped(emitter, (n, h, w, *split), order, (n, h * block, w * block, depth))
@@ -306,10 +290,8 @@ def depth_to_space(node: Node, emitter: Emitter) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node, emitter: Emitter) -> Value:
-    """Blocks of pixels become channels, the place in the block first."""
-    n, c, h, w = _feature_map(node, emitter)
-    block = _block(node)
-    mode = node.string("mode", "DCR")
+    """Convert blocks of pixels to channels, in which the position in the block is outermost."""
+    (n, c, h, w), block, mode = _blocks(node, emitter)
     if mode not in ("DCR", "CRD") or h % block or w % block:
         raise node.wrong(f"{h}x{w} pixels in mode {mode}, expected multiples of {block}")
     shape = (n, h // block, block, w // block, block, c)
@@ -317,25 +299,20 @@ def space_to_depth(node: Node, emitter: Emitter) -> Value:
     return _regrouped(emitter, shape, order, (n, h // block, w // block, c * block**2))
 
 
+def _blocks(node: Node, emitter: Emitter) -> tuple[tuple[int, ...], int, str]:
+    shape, block = emitter.shape(0), node.integer("blocksize", 0)
+    if len(shape) != 4:
+        raise node.wrong(f"input of shape {list(shape)}, expected [N, C, H, W]")
+    if not 1 <= block < 1 << 15:
+        raise node.wrong(f"attribute 'blocksize' must be at least 1, got {block}")
+    return shape, block, node.string("mode", "DCR")
+
+
 def _regrouped(
     emitter: Emitter, split: Sequence[int], order: Sequence[int], merged: Sequence[int]
 ) -> Value:
-    """The feature map with dimensions split, in another order, and merged."""
+    """Return the feature map with dimensions split, permuted and merged."""
     features = emitter.reshaped(emitter.feature_map(emitter.value(0)), split)
     return emitter.from_feature_map(
         emitter.reshaped(emitter.transposed(features, order), merged), 4
     )
-
-
-def _feature_map(node: Node, emitter: Emitter) -> tuple[int, ...]:
-    shape = emitter.shape(0)
-    if len(shape) != 4:
-        raise node.wrong(f"input of shape {list(shape)}, expected [N, C, H, W]")
-    return shape
-
-
-def _block(node: Node) -> int:
-    block = node.integer("blocksize", 0)
-    if not 1 <= block < 1 << 15:
-        raise node.wrong(f"attribute 'blocksize' must be at least 1, got {block}")
-    return block

@@ -1,12 +1,11 @@
 """
-Loop and Scan: the steps of a loop are in the list of operations one after the other.
+Import Loop and Scan: the steps become operations, one step after the other.
 
-A loop too long for that is one operation, which calls a function for every step. Weights of a body
-are one constant, whatever the number of steps.
+A loop that is too long becomes one operation that calls a function for each step. The weights of a
+body are a single constant for any number of steps.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -15,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import constant_array, element_of, plain_element, shape_of
 from ceras_ir.dialects.graph.operation import Tensor
-from ceras_ir.frontends.onnx.emission.calls import LoopBody, emit_loop, outlined
+from ceras_ir.frontends.onnx.emission.builder import LoopBody, emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import (
@@ -36,15 +35,21 @@ from ceras_ir.frontends.onnx.operators.branches import (
 from ceras_ir.frontends.onnx.recurrence.recurrent_loops import RecurrentLoop
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
+MAX_STEPS = 1 << 10
+"""
+Maximum number of steps of an unrolled loop. Unrolled steps are quantized and run on all targets.
+The body of a longer loop remains float, and requires a target with loops.
+"""
+
 MAX_ENDLESS_STEPS = (1 << 31) - 1
-"""Of a loop that nothing ends earlier."""
+"""Maximum number of steps of a loop without a condition that ends it."""
 
 MAX_TRIPS = (1 << 63) - 1
-"""Of one that a condition ends, which exporters write for any number."""
+"""Maximum trip count of a loop with a condition. Exporters write it for an unlimited loop."""
 
 NUMBER_OF_OUTPUTS = (
-    "outputs of every step, of which a computed condition decides the number; carry them through "
-    "the loop instead"
+    "outputs of each step, whose number depends on a computed condition; carry them through the "
+    "loop instead"
 )
 
 constant_operands({"Loop": [0]}, "the trip count must be a constant", WHERE_COMPUTED)
@@ -53,22 +58,22 @@ constant_operands({"Loop": [0]}, "the trip count must be a constant", WHERE_COMP
 @operator("Loop")
 def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The body as often as a constant trip count says, or until its condition is false. A recurrent
-    layer if it is the cell of one; else unrolled, or with one body if there are more than 1024
-    steps, or it is not known how many.
+    Repeat the body for a constant trip count, or until its condition is false. The cell of a
+    recurrent layer becomes the layer. Other loops are unrolled, or keep one body if there are more
+    than 1024 steps or if the number of steps is unknown.
     """
-    found = _LoopNode.of(node, emitter)
+    found = _Loop(node, emitter)
     states = len(found.carried)
     results = _results(found)
-    return [*results[:states], *all_outputs(results[states:], found.read, found.scans)]
+    return [*results[:states], *_all_outputs(results[states:], found.used, found.scans)]
 
 
-def _results(found: "_LoopNode") -> Sequence[Value]:
-    """What is carried at the end, and the outputs of every step that are read."""
+def _results(found: "_Loop") -> Sequence[Value]:
+    """Return the carried values at the end, and the used outputs of the steps."""
     node, emitter = found.node, found.emitter
     is_short = found.trips is not None and found.trips <= MAX_STEPS
     body, refusal = None, None
-    # No cell has loops, and each of nested ones would come twice.
+    # No cell has loops, and the body of a nested loop would be emitted twice.
     if not is_short or not node.has_loops():
         try:
             body = found.body()
@@ -80,10 +85,10 @@ def _results(found: "_LoopNode") -> Sequence[Value]:
         results = found.unrolled()
         assert results is not None
         return results
-    # Within a body nothing is gained by unrolling, and each of nested loops would come twice.
+    # In a body, unrolling has no benefit, and nested loops would be emitted twice.
     if body is not None and (emitter.is_called or not found.can_end_early(body)):
         return found.with_body(body)
-    # What ends it may be computed of constants alone.
+    # The condition may depend only on constants.
     outer = emitter.block
     with emitter.trial() as block:
         if (results := found.unrolled()) is not None:
@@ -95,97 +100,81 @@ def _results(found: "_LoopNode") -> Sequence[Value]:
     return found.with_body(body)
 
 
-@dataclass(frozen=True)
-class _LoopNode:
-    """The operands of a node `Loop`."""
+class _Loop:
+    """A `Loop` node and its operands."""
 
-    node: Node
-    emitter: Emitter
-    names: Sequence[str]
-    """Of the inputs of the body: step, condition, and what is carried."""
-    trips: int | None
-    going: bool | Value
-    """The condition of the first step."""
-    carried: Sequence[Value]
-    scans: int
-    """How many outputs have an element of every step."""
-    read: Sequence[int]
-    """Which of those something reads; others are not made."""
-
-    @classmethod
-    def of(cls, node: Node, emitter: Emitter) -> "_LoopNode":
+    def __init__(self, node: Node, emitter: Emitter):
         body = node.subgraph("body")
-        names = [text(value.name) for value in body.input]
-        carried = [emitter.value(i) for i in range(2, len(node.inputs))]
-        if len(names) != len(carried) + 2:
-            raise node.wrong(f"a body of {len(names)} inputs, expected {len(carried) + 2}")
-        if (scans := len(body.output) - 1 - len(carried)) < 0:
-            raise node.wrong(
-                f"a body of {len(body.output)} outputs, expected {len(carried) + 1} or more"
-            )
-        read = read_outputs(node, len(carried), scans)
-        trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
-        going: bool | Value = True
+        self.node, self.emitter = node, emitter
+        self.names = [text(value.name) for value in body.input]
+        """The inputs of the body: step, condition, carried values."""
+        self.carried = [emitter.value(i) for i in range(2, len(node.inputs))]
+        if len(self.names) != (count := len(self.carried) + 2):
+            raise node.wrong(f"a body of {len(self.names)} inputs, expected {count}")
+        self.scans = len(body.output) - count + 1
+        """The number of outputs that each step appends an element to."""
+        if self.scans < 0:
+            raise node.wrong(f"a body of {len(body.output)} outputs, expected {count - 1} or more")
+        self.used = _used_outputs(node, len(self.carried), self.scans)
+        self.trips = int(emitter.array(0).reshape(-1)[0]) if node.has_input(0) else None
+        self.condition: bool | Value = True
+        """The condition of the first step."""
         if node.has_input(1):
-            going = known_condition(node, emitter, emitter.value(1))
-        return cls(node, emitter, names, trips, going, carried, scans, read)
-
-    def step(
-        self, number: Value, going: bool | Value, carried: Sequence[Value]
-    ) -> tuple[bool | Value, Sequence[Value]]:
-        """Whether there is another step, and the other outputs of the body that are read."""
-        taken = going if isinstance(going, Value) else Constant.of(self.names[1], np.array(going))
-        bound = dict(zip(self.names, (number, taken, *carried), strict=True))
-        again, *made = self.emitter.subgraph("body", bound)
-        states = len(self.carried)
-        results = [*made[:states], *(made[states + i] for i in self.read)]
-        return known_condition(self.node, self.emitter, again), results
-
-    def unrolled(self) -> Sequence[Value] | None:
-        """
-        One step after the other. Where a condition is computed, the steps behind its end are
-        computed too and not taken. None where the number of steps is not known to be `MAX_STEPS`
-        or less.
-        """
-        node, emitter, going, carried = self.node, self.emitter, self.going, self.carried
-        scanned: list[list[Value]] = [[] for _ in self.read]
-        bounded = self.trips is not None and self.trips <= MAX_STEPS
-        step = 0
-        while going is not False and (self.trips is None or step < self.trips):
-            if step >= MAX_STEPS or (going is not True and not bounded):
-                return None
-            number = Constant.of(self.names[0], np.array(step, np.int64))
-            again, results = self.step(number, going, carried)
-            new, outputs = results[: len(carried)], results[len(carried) :]
-            if going is not True:
-                if scanned:
-                    raise node.unsupported(NUMBER_OF_OUTPUTS)
-                pairs = zip(new, carried, strict=True)
-                new = [selected(node, emitter, going, a, b) for a, b in pairs]
-            carried = new
-            for values, value in zip(scanned, outputs, strict=True):
-                values.append(value)
-            going = both(emitter, going, again)
-            step += 1
-        return [*carried, *(stacked(node, emitter, values, 0) for values in scanned)]
-
-    @property
-    def changing(self) -> Sequence[int]:
-        """Which of the carried values a body changes: exporters carry weights too."""
-        ends = [text(value.name) for value in self.node.subgraph("body").output]
-        found = [
+            self.condition = known_condition(emitter, emitter.value(1))
+        ends = [text(value.name) for value in body.output]
+        changing = [
             i
             for i, value in enumerate(self.carried)
             if self.names[i + 2] != ends[i + 1] or isinstance(value, QuantizedConstant)
         ]
-        return found or range(len(self.carried))
+        self.changing = changing or range(len(self.carried))
+        """The carried values that the body changes. Exporters carry weights too."""
+
+    def step(
+        self, number: Value, condition: bool | Value, carried: Sequence[Value]
+    ) -> tuple[bool | Value, Sequence[Value]]:
+        """Emit a step. Return the condition of the next step, and the other used outputs."""
+        if isinstance(condition, bool):
+            condition = Constant.of(self.names[1], np.array(condition))
+        bound = dict(zip(self.names, (number, condition, *carried), strict=True))
+        again, *made = self.emitter.subgraph("body", bound)
+        states = len(self.carried)
+        results = [*made[:states], *(made[states + i] for i in self.used)]
+        return known_condition(self.emitter, again), results
+
+    def unrolled(self) -> Sequence[Value] | None:
+        """
+        Emit one step after the other. With a computed condition, the steps after the end are
+        computed too, and their results are not selected. Return None if the number of steps is not
+        known to be at most `MAX_STEPS`.
+        """
+        emitter, condition, carried = self.emitter, self.condition, self.carried
+        scanned: list[list[Value]] = [[] for _ in self.used]
+        is_bounded = self.trips is not None and self.trips <= MAX_STEPS
+        step = 0
+        while condition is not False and (self.trips is None or step < self.trips):
+            if step >= MAX_STEPS or (condition is not True and not is_bounded):
+                return None
+            number = Constant.of(self.names[0], np.array(step, np.int64))
+            again, results = self.step(number, condition, carried)
+            new, outputs = results[: len(carried)], results[len(carried) :]
+            if condition is not True:
+                if scanned:
+                    raise self.node.unsupported(NUMBER_OF_OUTPUTS)
+                pairs = zip(new, carried, strict=True)
+                new = [selected(emitter, condition, a, b) for a, b in pairs]
+            carried = list(new)
+            for values, value in zip(scanned, outputs, strict=True):
+                values.append(value)
+            condition = both(emitter, condition, again)
+            step += 1
+        return [*carried, *(_stacked(emitter, values, 0) for values in scanned)]
 
     def body(self) -> LoopBody:
         """
-        A step, which first returns whether there is another. Where it runs, it may. It takes and
-        returns the carried values that change.
+        Outline a step, which is executed only if the condition is true. It accepts the carried
+        values that change, and returns the next condition, these values, and the used outputs.
         """
-        changing = self.changing
 
         def step(
             number: SSAValue, carried: Sequence[SSAValue], elements: Sequence[SSAValue]
@@ -193,45 +182,45 @@ class _LoopNode:
             again, results = self.step(number, True, self.merged(carried))
             if isinstance(again, bool):
                 again = Constant.of(self.names[1], np.array(again))
-            changed = [results[i] for i in changing]
+            changed = [results[i] for i in self.changing]
             return [self.emitter.reshaped(again, ()), *changed, *results[len(self.carried) :]]
 
-        carried = [self.emitter.materialize(self.carried[i]) for i in changing]
+        carried = [self.emitter.materialize(self.carried[i]) for i in self.changing]
         return outlined(self.emitter, carried, [], step)
 
     def merged(self, changed: Sequence[Value]) -> Sequence[Value]:
-        """All carried values, of those that change; what else there is comes behind them."""
+        """Return all carried values, with the changed ones replaced, then the other results."""
         values = list(self.carried)
         for i, value in zip(self.changing, changed, strict=False):
             values[i] = value
         return [*values, *changed[len(self.changing) :]]
 
     def as_layer(self, body: LoopBody) -> Sequence[Value] | None:
-        """The results of a recurrent layer, if the loop is one."""
-        carried = [self.carried[i] for i in self.changing]
-        if self.going is not True:
+        """Return the results of a recurrent layer, None if the loop is not a layer."""
+        if self.condition is not True:
             return None
-        unread = [at for at, i in enumerate(self.changing) if not self.node.has_output(i)]
+        carried = [self.carried[i] for i in self.changing]
+        unused = [at for at, i in enumerate(self.changing) if not self.node.has_output(i)]
         layer = RecurrentLoop(
-            self.emitter, body, carried, trips=self.trips, has_condition=True, unread=unread
+            self.emitter, body, carried, trips=self.trips, has_condition=True, unused=unused
         )
         results = layer.results()
         return None if results is None else self.merged(results)
 
     def can_end_early(self, body: LoopBody) -> bool:
-        """Whether a condition decides how many steps there are."""
+        """Return whether a condition decides the number of steps."""
         again = constant_array(body.results[0])
-        return self.going is not True or again is None or not again.item()
+        return self.condition is not True or again is None or not again.item()
 
     def with_body(self, body: LoopBody) -> Sequence[Value]:
-        """The loop that calls `body`."""
+        """Emit the loop that calls `body`."""
         node, emitter = self.node, self.emitter
         steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)
         going: SSAValue | None = None
         if self.can_end_early(body):
-            if self.read:
+            if self.used:
                 raise node.unsupported(NUMBER_OF_OUTPUTS)
-            given = self.going
+            given = self.condition
             if isinstance(given, bool):
                 given = emitter.constant(np.array(given), "condition")
             going = emitter.materialize(emitter.reshaped(given, ()))
@@ -243,26 +232,20 @@ class _LoopNode:
         else:
             body = body.without_first_result()
         if len(body.results) == (going is not None):
-            raise node.wrong("nothing is carried, and nothing is an output")
+            raise node.wrong("the loop has no carried values and no outputs")
         carried = [emitter.materialize(self.carried[i]) for i in self.changing]
-        backwards = [0] * len(self.read)
+        backwards = [0] * len(self.used)
         return self.merged(
             emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
         )
 
 
-MAX_STEPS = 1 << 10
-"""
-Of a loop that is unrolled, each of which is operations of its own. Those are quantized and run on
-every target, the one body of a longer loop stays float and is for targets that have loops.
-"""
-
-
 @operator("Scan")
 def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The body for every element along an axis of its inputs, in either direction. A recurrent layer
-    if it is the cell of one; else unrolled, or with one body if there are more than 1024 elements.
+    Repeat the body for each element along an axis of the inputs, in either direction. The cell of a
+    recurrent layer becomes the layer. Other scans are unrolled, or keep one body if there are more
+    than 1024 elements.
     """
     body = node.subgraph("body")
     if node.opset < 9:
@@ -275,138 +258,111 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         raise node.wrong(f"{count} inputs to scan of {len(names)} inputs of the body")
     values = [emitter.value(i) for i in range(len(names))]
     carried, given = values[:states], values[states:]
-    axes = _list(node, "scan_input_axes", count)
     axes = [
         node.axis(a, len(shape_of_value(v)), "scan_input_axes")
-        for a, v in zip(axes, given, strict=True)
+        for a, v in zip(_list(node, "scan_input_axes", count), given, strict=True)
     ]
     backwards = _list(node, "scan_input_directions", count)
-    out_axes = _list(node, "scan_output_axes", outputs)
-    out_backwards = _list(node, "scan_output_directions", outputs)
-    read = read_outputs(node, states, outputs)
-    out_axes, out_backwards = [out_axes[i] for i in read], [out_backwards[i] for i in read]
+    used = _used_outputs(node, states, outputs)
+    out_axes, out_backwards = (
+        [_list(node, name, outputs)[i] for i in used]
+        for name in ("scan_output_axes", "scan_output_directions")
+    )
     lengths = {shape_of_value(v)[a] for v, a in zip(given, axes, strict=True)}
     if len(lengths) != 1:
-        raise node.wrong(f"inputs of {sorted(lengths)} elements to scan, expected one number")
+        raise node.wrong(f"inputs of {sorted(lengths)} elements to scan, expected equal numbers")
     (length,) = lengths
 
     def step(carried: Sequence[Value], elements: Sequence[Value]) -> Sequence[Value]:
         made = emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
-        return [*made[:states], *(made[states + i] for i in read)]
+        return [*made[:states], *(made[states + i] for i in used)]
 
-    def every(made: Sequence[Value]) -> Sequence[Value]:
-        return [*made[:states], *all_outputs(made[states:], read, outputs)]
+    def step_of_body(
+        _: SSAValue, carried: Sequence[SSAValue], elements: Sequence[SSAValue]
+    ) -> Sequence[Value]:
+        return step(carried, elements)
 
-    if not node.has_loops():
-        kinds = [_kind_of_element(v, a) for v, a in zip(given, axes, strict=True)]
-        turned = [
-            partial(_rows, emitter, v, a, bool(back))
-            for v, a, back in zip(given, axes, backwards, strict=True)
-        ]
-        unread = [i for i in range(states) if not node.has_output(i)]
-        made = _layer(emitter, carried, kinds, turned, length, step, unread)
+    def all_results(carried: Sequence[Value], stacks: Sequence[Value]) -> Sequence[Value]:
+        return [*carried[:states], *_all_outputs(stacks, used, outputs)]
+
+    pairs = zip(given, axes, strict=True)
+    kinds = [kind for pair in pairs if (kind := _element_kind(*pair)) is not None]
+    if not node.has_loops() and len(kinds) == len(given):
+        first = [emitter.materialize(value) for value in carried]
+        try:
+            step_body = outlined(emitter, first, kinds, step_of_body)
+        except (InputError, UnsupportedError):
+            made = None
+        else:
+            rows = [
+                partial(_axis_first, emitter, v, a, back)
+                for v, a, back in zip(given, axes, backwards, strict=True)
+            ]
+            unused = [i for i in range(states) if not node.has_output(i)]
+            layer = RecurrentLoop(emitter, step_body, carried, rows, length, unused=unused)
+            made = layer.results()
         if made is not None:
-            ends = zip(made[states:], out_axes, out_backwards, strict=True)
-            return every([*made[:states], *(_along(node, emitter, *end) for end in ends)])
+            stacks = zip(made[states:], out_axes, out_backwards, strict=True)
+            return all_results(made, [_axis_to(emitter, *stack) for stack in stacks])
     if length > MAX_STEPS:
-        moved = [_axis_first(emitter, v, a) for v, a in zip(given, axes, strict=True)]
+        moved = [
+            emitter.materialize(_axis_first(emitter, v, a))
+            for v, a in zip(given, axes, strict=True)
+        ]
+        first = [emitter.materialize(value) for value in carried]
+        elements = [TensorType(element_of(v), shape_of(v)[1:]) for v in moved]
+        step_body = outlined(emitter, first, elements, step_of_body)
         directions = [int(bool(back)) for back in (*backwards, *out_backwards)]
-        made = _scan_with_body(emitter, carried, moved, directions, step)
+        made = emit_loop(emitter, step_body, length, first, moved, backwards=directions)
         stacks = zip(made[states:], out_axes, strict=True)
-        return every([*made[:states], *(_axis_to(node, emitter, v, a) for v, a in stacks)])
-    scanned: list[list[Value]] = [[] for _ in read]
+        return all_results(made, [_axis_to(emitter, *stack) for stack in stacks])
+    scanned: list[list[Value]] = [[] for _ in used]
     for t in range(length):
-        elements = [
-            _element(emitter, v, a, length - 1 - t if back else t)
+        parts = [
+            emitter.slice_at(v, length - 1 - t if back else t, a)
             for v, a, back in zip(given, axes, backwards, strict=True)
         ]
-        results = step(carried, elements)
+        results = step(carried, parts)
         carried = list(results[:states])
         for found, value in zip(scanned, results[states:], strict=True):
             found.append(value)
     stacks = [
-        stacked(node, emitter, found[::-1] if back else found, axis)
+        _stacked(emitter, found[::-1] if back else found, axis)
         for found, axis, back in zip(scanned, out_axes, out_backwards, strict=True)
     ]
-    return every([*carried, *stacks])
+    return all_results(carried, stacks)
 
 
-def read_outputs(node: Node, states: int, count: int) -> Sequence[int]:
-    """Which of the outputs of every step, behind `states` carried ones, are read at all."""
+def _used_outputs(node: Node, states: int, count: int) -> Sequence[int]:
+    """Return the indices of step outputs, which follow `states` carried values, with consumers."""
     return [i for i in range(count) if node.has_output(states + i)]
 
 
-def all_outputs(values: Sequence[Value], read: Sequence[int], count: int) -> Sequence[Value]:
-    """`values` at the places in `read`, of `count` places."""
-    found = dict(zip(read, values, strict=True))
+def _all_outputs(values: Sequence[Value], used: Sequence[int], count: int) -> Sequence[Value]:
+    found = dict(zip(used, values, strict=True))
     return [found.get(i, NO_VALUE) for i in range(count)]
 
 
-def _kind_of_element(value: Value, axis: int) -> Tensor | None:
-    """The type of the elements along an axis; None where the IR has none such."""
+def _element_kind(value: Value, axis: int) -> Tensor | None:
+    """Return the type of the elements along an axis, None if the IR has no such type."""
     shape = shape_of_value(value)
     element = plain_element(value.dtype) if isinstance(value, Constant) else element_of(value)
     return None if element is None else TensorType(element, (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _rows(emitter: Emitter, value: Value, axis: int, back: bool) -> Value:
-    """The elements along an axis as those of the first dimension, from its end if `back`."""
-    rows = _axis_first(emitter, value, axis)
+def _axis_first(emitter: Emitter, value: Value, axis: int, back: int = 0) -> Value:
+    """Move `axis` to the front, and reverse it if `back`."""
+    order = [axis, *(i for i in range(len(shape_of_value(value))) if i != axis)]
+    rows = emitter.materialize(emitter.transposed(value, order))
     return emitter.reversed(rows, 0) if back else rows
 
 
-def _along(node: Node, emitter: Emitter, value: Value, axis: int, back: int) -> Value:
-    """`value` with its first dimension, from its end if `back`, as dimension `axis`."""
-    turned = emitter.reversed(value, 0) if back else value
-    return _axis_to(node, emitter, turned, axis)
-
-
-def _layer(
-    emitter: Emitter,
-    carried: Sequence[Value],
-    kinds: Sequence[Tensor | None],
-    scanned: Sequence[Callable[[], Value]],
-    length: int,
-    step: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]],
-    unread: Sequence[int],
-) -> Sequence[Value] | None:
-    """The results of a recurrent layer, if the scan is one."""
-    known = [kind for kind in kinds if kind is not None]
-    if len(known) != len(kinds):
-        return None
-    first = [emitter.materialize(value) for value in carried]
-    try:
-        body = outlined(emitter, first, known, lambda _, states, parts: step(states, parts))
-    except (InputError, UnsupportedError):
-        return None
-    return RecurrentLoop(emitter, body, carried, scanned, length, unread=unread).results()
-
-
-def _scan_with_body(
-    emitter: Emitter,
-    carried: Sequence[Value],
-    scanned: Sequence[SSAValue],
-    backwards: Sequence[int],
-    step: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]],
-) -> Sequence[Value]:
-    """What is carried at the end, and what is stacked along a first dimension."""
-    first = [emitter.materialize(value) for value in carried]
-    elements = [TensorType(element_of(v), shape_of(v)[1:]) for v in scanned]
-    body = outlined(emitter, first, elements, lambda _, states, parts: step(states, parts))
-    steps = shape_of(scanned[0])[0]
-    return emit_loop(emitter, body, steps, first, scanned, backwards=backwards)
-
-
-def _axis_first(emitter: Emitter, value: Value, axis: int) -> SSAValue:
-    order = [axis, *(i for i in range(len(shape_of_value(value))) if i != axis)]
-    return emitter.materialize(emitter.transposed(value, order))
-
-
-def _axis_to(node: Node, emitter: Emitter, value: Value, axis: int) -> Value:
-    """`value` with its first dimension as dimension `axis` of the result."""
+def _axis_to(emitter: Emitter, value: Value, axis: int, back: int = 0) -> Value:
+    """Move the first dimension, reversed if `back`, to `axis` of the result."""
+    value = emitter.reversed(value, 0) if back else value
     rank = len(shape_of_value(value))
     order = list(range(1, rank))
-    order.insert(node.axis(axis, rank, "scan_output_axes"), 0)
+    order.insert(emitter.node.axis(axis, rank, "scan_output_axes"), 0)
     return emitter.transposed(value, order)
 
 
@@ -417,27 +373,18 @@ def _list(node: Node, name: str, count: int) -> list[int]:
     return list(values)
 
 
-def _element(emitter: Emitter, value: Value, axis: int, index: int) -> Value:
-    """One element along an axis, without that axis."""
-    shape = shape_of_value(value)
-    if isinstance(value, Constant):
-        array = np.asarray(value.load().take(index, axis))
-        return Constant.of(f"{value.name}/{index}", array)
-    part = emitter.part(value, axis, index, 1)
-    return emitter.reshaped(part, (*shape[:axis], *shape[axis + 1 :]))
-
-
-def stacked(node: Node, emitter: Emitter, values: Sequence[Value], axis: int) -> Value:
-    """Values of one shape along a new axis."""
+def _stacked(emitter: Emitter, values: Sequence[Value], axis: int) -> Value:
+    """Stack values of equal shapes along a new axis."""
+    node = emitter.node
     if not values:
-        raise node.unsupported("no step is taken, and outputs of every step have no elements")
+        raise node.unsupported("no step is executed, so outputs of the steps have no elements")
     shapes = {shape_of_value(v) for v in values}
     if len(shapes) != 1:
-        raise node.unsupported("outputs of steps that differ in shape; pad them to one shape")
+        raise node.unsupported("outputs of steps that differ in shape; pad them to equal shapes")
     (shape,) = shapes
     at = node.axis(axis, len(shape) + 1)
-    if all(isinstance(v, Constant) for v in values):
-        arrays = [v.load() for v in values if isinstance(v, Constant)]
+    arrays = [v.load() for v in values if isinstance(v, Constant)]
+    if len(arrays) == len(values):
         return emitter.constant(np.stack(arrays, at), "steps")
     lifted = [emitter.reshaped(v, (*shape[:at], 1, *shape[at:])) for v in values]
     return emitter.joined(lifted, at)

@@ -1,9 +1,11 @@
 """
-Matrix products and Einstein sums. `graph.matmul` takes [M, K] and transposed weights [N, K].
+Import matrix products, Einstein sums and Fourier transforms of constant length.
 
-Two operands of an Einstein sum, transposed so that the labels that both have and the result keeps
-are the batch, and those that it drops are inside, are products of matrices, or of elements where no
-label is inside. More operands are multiplied one after the other, from the left.
+`graph.matmul` multiplies [M, K] by transposed weights [N, K]. In an Einstein sum of two operands,
+common labels in the result form the batch, and other common labels are summed. The operands are
+transposed so that the sum is a batch of matrix products, or an elementwise product if no label is
+summed. Further operands are multiplied from left to right. A Fourier transform is a product with a
+constant matrix.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,11 +14,17 @@ from itertools import chain
 from math import inf, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Binary, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.registry import (
+    WHERE_COMPUTED,
+    constant_operands,
+    operator,
+    rule,
+)
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
     QuantizedConstant,
@@ -24,16 +32,17 @@ from ceras_ir.frontends.onnx.emission.values import (
     shape_of_value,
 )
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.convolution import SpatialWindow, convolved
 
 
 @operator("MatMul")
 def matmul(node: Node, emitter: Emitter) -> Value:
-    """Leading dimensions of the first operand are rows; the second one is a single matrix."""
+    """Emit a product: leading dimensions of the first operand are rows, the second is a matrix."""
     return matrix_product(emitter, emitter.value(0), emitter.value(1))
 
 
 def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
-    """The product as numpy has it, to which vectors are matrices of one row or column."""
+    """Return the product as defined by numpy: vectors are matrices of one row or column."""
     node, left, right = emitter.node, shape_of_value(a), shape_of_value(b)
     if not left or not right:
         raise node.wrong(f"scalar operand: shapes {list(left)} and {list(right)}")
@@ -41,7 +50,11 @@ def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
     if columns != rows:
         raise node.wrong(f"{list(left)} times {list(right)}: {columns} columns, expected {rows}")
     if prod(right[:-2]) != 1:
-        return _batched(emitter, a, b)
+        if len(left) > 1:
+            return batched_product(emitter, a, b)
+        product = batched_product(emitter, emitter.reshaped(a, (1, *left)), b)
+        *batch, _, n = shape_of_value(product)
+        return emitter.reshaped(product, (*batch, n))
     outputs = right[-1] if len(right) > 1 else 1
     weights = emitter.transposed(emitter.reshaped(b, (rows, outputs)), (1, 0))
     flat = emitter.reshaped(a, (prod(left[:-1]), columns))
@@ -52,23 +65,14 @@ def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
 
 
 MAX_BATCH = 1 << 10
-"""Products of matrices of which one `MatMul` may consist."""
+"""Maximum number of matrix products of a `MatMul`."""
 
-MAX_NUMBERS = 1 << 22
-"""Products of numbers of which one may consist where its batch is larger."""
-
-
-def _batched(emitter: Emitter, a: Value, b: Value) -> Value:
-    """Products of matrices, of which the first may be a vector: a matrix of one row."""
-    left = shape_of_value(a)
-    rows = emitter.reshaped(a, (1, *left) if len(left) == 1 else left)
-    product = batched_product(emitter, rows, b)
-    *batch, _, n = shape_of_value(product)
-    return product if len(left) > 1 else emitter.reshaped(product, (*batch, n))
+MAX_SCALAR_PRODUCTS = 1 << 22
+"""Maximum number of scalar products of a `MatMul` with a larger batch."""
 
 
 def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
-    """One product for every matrix of the batch, over which both operands are broadcast."""
+    """Return a product for each matrix of the batch, to which both operands are broadcast."""
     node = emitter.node
     shape_a, shape_b = shape_of_value(a), shape_of_value(b)
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
@@ -76,11 +80,11 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
         raise node.wrong(f"batches of {list(shape_a)} and {list(shape_b)} do not broadcast")
     (m, k), n = shape_a[-2:], shape_b[-1]
     if prod(batch) > MAX_BATCH:
-        if prod(batch) * m * k * n > MAX_NUMBERS:
+        if prod(batch) * m * k * n > MAX_SCALAR_PRODUCTS:
             raise node.unsupported(
-                f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
+                f"a batch of {prod(batch)} products, expected at most {MAX_BATCH}: split the node"
             )
-        return _by_elements(emitter, a, b)
+        return _elementwise_product(emitter, a, b)
     rows = emitter.reshaped(a, (prod(shape_a[:-2]), m, k))
     columns = emitter.transposed(emitter.reshaped(b, (prod(shape_b[:-2]), k, n)), (0, 2, 1))
     numbers = [
@@ -90,13 +94,13 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     products: list[Value] = []
     for i, j in zip(*numbers, strict=True):
         x = emitter.reshaped(emitter.part(rows, 0, i, 1), (m, k))
-        w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
+        w = emitter.slice_at(columns, j)
         products.append(emitter.reshaped(emitter.product(x, w), (1, m, n)))
     return emitter.reshaped(emitter.joined(products, 0), (*batch, m, n))
 
 
-def _by_elements(emitter: Emitter, a: Value, b: Value) -> Value:
-    """All products of numbers, then their sums: for many products of small matrices."""
+def _elementwise_product(emitter: Emitter, a: Value, b: Value) -> Value:
+    """Multiply all elements, then sum: for a large batch of small matrices."""
     (*first, m, k), (*second, _, n) = shape_of_value(a), shape_of_value(b)
     rows = emitter.reshaped(a, (*first, m, 1, k))
     last = len(second)
@@ -107,21 +111,13 @@ def _by_elements(emitter: Emitter, a: Value, b: Value) -> Value:
     return emitter.reshaped(emitter.reduce(Reduce.SUM, products, [len(shape) - 1]), kept)
 
 
-def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
-    """One matrix of a batch; of a constant one, a constant."""
-    if not isinstance(batch, Constant):
-        return emitter.part(batch, 0, index, 1)
-    array = batch.load()[index]
-    return Constant.of(f"{batch.name}/{index}", np.ascontiguousarray(array))
-
-
 @operator("Det")
 def determinant(node: Node, emitter: Emitter) -> Value:
-    """A sum of products, of matrices of at most 3 rows."""
+    """Emit a sum of products, for matrices of at most 3 rows."""
     *batch, n, columns = emitter.shape(0)
-    if n != columns or n > MAX_DETERMINANT:
+    if n != columns or n > MAX_DETERMINANT_ROWS:
         raise node.unsupported(
-            f"of {n} by {columns}; square matrices of at most {MAX_DETERMINANT} rows are taken"
+            f"of {n} by {columns}, expected square matrices of at most {MAX_DETERMINANT_ROWS} rows"
         )
     count = prod(batch)
     flat = emitter.reshaped(emitter.value(0), (count, n * n))
@@ -130,27 +126,25 @@ def determinant(node: Node, emitter: Emitter) -> Value:
     def minor(rows: Sequence[int], kept: Sequence[int]) -> Value:
         if len(rows) == 1:
             return entry[rows[0]][kept[0]]
-        total: Value | None = None
-        for k, column in enumerate(kept):
-            rest = minor(rows[1:], [c for c in kept if c != column])
-            term = emitter.mul(entry[rows[0]][column], rest)
-            if total is None:
-                total = term
-            else:
-                total = emitter.sub(total, term) if k % 2 else emitter.add(total, term)
-        assert total is not None
+        terms = (
+            emitter.mul(entry[rows[0]][c], minor(rows[1:], [k for k in kept if k != c]))
+            for c in kept
+        )
+        total = next(terms)
+        for k, term in enumerate(terms):
+            total = emitter.add(total, term) if k % 2 else emitter.sub(total, term)
         return total
 
     return emitter.reshaped(minor(range(n), range(n)), batch)
 
 
-MAX_DETERMINANT = 3
-"""Rows; the terms of larger ones are many, and cancel."""
+MAX_DETERMINANT_ROWS = 3
+"""Maximum number of rows. Larger sums have many terms, which cancel."""
 
 
 @operator("Gemm")
 def gemm(node: Node, emitter: Emitter) -> Value:
-    """`alpha * A' * B' + beta * C`; factors go into constants where they meet one."""
+    """Emit `alpha * A' * B' + beta * C`. Factors are multiplied into constants if possible."""
     node.ignore(*("broadcast",) * (node.opset < 7))
     a, b = emitter.value(0), emitter.value(1)
     for value in (a, b):
@@ -172,14 +166,14 @@ def gemm(node: Node, emitter: Emitter) -> Value:
     if shape[-1:] == (n,) and prod(shape[:-1]) == 1:
         return emitter.product(a, weights, emitter.reshaped(c, (n,)))
     if isinstance(c, Constant) and prod(shape) == 1:
-        # One number for all channels is a bias of equal entries.
+        # A scalar is a bias of equal entries.
         entries = np.broadcast_to(c.load().reshape(()), (n,))
         return emitter.product(a, weights, Constant.of(c.name, entries))
     return emitter.binary(Binary.ADD, emitter.product(a, weights), c)
 
 
 def scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
-    """`factor * value`, folded into a constant."""
+    """Return `factor * value`, folded into a constant if possible."""
     if factor == 1.0:
         return value
     if isinstance(value, QuantizedConstant) and 0.0 < factor < inf:
@@ -191,7 +185,7 @@ def scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
 
 
 DOTS = "..."
-"""All dimensions of an operand that no label names: they are batches."""
+"""The batch dimensions of an operand, which have no label."""
 
 
 @dataclass(frozen=True)
@@ -205,14 +199,14 @@ class EinsumTerm:
         return emitter.transposed(self.value, [self.labels.index(label) for label in wanted])
 
     def without(self, emitter: Emitter, lost: Collection[str]) -> "EinsumTerm":
-        """The same without some dimensions, each of one element."""
+        """Return the term without some dimensions of one element."""
         pairs = zip(self.labels, shape_of_value(self.value), strict=True)
         kept = {label: n for label, n in pairs if label not in lost}
         return EinsumTerm(emitter.reshaped(self.value, list(kept.values())), list(kept))
 
 
 def _labels(node: Node) -> tuple[list[str], str]:
-    """The labels of each operand, and of the result."""
+    """Return the labels of each operand and of the result."""
     equation = node.string("equation", "").replace(" ", "")
     left, arrow, result = equation.partition("->")
     operands = left.split(",")
@@ -231,18 +225,18 @@ def plain_equation(node: Node) -> str | None:
         if not all(label.isalpha() for label in labels.replace(DOTS, "", 1)):
             return f"got '{labels}'; name each dimension by a letter"
         if len(set(labels) - {"."}) < len(labels.replace(DOTS, "", 1)):
-            return f"got '{labels}'; take the diagonal another way"
+            return f"got '{labels}'; extract the diagonal with Gather"
     return None
 
 
 @operator("Einsum")
 def einsum(node: Node, emitter: Emitter) -> Value:
-    """Products of matrices, one for each entry of the dimensions that all have."""
+    """Emit products of matrices, one for each index of the common dimensions."""
     operands, result = _labels(node)
     if len(node.inputs) != len(operands):
         raise node.wrong(f"{len(node.inputs)} operands, expected {len(operands)}")
     ranks = [len(emitter.shape(i)) for i in range(len(operands))]
-    *lists, wanted = _written_out(node, [*operands, result], ranks)
+    *lists, wanted = _with_batch_labels(node, [*operands, result], ranks)
     extents: dict[str, int] = {}
     for index, labels in enumerate(lists):
         shape = emitter.shape(index)
@@ -267,8 +261,10 @@ def einsum(node: Node, emitter: Emitter) -> Value:
     return total.ordered(emitter, wanted)
 
 
-def _written_out(node: Node, texts: Sequence[str], ranks: Sequence[int]) -> Iterator[Sequence[str]]:
-    """Labels with one of its own for each dimension that dots stand for, the last ones alike."""
+def _with_batch_labels(
+    node: Node, texts: Sequence[str], ranks: Sequence[int]
+) -> Iterator[Sequence[str]]:
+    """Replace dots by generated labels for the dimensions, aligned at the last."""
     counts = [
         rank - len(text) + len(DOTS)
         for text, rank in zip(texts, ranks, strict=False)
@@ -287,7 +283,7 @@ def _written_out(node: Node, texts: Sequence[str], ranks: Sequence[int]) -> Iter
 def _summed(
     emitter: Emitter, term: EinsumTerm, others: Collection[str], extents: Mapping[str, int]
 ) -> EinsumTerm:
-    """An operand without the labels that nothing else has, and those over which it is repeated."""
+    """Return an operand without labels that no other term has, and without broadcast dimensions."""
     shape = dict(zip(term.labels, shape_of_value(term.value), strict=True))
     lost = [i for i, label in enumerate(term.labels) if label not in others]
     repeated = {k for k, n in shape.items() if n < extents[k] and k in others}
@@ -304,7 +300,7 @@ def _product_of_terms(
     kept: Collection[str],
     extents: Mapping[str, int],
 ) -> EinsumTerm:
-    """The product of two, summed over the labels of both that nothing behind them has."""
+    """Multiply two terms and sum over common labels that are not in `kept`."""
     batch = [k for k in a.labels if k in b.labels and k in kept]
     inner = [k for k in a.labels if k in b.labels and k not in kept]
     rows = [k for k in a.labels if k not in b.labels]
@@ -325,3 +321,103 @@ def _product_of_terms(
         emitter, emitter.reshaped(left, sizes[:3]), emitter.reshaped(right, (sizes[0], *sizes[2:]))
     )
     return EinsumTerm(emitter.reshaped(product, [extents[k] for k in labels]), labels)
+
+
+MAX_TRANSFORM_ELEMENTS = 1 << 24
+"""Maximum number of elements of a transform matrix."""
+
+constant_operands({"DFT": [1, 2]}, "length and axis must be constants", WHERE_COMPUTED)
+constant_operands(
+    {"STFT": [1, 2, 3]}, "step, window and length of a frame must be constants", "make them so"
+)
+
+
+@operator("DFT")
+def dft(node: Node, emitter: Emitter) -> Value:
+    """Emit a product with a matrix of sines and cosines along an axis."""
+    shape = emitter.shape(0)
+    rank, parts = len(shape), shape[-1]
+    if rank < 2 or parts not in (1, 2):
+        raise node.wrong(f"a last dimension of 1 or 2, real and imaginary, got {list(shape)}")
+    given = node.integer("axis", 1)
+    if node.opset >= 20:
+        given = emitter.integers(2)[0] if node.has_input(2) else -2
+    axis = node.axis(given, rank)
+    if axis == rank - 1:
+        raise node.wrong("axis must not be the last dimension: real and imaginary parts")
+    inverse, half = node.flag("inverse"), node.flag("onesided")
+    length = 2 * (shape[axis] - 1) if inverse and half else shape[axis]
+    length = emitter.integers(1)[0] if node.has_input(1) else length
+    if length < 1:
+        raise node.wrong(f"a length of at least 1, got {length}")
+    order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
+    last = emitter.transposed(emitter.value(0), order)
+    used = min(length // 2 + 1 if inverse and half else length, shape[axis])
+    taken = emitter.part(last, rank - 2, 0, used)
+    count = length // 2 + 1 if half and not inverse else length
+    matrix = _transform(node, (count, used, parts), length, inverse=inverse)
+    if inverse and half:
+        # The omitted half contributes equally, only to the real part.
+        both = [1.0 if 2 * k in (0, length) else 2.0 for k in range(used)]
+        matrix = matrix[:, :1] * np.array(both, np.float32).reshape(-1, 1)
+    results = matrix.shape[1]
+    rows = emitter.reshaped(taken, (prod(shape_of_value(taken)) // (used * parts), used * parts))
+    weights = emitter.constant(matrix.reshape(count * results, used * parts), "matrix")
+    found = emitter.product(rows, weights)
+    split = emitter.reshaped(found, (*shape_of_value(last)[:-2], count, results))
+    return emitter.transposed(split, [order.index(i) for i in range(rank)])
+
+
+@operator("STFT")
+def stft(node: Node, emitter: Emitter) -> Value:
+    """Emit a convolution with windowed sines and cosines; the stride is the step of frames."""
+    shape = emitter.shape(0)
+    if len(shape) == 2:
+        shape = (*shape, 1)
+    if len(shape) != 3 or shape[2] not in (1, 2):
+        raise node.wrong(f"a signal [N, L, 1 or 2] expected, got {list(shape)}")
+    n, samples, parts = shape
+    (step,) = emitter.integers(1)
+    window = emitter.floats(2) if node.has_input(2) else None
+    length = samples if window is None else len(window)
+    length = emitter.integers(3)[0] if node.has_input(3) else length
+    size = length if window is None else len(window)
+    if length > samples:
+        raise node.wrong(f"a frame of {length} samples does not fit a signal of {samples}")
+    if step < 1 or not 1 <= size == length:
+        raise node.unsupported(
+            f"frames of {length} samples at a step of {step}, with a window of {size}; export it "
+            "with windows as long as frames"
+        )
+    half = node.flag("onesided", True)
+    if half and parts == 2:
+        raise node.wrong("a complex signal has two sides: set onesided to 0")
+    count = length // 2 + 1 if half else length
+    matrix = _transform(node, (count, length, parts), length, inverse=False)
+    if window is not None:
+        matrix = matrix * window.reshape(1, 1, length, 1)
+    weights = emitter.constant(matrix.reshape(2 * count, 1, length, parts), "matrix")
+    signal = emitter.reshaped(emitter.value(0), (n, 1, samples, parts))
+    frames = SpatialWindow((1, length), (1, step), (0, 0, 0, 0), (1, 1))
+    result = convolved(emitter, signal, weights, None, frames, 1)
+    return emitter.reshaped(result, (n, 1 + (samples - length) // step, count, 2))
+
+
+def _transform(
+    node: Node, sizes: tuple[int, int, int], length: int, *, inverse: bool
+) -> NDArray[np.float32]:
+    """Return [K, 2, N, P]: the factors of element n, real or imaginary, in frequency k."""
+    count, used, parts = sizes
+    if 2 * count * used * parts > MAX_TRANSFORM_ELEMENTS:
+        raise node.unsupported(
+            f"a transform of {used} elements to {count}, by a matrix of more than 2^24 elements; "
+            "compute the spectrum in the application"
+        )
+    # Reduce the angle exactly, as an integer.
+    turns = np.outer(np.arange(count), np.arange(used)) % length
+    angle = 2 * np.pi * turns / length * (1 if inverse else -1)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    matrix = np.stack([np.stack([cosine, -sine], -1), np.stack([sine, cosine], -1)], 1)
+    if inverse:
+        matrix = matrix / length
+    return np.ascontiguousarray(matrix[..., :parts], dtype=np.float32)

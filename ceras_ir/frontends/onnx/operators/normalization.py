@@ -1,7 +1,7 @@
 """
-Normalizations: batch normalization, and compositions of reductions and arithmetic.
+Import normalizations: batch normalization, and compositions of reductions and arithmetic.
 
-Batch normalization is a product and a sum per channel in inference. There is no `graph` operation
+In inference, batch normalization is a product and a sum for each channel. `graph` has no operation
 for it: `fold-affine{batch-norms}` moves both into a convolution.
 """
 
@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f32
 
-from ceras_ir.dialects.graph import Binary, Function, Pad, PadOp, Pool, Pool2dOp, Reduce
+from ceras_ir.dialects.graph import Binary, Function, Pool, Pool2dOp, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     constant_operands,
@@ -44,7 +44,7 @@ constant_operands(
 
 @operator("BatchNormalization")
 def batch_normalization(node: Node, emitter: Emitter) -> Value:
-    """`x * s + (b - mean * s)` with `s = scale / sqrt(var + epsilon)`, both in double first."""
+    """Emit `x * s + (b - mean * s)`, `s = scale / sqrt(var + epsilon)`, from double constants."""
     node.ignore("momentum", "spatial", "training_mode", *("is_test",) * (node.opset < 7))
     shape = emitter.shape(0)
     if len(shape) < 2:
@@ -72,7 +72,7 @@ def batch_normalization(node: Node, emitter: Emitter) -> Value:
 def standardized(
     emitter: Emitter, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
-    """`(x - mean) / sqrt(variance + epsilon)`, the mean, and the divisor."""
+    """Return `(x - mean) / sqrt(variance + epsilon)`, the mean, and the divisor."""
     mean = emitter.mean(x, axes)
     centred = emitter.sub(x, mean)
     variance = emitter.mean(emitter.mul(centred, centred), axes)
@@ -81,7 +81,7 @@ def standardized(
 
 
 def _per_channel(node: Node, emitter: Emitter, index: int, count: int, rank: int) -> Value:
-    """Operand `index`, one number for each of `count` channels, along dimension 1."""
+    """Return operand `index`, with a value for each channel along dimension 1."""
     if emitter.shape(index) != (count,):
         got = list(emitter.shape(index))
         raise node.wrong(f"operand {index} of shape {got}, expected [{count}]")
@@ -97,7 +97,7 @@ def _spatial(node: Node, emitter: Emitter) -> tuple[int, ...]:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node, emitter: Emitter) -> Value:
-    """Over the spatial dimensions of each channel."""
+    """Normalize over the spatial dimensions of each channel."""
     shape = _spatial(node, emitter)
     rank = len(shape)
     scale, offset = (_per_channel(node, emitter, i, shape[1], rank) for i in (1, 2))
@@ -109,7 +109,7 @@ def instance_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("GroupNormalization")
 def group_normalization(node: Node, emitter: Emitter) -> Value:
-    """Over the channels of a group and their spatial dimensions."""
+    """Normalize over the channels of a group and the spatial dimensions."""
     shape = _spatial(node, emitter)
     node.ignore("stash_type")
     groups, channels = node.integer("num_groups", 0), shape[1]
@@ -118,7 +118,7 @@ def group_normalization(node: Node, emitter: Emitter) -> Value:
     split = emitter.reshaped(emitter.value(0), (shape[0], groups, prod(shape[1:]) // groups))
     normal, _, _ = standardized(emitter, split, [2], node.number("epsilon", 1e-5))
     normal = emitter.reshaped(normal, shape)
-    # Before opset 21 there is one scale and offset for each group.
+    # Before opset 21, there is a scale and an offset for each group.
     repeat = channels // groups if emitter.shape(1) == (groups,) != (channels,) else 1
     factors: list[Value] = []
     for i in (1, 2):
@@ -132,17 +132,22 @@ def group_normalization(node: Node, emitter: Emitter) -> Value:
     return emitter.add(emitter.mul(normal, factors[0]), factors[1])
 
 
+def scaled_and_shifted(emitter: Emitter, x: Value, index: int) -> Value:
+    """Multiply by operand `index`, and add the next operand if it is given."""
+    result = emitter.mul(x, emitter.value(index))
+    has_bias = emitter.node.has_input(index + 1)
+    return emitter.add(result, emitter.value(index + 1)) if has_bias else result
+
+
 @operator("LayerNormalization")
 def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Over `axis` and all dimensions behind it; also the mean and the inverse deviation."""
+    """Normalize over the dimensions from `axis`; return the mean and inverse deviation too."""
     shape = emitter.shape(0)
     node.ignore("stash_type")
     axis = node.axis(node.integer("axis", -1), len(shape))
     axes, epsilon = range(axis, len(shape)), node.number("epsilon", 1e-5)
     result, mean, deviation = standardized(emitter, emitter.value(0), axes, epsilon)
-    result = emitter.mul(result, emitter.value(1))
-    if node.has_input(2):
-        result = emitter.add(result, emitter.value(2))
+    result = scaled_and_shifted(emitter, result, 1)
     if shape_of_value(result) != shape:
         raise node.wrong(f"scale {list(emitter.shape(1))} does not fit {list(shape[axis:])}")
     inverse = emitter.div(emitter.number(1), deviation) if node.has_output(2) else deviation
@@ -151,13 +156,10 @@ def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
-    """Over `axes`, by default all but the channels; with ONNX's epsilon of 1e-9."""
+    """Normalize over `axes`, by default all except channels, with an epsilon of 1e-9."""
     rank = len(emitter.shape(0))
     given = node.integers("axes")
-    axes = sorted(
-        {node.axis(a, rank, "axes") for a in (0, 2, 3) if given is None}
-        | {node.axis(a, rank, "axes") for a in given or ()}
-    )
+    axes = sorted({node.axis(a, rank, "axes") for a in ((0, 2, 3) if given is None else given)})
     value = emitter.value(0)
     centred = emitter.sub(value, emitter.mean(value, axes))
     variance = emitter.mean(emitter.mul(centred, centred), axes)
@@ -167,10 +169,7 @@ def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("LpNormalization")
 def lp_normalization(node: Node, emitter: Emitter) -> Value:
-    """
-    Divided by the sum of magnitudes, or the root of the sum of squares, along `axis`; by 1 where
-    that is 0.
-    """
+    """Divide by the sum of magnitudes or the length along `axis`; by 1 if that is 0."""
     axis = node.axis(node.integer("axis", -1), len(emitter.shape(0)))
     order, value = node.integer("p", 2), emitter.value(0)
     if order not in (1, 2):
@@ -184,7 +183,7 @@ def lp_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("LRN")
 def local_response_normalization(node: Node, emitter: Emitter) -> Value:
-    """`x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta`"""
+    """Emit `x / (bias + alpha / size * sum of squares of near channels) ** beta`."""
     shape, value = emitter.shape(0), emitter.value(0)
     size = node.integer("size", 0)
     if size < 1 or size > 1 << 16 or len(shape) < 2:
@@ -192,16 +191,9 @@ def local_response_normalization(node: Node, emitter: Emitter) -> Value:
     n, channels, rest = shape[0], shape[1], prod(shape[2:])
     squares = emitter.reshaped(emitter.mul(value, value), (n, channels, 1, rest))
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
-    # A window that slides over channels, which stand where the height is.
-    padded = emitter.emit(
-        PadOp(
-            Pad.CONSTANT,
-            emitter.materialize(squares),
-            (0, before, 0, 0),
-            (0, after, 0, 0),
-            value=FloatAttr(0.0, f32),
-        )
-    )
+    # The window slides over the channels, which are at the position of the height.
+    padded = emitter.padded(squares, (0, before, 0, 0), (0, after, 0, 0), value=FloatAttr(0.0, f32))
+    padded = emitter.materialize(padded)
     means = emitter.emit(Pool2dOp(Pool.AVERAGE, padded, (size, 1), result_element=f32))
     average = emitter.reshaped(means, shape)
     alpha, beta = node.number("alpha", 1e-4), node.number("beta", 0.75)
@@ -209,7 +201,5 @@ def local_response_normalization(node: Node, emitter: Emitter) -> Value:
         emitter.mul(average, emitter.number(alpha)), emitter.number(node.number("bias", 1.0))
     )
     logarithm = emitter.unary(Function.LOG, base)
-    factor = emitter.unary(
-        Function.EXP, emitter.mul(logarithm, emitter.number(float(np.float32(-beta))))
-    )
-    return emitter.mul(value, factor)
+    exponent = emitter.mul(logarithm, emitter.number(float(np.float32(-beta))))
+    return emitter.mul(value, emitter.unary(Function.EXP, exponent))

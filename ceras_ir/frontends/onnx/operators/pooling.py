@@ -1,4 +1,4 @@
-"""Pooling over one to three spatial dimensions."""
+"""Import pooling over one to three spatial dimensions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,26 +8,14 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 
-from ceras_ir.dialects.graph import (
-    ArgOp,
-    Binary,
-    Function,
-    Pad,
-    PadOp,
-    Pool,
-    Pool2dOp,
-    Reduce,
-    element_of,
-    numpy_dtype,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Function, Pool, Pool2dOp, Reduce, element_of, shape_of
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import SpatialWindow, read_window
-from ceras_ir.frontends.onnx.operators.convolution import taps_of
+from ceras_ir.frontends.onnx.operators.convolution import SpatialWindow, read_window, taps_of
 
 POOLINGS = {
     "AveragePool": Pool.AVERAGE,
@@ -36,13 +24,13 @@ POOLINGS = {
     "MaxPool": Pool.MAX,
 }
 
-MAX_PLACES = 1 << 22
-"""Maxima whose places can be asked for: a constant holds where each window starts."""
+MAX_INDEXED_MAXIMA = 1 << 22
+"""Maximum number of maxima with indices; a constant has the start of each window."""
 
 
 @operator("AveragePool", "MaxPool")
 def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
-    """`ceil_mode` becomes padding, which neither pooling counts."""
+    """Convert `ceil_mode` to padding, which neither pooling counts."""
     shape = _shape(node, emitter)
     window = read_window(node, shape[2:])
     if window.depth is not None:
@@ -57,25 +45,28 @@ def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
     counts = node.operator == "AveragePool" and node.flag("count_include_pad")
     if counts and any(window.overhang) and not node.flag("ceil_mode"):
         raise node.unsupported(
-            "count_include_pad with a window that sticks out of the padding, which ONNX and "
-            "ONNX Runtime average differently; write the padding out as 'pads'"
+            "count_include_pad with a window that exceeds the padding, which ONNX and ONNX "
+            "Runtime average differently; write the padding as 'pads'"
         )
     features = emitter.feature_map(emitter.value(0))
     if node.operator == "MaxPool" and node.has_output(1):
         return _with_indices(node, emitter, window, order == 1)
     if is_integer(element_of(features)):
-        return _integer_pool(node, emitter, window)
+        if node.operator != "MaxPool":
+            raise node.unsupported("averages of integers; insert a Cast to float before the node")
+        maxima = reduce(partial(emitter.binary, Binary.MAX), _taps(emitter, window))
+        return emitter.from_feature_map(maxima, len(shape))
     result = _pooled(emitter, POOLINGS[node.operator], features, window, counts)
     return emitter.from_feature_map(result, len(shape))
 
 
 def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, counts: bool) -> Value:
     if counts and any(window.overhang):
-        # The model's padding is written out as zeros, which count, unlike the overhang.
+        # The padding of the model becomes zeros, which count; the overhang does not count.
         top, left, bottom, right = window.padding
         down, across = window.overhang
         border = (0, top, left, 0), (0, bottom - down, right - across, 0)
-        x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
+        x = emitter.padded(x, *border)
         window = replace(window, padding=(0, 0, down, across), overhang=(0, 0))
         counts = False
     features = emitter.materialize(x)
@@ -94,13 +85,13 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, count
 
 
 def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialWindow) -> Value:
-    """Maxima and averages are pooled over height and width first, then over depth."""
+    """Pool over height and width first, then over depth."""
     n, c, d, h, w = emitter.shape(0)
     kind = POOLINGS[node.operator]
     node.ignore("storage_order")
     counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
     if node.has_output(1):
-        raise node.unsupported("indices in 3 dimensions; remove what reads them")
+        raise node.unsupported("indices in 3 dimensions; remove their consumers")
     x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
     x = _pooled(emitter, kind, emitter.reshaped(x, (n * d, h, w, c)), flat, counts)
     _, oh, ow, _ = shape_of_value(x)
@@ -110,44 +101,35 @@ def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialW
     return emitter.transposed(x, (0, 4, 1, 2, 3))
 
 
-def _integer_pool(node: Node, emitter: Emitter, window: SpatialWindow) -> Value:
-    """The greatest of the taps of a window, of plain integers."""
-    if node.operator != "MaxPool":
-        raise node.unsupported("averages of integers; put a Cast to float before it")
-    taps = _taps(emitter, window)
-    result = reduce(partial(emitter.binary, Binary.MAX), taps)
-    return emitter.from_feature_map(result, len(emitter.shape(0)))
-
-
 def _taps(emitter: Emitter, window: SpatialWindow) -> list[Value]:
-    """The elements of all windows at each of their positions, the least number around them."""
+    """Return the taps of all windows, padded by the smallest number."""
     features, count = emitter.feature_map(emitter.value(0)), prod(window.kernel)
-    least: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
+    lowest: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
     if (element := element_of(features)) != f32:
-        least = IntegerAttr(np.iinfo(numpy_dtype(element).name).min, i64)
+        lowest = IntegerAttr(np.iinfo(graph.numpy_dtype(element).name).min, i64)
     if count > 1 << 10:
-        raise emitter.node.unsupported(f"a window of {count} elements here; at most 1024")
-    return taps_of(emitter, features, window, least)
+        raise emitter.node.unsupported(f"a window of {count} elements, expected at most 1024")
+    return taps_of(emitter, features, window, lowest)
 
 
 def _with_indices(
     node: Node, emitter: Emitter, window: SpatialWindow, column_major: bool
 ) -> Sequence[Value]:
-    """The maxima, and where in the whole input they stand: the first tap that is greatest."""
+    """Return the maxima, and the index in the input of the first maximum of each window."""
     shape = emitter.shape(0)
     rank = len(shape)
     taps = _taps(emitter, window)
     n, rows, columns, c = shape_of_value(taps[0])
-    if n * rows * columns * c > MAX_PLACES:
-        raise node.unsupported(f"indices of more than {MAX_PLACES} maxima; remove what reads them")
+    if n * rows * columns * c > MAX_INDEXED_MAXIMA:
+        raise node.unsupported(f"more than {MAX_INDEXED_MAXIMA} indices; remove their consumers")
     stacked = emitter.joined([emitter.reshaped(t, (1, n, rows, columns, c)) for t in taps], 0)
-    number = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(stacked), 0))
+    number = emitter.emit(graph.ArgOp(Reduce.MAX, emitter.materialize(stacked), 0))
     number = emitter.reshaped(number, (n, rows, columns, c))
-    most = emitter.reshaped(emitter.reduce(Reduce.MAX, stacked, [0]), (n, rows, columns, c))
+    maxima = emitter.reshaped(emitter.reduce(Reduce.MAX, stacked, [0]), (n, rows, columns, c))
     height, width = shape[-2] if rank == 4 else 1, shape[-1]
     (_, kw), (dy, dx) = window.kernel, window.dilations
     down, right = (1, height) if column_major else (width, 1)
-    # Tap k stands at row k / kw and column k - (k / kw) * kw of its window.
+    # Tap k is at row k / kw and column k - (k / kw) * kw of the window.
     row = emitter.binary(Binary.DIV, number, emitter.number(kw, number))
     offset = emitter.add(
         emitter.mul(row, emitter.number(dy * down - dx * right * kw, number)),
@@ -159,12 +141,12 @@ def _with_indices(
     image = np.arange(n)[:, None] * c + np.arange(c)[None, :]
     starts = plane + image[:, None, None, :] * (height * width)
     index = emitter.add(offset, emitter.constant(starts.astype(np.int64), "starts"))
-    return [emitter.from_feature_map(v, rank) for v in (most, index)]
+    return [emitter.from_feature_map(v, rank) for v in (maxima, index)]
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(node: Node, emitter: Emitter) -> Value:
-    """One window over everything."""
+    """Pool over a single window that covers the input."""
     shape = _shape(node, emitter)
     flat = emitter.reshaped(emitter.value(0), (*shape[:2], prod(shape[2:-1]), shape[-1]))
     features = emitter.feature_map(flat)
@@ -175,13 +157,13 @@ def global_pool(node: Node, emitter: Emitter) -> Value:
 
 @operator("LpPool", "GlobalLpPool")
 def lp_pool(node: Node, emitter: Emitter) -> Value:
-    """Roots of sums of powers: an average of `abs(x) ** p`, padding included, times its size."""
+    """Emit roots of sums of powers: the average of `abs(x) ** p`, with padding, times the size."""
     shape, value = _shape(node, emitter), emitter.value(0)
     power = node.integer("p", 2)
     if power < 1:
         raise node.wrong(f"attribute 'p' must be at least 1, got {power}")
     if len(shape) > 4:
-        raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one or two are taken")
+        raise node.unsupported(f"{len(shape) - 2} spatial dimensions, expected one or two")
     raised = emitter.mul(value, value) if power == 2 else emitter.unary(Function.ABS, value)
     if power > 2:
         raised = emitter.binary(Binary.POW, raised, emitter.number(power))
@@ -190,7 +172,7 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         size = shape_of(features)[1:3]
         mean: Value = emitter.emit(Pool2dOp(Pool.AVERAGE, features, size, result_element=f32))
     else:
-        # What rounding up adds counts too: a sum has no fewer elements at the edge.
+        # The overhang counts too, because sums at the edge have equally many terms.
         window = replace(read_window(node, shape[2:]), overhang=(0, 0))
         size = window.kernel
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
@@ -213,5 +195,5 @@ def _shape(node: Node, emitter: Emitter) -> tuple[int, ...]:
     if len(shape) < 3:
         raise node.wrong(f"input of shape {list(shape)} has no spatial dimension")
     if len(shape) > 5:
-        raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one to three are taken")
+        raise node.unsupported(f"{len(shape) - 2} spatial dimensions, expected one to three")
     return shape

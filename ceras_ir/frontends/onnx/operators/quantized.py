@@ -1,9 +1,9 @@
 """
-QuantizeLinear and DequantizeLinear: where a model passes between real numbers and integers.
+Import QuantizeLinear and DequantizeLinear, which convert between real values and integers.
 
-Scales that are computed at run time are float32 values like any other, and so is the arithmetic
-with them; the result is plain integers. Weights of few bits in blocks, as ONNX Runtime's quantizer
-writes them for products and rows of tables, become weights in float.
+Scales that are computed at run time are float32 values, and conversions with them are float
+arithmetic; the result is plain integers. Weights of few bits in blocks, which ONNX Runtime's
+quantizer writes for products and tables, become float weights.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, Signedness, i32
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    Compare,
-    DequantizeOp,
-    Function,
-    QuantizeOp,
-    Reduce,
-    numpy_dtype,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, DequantizeOp, Function, QuantizeOp, Reduce, numpy_dtype
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import (
@@ -45,8 +38,8 @@ from ceras_ir.frontends.onnx.operators.indexing import gathered_along
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     """
-    `graph.dequantize`; for a constant, a constant that remembers its integers. With a scale that is
-    computed, and of integers that are, such as rows of a table, arithmetic on floats.
+    Emit `graph.dequantize`; a constant keeps its integers. With a computed scale or computed
+    integers, such as rows of a table, emit float arithmetic.
     """
     node.ignore("output_dtype")
     value = emitter.value(0)
@@ -68,8 +61,8 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
 def quantize_linear(node: Node, emitter: Emitter) -> Value:
     """
-    `graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8. With a scale
-    that is computed, arithmetic on floats.
+    Emit `graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8. With a
+    computed scale, emit float arithmetic.
     """
     node.ignore("saturate", "precision")
     declared = node.integer("output_dtype", 0)
@@ -93,7 +86,7 @@ def quantize_linear(node: Node, emitter: Emitter) -> Value:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """A scale and a zero point for every `size` elements along `axis`."""
+    """A scale and a zero point for each `size` elements along `axis`."""
 
     scale: Array
     point: Array | None
@@ -103,7 +96,7 @@ class _Blocks:
     def spread(
         self, node: Node, shape: Sequence[int]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Scales and zero points of every element."""
+        """Return the scale and the zero point of each element."""
         axis = node.axis(self.axis, len(shape))
         expected = tuple(
             -(-e // max(self.size, 1)) if i == axis else e for i, e in enumerate(shape)
@@ -119,7 +112,7 @@ class _Blocks:
 
 
 def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
-    """The same of constants of four bits, which become weights in float."""
+    """Return the real values of a constant of four bits."""
     shape, scale = value.shape, blocks.scale
     if blocks.size:
         real, offset = blocks.spread(node, shape)
@@ -137,7 +130,7 @@ def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constan
 
 
 def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
-    """`(x - zero_point) * scale`, element by element, on integers as floats of scale 1."""
+    """Return `(x - zero_point) * scale` for each element, on integers at scale 1."""
     scale, point = blocks.spread(node, emitter.shape(0))
     plain = UniformType(1.0, storage=storage_of(node, storage))
     value = dequantized(emitter, emitter.value(0), plain)
@@ -149,15 +142,14 @@ def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blo
 
 
 def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
-    """`round(x / scale)` through 32-bit integers, then the zero points and the final clamp."""
+    """Emit `round(x / scale)` to 32-bit integers, then add zero points and clamp."""
     scale, point = blocks.spread(node, emitter.shape(0))
     if not scale.all():
         raise node.wrong("scales must not be zero")
     scaled = emitter.binary(Binary.DIV, emitter.value(0), emitter.constant(scale, "scales"))
-    whole = emitter.emit(
-        DequantizeOp(emitter.emit(QuantizeOp(scaled, UniformType(1.0, storage=i32))))
-    )
-    moved = emitter.binary(Binary.ADD, whole, emitter.constant(point, "zero_points"))
+    integers = emitter.emit(QuantizeOp(scaled, UniformType(1.0, storage=i32)))
+    rounded = emitter.emit(DequantizeOp(integers))
+    moved = emitter.binary(Binary.ADD, rounded, emitter.constant(point, "zero_points"))
     return emitter.emit(QuantizeOp(moved, UniformType(1.0, storage=storage_of(node, storage))))
 
 
@@ -166,18 +158,18 @@ UI8 = IntegerType(8, Signedness.UNSIGNED)
 
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """To uint8, from the least element or 0 to the greatest or 0; at scale 1 where all are 0."""
+    """Quantize to uint8 by the range of the elements and 0; the scale is 1 if all are 0."""
     with emitter.in_float():
         return dynamically_quantized(emitter, emitter.value(0))
 
 
 def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Value]:
-    """`x` in uint8, its scale, and its zero point."""
+    """Return `x` in uint8, its scale, and its zero point."""
     flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), emitter.number(0)
     low = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
     high = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MAX, flat, [0]), 0.0, inf)
     span = emitter.sub(high, low)
-    is_zero = emitter.compare(Compare.EQUAL, span, zero)
+    is_zero = emitter.compare(graph.Compare.EQUAL, span, zero)
     scale = emitter.select(is_zero, emitter.number(1), emitter.div(span, emitter.number(255)))
     steps = emitter.div(emitter.sub(zero, low), scale)
     point = emitter.cast(emitter.unary(Function.ROUND, steps), UI8)
@@ -188,7 +180,7 @@ def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Val
 def quantized_by(
     emitter: Emitter, x: Value, scale: Value, point: Value | None, storage: IntegerType
 ) -> Value:
-    """`round(x / scale) + zero point` with ties to even, saturated."""
+    """Emit `round(x / scale) + zero point` with ties to even, saturated."""
     steps = emitter.unary(Function.ROUND, emitter.div(x, scale))
     if point is not None:
         steps = emitter.add(steps, emitter.cast(point))
@@ -198,7 +190,7 @@ def quantized_by(
 
 
 def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None) -> Value:
-    """`(x - zero point) * scale`"""
+    """Emit `(x - zero point) * scale`."""
     centred = emitter.cast(x)
     if point is not None:
         centred = emitter.sub(centred, emitter.cast(point))
@@ -206,27 +198,27 @@ def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None
 
 
 def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] | None:
-    """Scale and zero point of a node that computes either of them, else None."""
+    """Return scale and zero point if either is computed."""
     given = [i for i in (1, 2) if node.has_input(i)]
     return None if all(node.is_constant(i) for i in given) else scale_of(node, emitter)
 
 
 def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
-    """Scale and zero point of a node, as what the elements of its operand are multiplied by."""
+    """Return scale and zero point of a node as factors of the elements."""
     if node.integer("block_size", 0):
         raise node.unsupported(
-            "blocks with a scale each, of what is computed; give one, or one for each channel"
+            "blocks of a computed operand; use a single scale, or a scale for each channel"
         )
     values = [_along(node, emitter, i, len(emitter.shape(0))) for i in (1, 2) if node.has_input(i)]
     return values[0], values[1] if len(values) > 1 else None
 
 
 def _along(node: Node, emitter: Emitter, index: int, rank: int) -> Value:
-    """Operand `index`, one number or one for each index of the node's `axis`."""
-    count, behind = prod(emitter.shape(index)), 0
+    """Return operand `index` as a scalar, or along the `axis` of the node."""
+    count, inner = prod(emitter.shape(index)), 0
     if count > 1:
-        behind = rank - 1 - node.axis(node.integer("axis", 1), rank)
-    return emitter.reshaped(emitter.value(index), (count, *(1,) * behind))
+        inner = rank - 1 - node.axis(node.integer("axis", 1), rank)
+    return emitter.reshaped(emitter.value(index), (count, *(1,) * inner))
 
 
 Float32Array: TypeAlias = NDArray[np.float32]
@@ -235,7 +227,6 @@ MATMUL_N_BITS = f"{MICROSOFT}MatMulNBits"
 GATHER_BLOCKS = f"{MICROSOFT}GatherBlockQuantized"
 
 BLOCK_WIDTHS = (2, 4, 8)
-"""Bits of a weight."""
 
 constant_operands(
     {MATMUL_N_BITS: range(1, 6)},
@@ -267,8 +258,8 @@ def known_width(node: Node) -> str | None:
 @operator(MATMUL_N_BITS)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     """
-    `graph.matmul` with weights `(q - zero point) * scale` in float; the default zero point is half
-    of what the bits can hold.
+    Emit `graph.matmul` with float weights `(q - zero point) * scale`. The default zero point is the
+    middle of the range of the bits.
     """
     node.ignore("accuracy_level", "weight_prepacked")
     k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
@@ -287,13 +278,13 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     real -= _points(node, emitter, n, blocks, bits)
     real *= scales.astype(np.float32).reshape(n, blocks, 1)
     weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
-    bias = emitter.value(5) if node.has_input(5) else None
     rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
-    return emitter.reshaped(emitter.product(rows, weights, bias), (*shape[:-1], n))
+    product = emitter.product(rows, weights, emitter.optional(5))
+    return emitter.reshaped(product, (*shape[:-1], n))
 
 
 def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Float32Array:
-    """The zero point of each block: floats, or `bits` bits in rows of whole bytes."""
+    """Return the zero point of each block: floats, or packed bits in rows of bytes."""
     if not node.has_input(3):
         return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
     points = emitter.array(3)
@@ -305,15 +296,15 @@ def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Flo
     if points.size != n * row:
         raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, row]} bytes")
     count = row * (8 // bits)
-    whole = unpacked(points.reshape(-1).astype(np.uint8), n * count, bits).reshape(n, count)
-    return whole[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
+    integers = unpacked(points.reshape(-1).astype(np.uint8), n * count, bits).reshape(n, count)
+    return integers[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
 
 
 @operator(GATHER_BLOCKS)
 def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
     """
-    Rows of a table of floats, `(q - zero point) * scale`; the default zero point is half of what
-    the bits of a byte can hold, and 0 for elements of four bits.
+    Gather rows of a float table, `(q - zero point) * scale`. The default zero point is the middle
+    of the range of the bits in a byte, and 0 for elements of four bits.
     """
     stored, scales = emitter.array(0), emitter.array(2)
     bits, size = node.integer("bits", 4), node.integer("block_size", 128)
@@ -321,7 +312,7 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
     if stored.dtype.name not in ("uint8", "int4", "uint4"):
         raise node.wrong(f"a table of {stored.dtype}, expected uint8, int4 or uint4")
     in_bytes = stored.dtype == np.uint8
-    numbers = _apart(stored, bits) if in_bytes else stored
+    numbers = _unpack(stored, bits) if in_bytes else stored
     blocks = list(numbers.shape)
     blocks[axis] = -(-blocks[axis] // max(size, 1))
     if size < 1 or list(scales.shape) != blocks:
@@ -331,13 +322,13 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
         points = emitter.array(3)
         if points.dtype != stored.dtype:
             raise node.wrong(f"zero points of {points.dtype}, expected {stored.dtype}")
-        points = _apart(points, bits)[..., : blocks[-1]] if in_bytes and points.ndim else points
+        points = _unpack(points, bits)[..., : blocks[-1]] if in_bytes and points.ndim else points
         if list(points.shape) != blocks:
             raise node.wrong(f"zero points of shape {list(points.shape)}, expected {blocks}")
 
     def repeated(values: Array) -> Float32Array:
-        whole = np.repeat(values.astype(np.float32), size, axis)
-        return whole.take(range(numbers.shape[axis]), axis).astype(np.float32)
+        wide = np.repeat(values.astype(np.float32), size, axis)
+        return wide.take(range(numbers.shape[axis]), axis).astype(np.float32)
 
     floats: Float32Array = numbers.astype(np.float32)
     real = (floats - repeated(points)) * repeated(scales)
@@ -345,8 +336,8 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
     return gathered_along(node, emitter, table, node.integer("gather_axis", 0))
 
 
-def _apart(stored: Array, bits: int) -> Array:
-    """Numbers of `bits` bits that lie in the bytes of the last dimension."""
+def _unpack(stored: Array, bits: int) -> Array:
+    """Return integers of `bits` bits that are packed in the bytes of the last dimension."""
     flat, per_byte = stored.reshape(-1).astype(np.uint8), 8 // bits
     shape = (*stored.shape[:-1], stored.shape[-1] * per_byte)
     return unpacked(flat, stored.size * per_byte, bits).reshape(shape)

@@ -1,28 +1,46 @@
 """
-Recurrent layers: the input's part of all steps is one matrix product, the steps are one
-`graph.recurrence` per direction. The weights are there once, whatever the number of steps.
+Import recurrent layers: the input of all steps is multiplied by a single product, and the steps are
+one `graph.recurrence` per direction. The weights are stored once for any number of steps.
+
+DynamicQuantizeLSTM, which `quantize_dynamic` writes, has weights of 8 bits. The input of all steps,
+and the state of each step, are quantized dynamically. The range is that of all sequences of the
+batch, as in ONNX Runtime with a single thread. (With more threads, ONNX Runtime divides the batch,
+and each part has a separate range of states.)
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Cell, Compare, FunctionAttr, RecurrenceOp, Reduce
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, operator, rule
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.quantization import storage_of
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.values import (
+    Constant,
+    QuantizedConstant,
+    Value,
+    shape_of_value,
+)
+from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS, defaults_of
 from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
+from ceras_ir.frontends.onnx.operators.integer_operators import matrix_product_to_float
+from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
+from ceras_ir.interpreters.float_functions import apply_function
 
 DYNAMIC_LSTM = f"{MICROSOFT}DynamicQuantizeLSTM"
 RECURRENT = ("RNN", "GRU", "LSTM")
 
 STEP_FUNCTIONS = {name.lower(): function for name, function in LAYER_FUNCTIONS.items()}
-"""The functions of a step by ONNX's names, in lower case."""
+"""The functions of a step by the names of ONNX in lower case."""
+
+DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
 
 DEFAULTS = {
     Cell.RNN: ("Tanh",),
@@ -40,7 +58,7 @@ def plain_cells(node: Node) -> str | None:
     if node.has_attribute("clip"):
         return "'clip' is given; export the model without it"
     if node.has_attribute("input_forget") and node.flag("input_forget"):
-        return "'input_forget' is 1; export the model with a gate of its own for forgetting"
+        return "'input_forget' is 1; export the model with a separate forget gate"
     return None
 
 
@@ -54,57 +72,37 @@ def known_functions(node: Node) -> str | None:
     return None
 
 
-class LayerWeights(Protocol):
-    """How a layer multiplies its input and its state by weights, in the directions d = 0, 1."""
-
-    @property
-    def shapes(self) -> Sequence[Sequence[int]]:
-        """Of both weights, [directions, gates x hidden, K]."""
-        ...
-
-    def prepared(self, x: Value, lengths: Value | None) -> Value:
-        """The input [steps, batch, size] in the form that `project` takes."""
-        ...
-
-    def project(self, d: int, x: Value, bias: Value) -> Value:
-        """The input's part of the gates, [steps, batch, gates x hidden]."""
-        ...
-
-    def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
-        """Weights [gates x hidden, hidden]; of integers also scales and a zero point."""
-        ...
-
-
 @dataclass(frozen=True)
 class FloatWeights:
-    """Weights in float32, computed or constant."""
+    """Weights in float32, computed or constant, for the directions d = 0, 1."""
 
     emitter: Emitter
     both: tuple[Value, Value]
 
     @property
     def shapes(self) -> Sequence[Sequence[int]]:
+        """The shapes of both weights, [directions, gates x hidden, K]."""
         return tuple(map(shape_of_value, self.both))
 
     def prepared(self, x: Value, lengths: Value | None) -> Value:
+        """Convert the input [steps, batch, size] for `project`."""
         return x
 
     def project(self, d: int, x: Value, bias: Value) -> Value:
+        """Return the input's part of the gates, [steps, batch, gates x hidden]."""
         emitter, (steps, batch, size) = self.emitter, shape_of_value(x)
         flat = emitter.reshaped(x, (steps * batch, size))
-        product = emitter.product(flat, _direction(emitter, self.both[0], d), bias)
+        product = emitter.product(flat, emitter.slice_at(self.both[0], d), bias)
         return emitter.reshaped(product, (steps, batch, shape_of_value(product)[1]))
 
     def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
-        return _direction(self.emitter, self.both[1], d), None
+        """Return weights [gates x hidden, hidden]; of integers also scales and a zero point."""
+        return self.emitter.slice_at(self.both[1], d), None
 
 
 @operator(*RECURRENT)
 def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    A matrix product for the input of all steps, and a `graph.recurrence` for each direction;
-    weights are not copied for steps.
-    """
+    """Emit a product for the input of all steps, and a `graph.recurrence` for each direction."""
     kind = Cell(node.operator.lower())
     if kind is Cell.GRU and not node.flag("linear_before_reset"):
         kind = Cell.GRU_RESET_FIRST
@@ -113,15 +111,12 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 
 def recurrent_layer(
-    node: Node, emitter: Emitter, kind: Cell, weights: LayerWeights
+    node: Node, emitter: Emitter, kind: Cell, weights: "FloatWeights | IntegerWeights"
 ) -> Sequence[Value]:
-    """The results of a node whose operands, other than its weights, are those of `LSTM`."""
+    """Return the results of a node with the operands of `LSTM`, except the weights."""
     node.ignore("input_forget", "output_sequence")
     direction = node.string("direction", "forward")
-    backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
-        direction
-    )
-    if backwards is None:
+    if (backwards := DIRECTIONS.get(direction)) is None:
         raise node.wrong(f"attribute 'direction' is '{direction}'")
     functions = functions_of(node, kind, len(backwards))
     by_batch = node.flag("layout")
@@ -131,11 +126,16 @@ def recurrent_layer(
     if by_batch:
         x = emitter.transposed(x, (1, 0, 2))
     steps, batch, size = shape_of_value(x)
-    lengths = _lengths(node, emitter, steps, batch)
+    lengths: Value | None = None
+    if node.has_input(4) and not (node.is_constant(4) and (emitter.array(4) == steps).all()):
+        if emitter.shape(4) != (batch,):
+            given = list(emitter.shape(4))
+            raise node.wrong(f"'sequence_lens' of shape {given}, expected [{batch}]")
+        lengths = emitter.value(4)
     if lengths is not None and node.has_output(2):
         raise node.unsupported(
-            "cells at the ends of sequences of different lengths; fix 'sequence_lens' with --set "
-            "to the length of the input, or export the model without Y_c"
+            "cell states at the end of sequences of different lengths; fix 'sequence_lens' with "
+            "--set to the length of the input, or export the model without Y_c"
         )
     hidden = (0, *weights.shapes[1])[-1]
     width = kind.gates * hidden
@@ -150,17 +150,26 @@ def recurrent_layer(
         if tuple(given) != shape:
             raise node.wrong(f"{name} of shape {list(given)}, expected {list(shape)}")
     x = weights.prepared(x, lengths)
-    starts = [_start(node, emitter, i, (count, batch, hidden), by_batch) for i in (5, 6)]
+    starts: list[Value] = []
+    for i in (5, 6):
+        start: Value = emitter.constant(np.zeros((count, batch, hidden), np.float32), "zeros")
+        if node.has_input(i):
+            start = emitter.value(i)
+            start = emitter.transposed(start, (1, 0, 2)) if by_batch else start
+        if (shape := shape_of_value(start)) != (count, batch, hidden):
+            expected = [count, batch, hidden]
+            raise node.wrong(f"initial state of shape {list(shape)}, expected {expected}")
+        starts.append(start)
     outputs: list[tuple[Value, Value, Value | None]] = []
     for d, back in enumerate(backwards):
-        given = _turned(emitter, x, lengths) if back else x
-        own, inner = _biases(emitter, kind, _direction(emitter, biases, d))
+        given = beginnings_reversed(emitter, x, lengths) if back else x
+        own, inner = _biases(emitter, kind, emitter.slice_at(biases, d))
         projected = weights.project(d, given, own)
         repeated, scales = weights.of_state(d)
         given, repeated, state = (
-            emitter.materialize(v) for v in (projected, repeated, _direction(emitter, starts[0], d))
+            emitter.materialize(v) for v in (projected, repeated, emitter.slice_at(starts[0], d))
         )
-        cell = emitter.materialize(_direction(emitter, starts[1], d))
+        cell = emitter.materialize(emitter.slice_at(starts[1], d))
         result = emitter.emit(
             RecurrenceOp(
                 kind,
@@ -177,8 +186,10 @@ def recurrent_layer(
         final = emitter.part(result, 0, steps - 1, 1)
         last = emitter.part(result, 0, steps, 1) if kind is Cell.LSTM else None
         if lengths is not None:
-            states, final = _ended(emitter, states, lengths)
-        outputs.append((_turned(emitter, states, lengths) if back else states, final, last))
+            states, final = _after_ends(emitter, states, lengths)
+        outputs.append(
+            (beginnings_reversed(emitter, states, lengths) if back else states, final, last)
+        )
     every = [emitter.reshaped(y, (steps, 1, batch, hidden)) for y, _, _ in outputs]
     order = ((2, 0, 1, 3), (1, 0, 2)) if by_batch else ((0, 1, 2, 3), (0, 1, 2))
     found = [emitter.transposed(emitter.joined(every, 1), order[0])] if node.has_output(0) else []
@@ -192,44 +203,26 @@ def recurrent_layer(
     return found
 
 
-def _lengths(node: Node, emitter: Emitter, steps: int, batch: int) -> Value | None:
-    """How long sequences are, None where all are as long as the input."""
-    if not node.has_input(4) or (node.is_constant(4) and (emitter.array(4) == steps).all()):
-        return None
-    if emitter.shape(4) != (batch,):
-        raise node.wrong(f"'sequence_lens' of shape {list(emitter.shape(4))}, expected [{batch}]")
-    return emitter.value(4)
-
-
-def _turned(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
-    """`x` [steps, batch, size] from the last step on; what is behind a sequence stays there."""
-    if lengths is None:
-        return emitter.reversed(x, 0)
-    return beginnings_reversed(emitter, x, lengths)
-
-
 def steps_within(emitter: Emitter, steps: int, lengths: Value) -> Value:
-    """Whether a step comes before the end of a sequence, [steps, batch, 1]."""
-    step = np.arange(steps, dtype=np.int64).reshape(steps, 1, 1)
-    count = _counts(emitter, lengths)
-    return emitter.compare(Compare.LESS, emitter.constant(step, "steps"), count)
+    """Return whether a step precedes the end of a sequence, [steps, batch, 1]."""
+    return _compared_steps(emitter, Compare.LESS, np.arange(steps), "steps", lengths)
 
 
-def _counts(emitter: Emitter, lengths: Value) -> Value:
-    """The lengths of sequences, [1, batch, 1]."""
-    shape = (1, *shape_of_value(lengths), 1)
-    return emitter.cast(emitter.reshaped(lengths, shape), i64)
+def _compared_steps(
+    emitter: Emitter, relation: Compare, steps: NDArray[np.int64], name: str, lengths: Value
+) -> Value:
+    counts = emitter.cast(emitter.reshaped(lengths, (1, *shape_of_value(lengths), 1)), i64)
+    return emitter.compare(relation, emitter.constant(steps.reshape(-1, 1, 1), name), counts)
 
 
-def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
+def _after_ends(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
     """
-    `states` [steps, batch, hidden], zeros after the end of a sequence, and the last [1, batch,
-    hidden] of each. A state depends on no later step, so that all steps can be computed before.
+    Return `states` [steps, batch, hidden] with zeros after the end of a sequence, and the last
+    state [1, batch, hidden] of each. All steps can be computed first, because no state depends on a
+    later step.
     """
     steps, batch, hidden = shape_of_value(states)
-    end = np.arange(1, steps + 1, dtype=np.int64).reshape(steps, 1, 1)
-    count = _counts(emitter, lengths)
-    at_end = emitter.compare(Compare.EQUAL, emitter.constant(end, "ends"), count)
+    at_end = _compared_steps(emitter, Compare.EQUAL, np.arange(1, steps + 1), "ends", lengths)
     zero = emitter.number(0.0)
     final = emitter.reduce(Reduce.SUM, emitter.select(at_end, states, zero), [0])
     inside = steps_within(emitter, steps, lengths)
@@ -237,7 +230,7 @@ def _ended(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Valu
 
 
 def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
-    """The functions of the cells, one direction after the other."""
+    """Return the functions of the cells, in the order of the directions."""
     names = node.strings("activations") or DEFAULTS[kind] * directions
     if len(names) != kind.functions * directions:
         raise node.wrong(
@@ -247,7 +240,7 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
     found: list[FunctionAttr] = []
     for name in names:
         function = STEP_FUNCTIONS[name.lower()]
-        # Lists have an entry for each function that takes a parameter.
+        # Lists have an entry for each function with the parameter.
         values = [
             numbers.pop(0) if numbers else default
             for numbers, (_, default) in zip(given, defaults_of(function), strict=False)
@@ -256,25 +249,10 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
     return found
 
 
-def _start(
-    node: Node, emitter: Emitter, index: int, shape: tuple[int, ...], by_batch: bool
-) -> Value:
-    """Initial states [directions, batch, hidden]; zeros where none are given."""
-    if not node.has_input(index):
-        return emitter.constant(np.zeros(shape, np.float32), "zeros")
-    value = emitter.value(index)
-    value = emitter.transposed(value, (1, 0, 2)) if by_batch else value
-    if shape_of_value(value) != shape:
-        raise node.wrong(
-            f"initial state of shape {list(shape_of_value(value))}, expected {list(shape)}"
-        )
-    return value
-
-
 def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | None]:
     """
-    What is added to the input's product, and what to the state's: one sum for both, but for a GRU,
-    of whose last gate the state's is multiplied before they are added.
+    Return the biases of the products with the input and with the state. They are added in advance,
+    except for a GRU, which multiplies the state's bias in the last gate.
     """
     (size,) = shape_of_value(both)
     hidden = size // 2 // kind.gates
@@ -288,9 +266,142 @@ def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | N
     return (first, second) if is_gru else (emitter.add(first, second), None)
 
 
-def _direction(emitter: Emitter, value: Value, index: int) -> Value:
-    """What an operand has for one direction."""
-    shape = shape_of_value(value)[1:]
-    if isinstance(value, Constant):
-        return Constant.of(f"{value.name}/{index}", np.ascontiguousarray(value.load()[index]))
-    return emitter.reshaped(emitter.part(value, 0, index, 1), shape)
+constant_operands(
+    {DYNAMIC_LSTM: (1, 2, 8, 9, 10, 11)},
+    "weights, their scales and zero points must be constants",
+    "export the LSTM in float",
+)
+
+
+@operator(DYNAMIC_LSTM)
+def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """
+    Emit an `LSTM` with weights of 8 bits. The input and the state of each step are quantized
+    dynamically over the batch, and multiplied as integers.
+    """
+    of_input, of_state = (StoredLstmWeights.read(node, emitter, i, s) for i, s in ((1, 8), (2, 10)))
+    weights = IntegerWeights(node, emitter, of_input, of_state)
+    return recurrent_layer(node, emitter, Cell.LSTM, weights)
+
+
+@dataclass(frozen=True)
+class StoredLstmWeights:
+    """Integers [directions, K, gates x hidden]."""
+
+    integers: Array
+    scales: Array
+    """[directions, 1], or for each output, [directions, gates x hidden]."""
+    zero_points: tuple[int, ...]
+    """A zero point for each direction."""
+
+    @staticmethod
+    def read(node: Node, emitter: Emitter, index: int, scale: int) -> "StoredLstmWeights":
+        """Return operand `index`. Operands `scale` and `scale + 1` are its scale and zero point."""
+        stored = emitter.array(index)
+        if stored.ndim != 3:
+            raise node.wrong(f"weights of shape {list(stored.shape)}, expected three dimensions")
+        if stored.dtype.name not in ("int8", "uint8"):
+            raise node.wrong(f"weights are {stored.dtype}, expected int8 or uint8")
+        scales, points = (
+            _of_directions(node, stored, emitter.array(i), i) for i in (scale, scale + 1)
+        )
+        if points.dtype != stored.dtype:
+            raise node.wrong(f"the zero point is {points.dtype}, expected {stored.dtype}")
+        if (points != points[:, :1]).any():
+            raise node.unsupported(
+                f"operand {scale + 1} has several zero points for a direction; quantize with a "
+                "single zero point, such as 0"
+            )
+        if scales.dtype != np.float32:
+            raise node.wrong(f"the scale must be float32, got {scales.dtype}")
+        return StoredLstmWeights(stored, scales, tuple(int(p) for p in points[:, 0]))
+
+
+def _of_directions(node: Node, stored: Array, numbers: Array, index: int) -> Array:
+    """Return entries for each direction, or for each output of each direction."""
+    outputs = numbers.size // len(stored) if len(stored) else 0
+    if numbers.size != len(stored) * outputs or outputs not in (1, stored.shape[2]):
+        raise node.wrong(f"operand {index} of shape {list(numbers.shape)} does not fit the weights")
+    return numbers.reshape(len(stored), outputs)
+
+
+@dataclass
+class IntegerWeights:
+    """The weights of a DynamicQuantizeLSTM."""
+
+    node: Node
+    emitter: Emitter
+    input: StoredLstmWeights
+    state: StoredLstmWeights
+    scale: Value | None = None
+    point: Value | None = None
+    """Scale and zero point of the input, which `prepared` computes."""
+    lengths: Value | None = None
+    """The lengths of sequences, None if all have the length of the input."""
+
+    @property
+    def shapes(self) -> Sequence[Sequence[int]]:
+        return tuple((d, n, k) for d, k, n in (w.integers.shape for w in (self.input, self.state)))
+
+    def prepared(self, x: Value, lengths: Value | None) -> Value:
+        """Return `x` in uint8. Steps after the longest sequence do not affect the range."""
+        emitter = self.emitter
+        with emitter.in_float():
+            if lengths is not None:
+                longest = emitter.reduce(Reduce.MAX, lengths, [0])
+                inside = steps_within(emitter, shape_of_value(x)[0], longest)
+                x = emitter.select(inside, x, emitter.number(0.0))
+            stored, self.scale, self.point = dynamically_quantized(emitter, x)
+        self.lengths = lengths
+        return stored
+
+    def project(self, d: int, x: Value, bias: Value) -> Value:
+        emitter, (steps, batch, size), weights = self.emitter, shape_of_value(x), self.input
+        zero_point, storage = weights.zero_points[d], weights.integers.dtype.name
+        matrix = QuantizedConstant.make(
+            f"{self.node.inputs[1]}/{d}",
+            weights.integers.shape[1:],
+            lambda: weights.integers[d],
+            UniformType(1.0, zero_point, storage=storage_of(self.node, storage)),
+        )
+        assert self.scale is not None and self.point is not None
+        scales = self.scale, emitter.constant(weights.scales[d], "scale")
+        rows = emitter.reshaped(x, (steps * batch, size))
+        product = matrix_product_to_float(emitter, rows, self.point, matrix, scales, bias)
+        gates = emitter.reshaped(product, (steps, batch, matrix.shape[1]))
+        return (
+            gates
+            if self.lengths is None or batch == 1
+            else self._after_ends(d, gates, self.lengths)
+        )
+
+    def _after_ends(self, d: int, gates: Value, lengths: Value) -> Value:
+        """
+        Set the output gate after the end of a sequence so that the state becomes 0, and the range
+        of the batch does not depend on these steps.
+        """
+        emitter, (steps, _, width) = self.emitter, shape_of_value(gates)
+        function = functions_of(self.node, Cell.LSTM, len(self.input.integers))[
+            d * Cell.LSTM.functions
+        ]
+        closed = np.zeros((1, 1, width), np.float32)
+        closed[..., width // 4 : width // 2] = -np.inf
+        with np.errstate(all="ignore"):
+            at_bound = apply_function(function, np.array([-np.inf], np.float32))
+        if at_bound[0] != 0:
+            raise self.node.unsupported(
+                "sequences of different lengths in a layer with the gate function "
+                f"'{function.kind.value}'; use Sigmoid or HardSigmoid, or a batch of one sequence"
+            )
+        with emitter.in_float():
+            inside = steps_within(emitter, steps, lengths)
+            return emitter.select(inside, gates, emitter.constant(closed, "closed"))
+
+    def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
+        weights = self.state
+        # Unsigned weights and their zero points become int8 by subtracting 128.
+        middle = 128 if weights.integers.dtype == np.uint8 else 0
+        integers = np.ascontiguousarray(weights.integers[d].T.astype(np.int16) - middle, np.int8)
+        scales = [float(s) for s in weights.scales[d]]
+        constant = Constant.of(f"{self.node.inputs[2]}/{d}", integers)
+        return constant, (scales, weights.zero_points[d] - middle)

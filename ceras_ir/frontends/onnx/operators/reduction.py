@@ -1,4 +1,4 @@
-"""Operators along an axis: reductions, softmax, the greatest elements, and the best boxes."""
+"""Import reductions, softmax, sorting, cumulative sums, and the suppression of boxes."""
 
 from collections.abc import Callable, Sequence
 from math import inf, prod
@@ -6,19 +6,8 @@ from math import inf, prod
 import numpy as np
 from xdsl.dialects.builtin import f32
 
-from ceras_ir.dialects.graph import (
-    ArgOp,
-    Binary,
-    Compare,
-    Function,
-    Pool,
-    Pool2dOp,
-    Reduce,
-    SoftmaxOp,
-    SuppressOp,
-    TopKOp,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import ArgOp, Binary, Function, Pool, Pool2dOp, Reduce, SuppressOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
     WHERE_COMPUTED,
@@ -26,7 +15,7 @@ from ceras_ir.frontends.onnx.emission.registry import (
     operator,
     rule,
 )
-from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
 ReduceAlong = Callable[[Emitter, Value, Sequence[int]], Value]
@@ -38,19 +27,14 @@ def _plain(kind: Reduce) -> ReduceAlong:
 
 _sum = _plain(Reduce.SUM)
 
-GREATEST = float(np.finfo(np.float32).max)
-"""The greatest finite float32."""
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def _log_sum_exp(c: Emitter, x: Value, axes: Sequence[int]) -> Value:
-    # Infinity minus infinity is NaN.
-    most = c.unary(Function.CLIP, c.reduce(Reduce.MAX, x, axes), -GREATEST, GREATEST)
-    total = _sum(c, c.unary(Function.EXP, c.sub(x, most)), axes)
-    return c.add(c.unary(Function.LOG, total), most)
-
-
-def _absolute(c: Emitter, x: Value) -> Value:
-    return c.unary(Function.ABS, x)
+    # A finite maximum, because the difference of two infinities is NaN.
+    maximum = c.unary(Function.CLIP, c.reduce(Reduce.MAX, x, axes), -MAX_FLOAT32, MAX_FLOAT32)
+    total = _sum(c, c.unary(Function.EXP, c.sub(x, maximum)), axes)
+    return c.add(c.unary(Function.LOG, total), maximum)
 
 
 REDUCE_OPERATORS: dict[str, ReduceAlong] = {
@@ -59,14 +43,14 @@ REDUCE_OPERATORS: dict[str, ReduceAlong] = {
     "ReduceMax": _plain(Reduce.MAX),
     "ReduceMin": _plain(Reduce.MIN),
     "ReduceMean": lambda c, x, axes: c.mean(x, axes),
-    "ReduceL1": lambda c, x, axes: _sum(c, _absolute(c, x), axes),
+    "ReduceL1": lambda c, x, axes: _sum(c, c.unary(Function.ABS, x), axes),
     "ReduceL2": lambda c, x, axes: c.unary(Function.SQRT, _sum(c, c.mul(x, x), axes)),
     "ReduceSumSquare": lambda c, x, axes: _sum(c, c.mul(x, x), axes),
     "ReduceLogSum": lambda c, x, axes: c.unary(Function.LOG, _sum(c, x, axes)),
     "ReduceLogSumExp": _log_sum_exp,
 }
 AXES_OPERAND_SINCE = {"ReduceSum": 13}
-"""The opset in which axes became an operand; 18 for the others."""
+"""The opset in which axes became an operand; 18 for other operators."""
 
 
 @rule("Squeeze", "Unsqueeze", *REDUCE_OPERATORS)
@@ -79,7 +63,7 @@ def constant_axes(node: Node) -> str | None:
 
 @operator(*REDUCE_OPERATORS)
 def reduce(node: Node, emitter: Emitter) -> Value:
-    """Along `axes`, or all; means and maxima over height and width are poolings."""
+    """Reduce along `axes`, by default all; means and maxima of feature maps become poolings."""
     shape, value = emitter.shape(0), emitter.value(0)
     if node.opset < AXES_OPERAND_SINCE.get(node.operator, 18):
         given = node.integers("axes")
@@ -87,7 +71,7 @@ def reduce(node: Node, emitter: Emitter) -> Value:
         given = emitter.integers(1) if node.has_input(1) else None
     keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
     if not given and not all_without_axes:
-        # What is not reduced is still squared, or its logarithm taken.
+        # Without a reduction, elements are still squared, or their logarithm is computed.
         return REDUCE_OPERATORS[node.operator](emitter, value, ())
     axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
     pooled = _pooled(node, emitter, axes)
@@ -104,7 +88,7 @@ def reduce(node: Node, emitter: Emitter) -> Value:
 
 
 def _pooled(node: Node, emitter: Emitter, axes: set[int]) -> Value | None:
-    """A pooling over the whole of a feature map, which can be quantized."""
+    """Return a pooling over a feature map, which can be quantized."""
     kinds = {"ReduceMean": Pool.AVERAGE, "ReduceMax": Pool.MAX}
     shape, value = emitter.shape(0), emitter.value(0)
     kind = kinds.get(node.operator)
@@ -112,17 +96,17 @@ def _pooled(node: Node, emitter: Emitter, axes: set[int]) -> Value | None:
         return None
     if axes == {2, 3}:
         features = emitter.feature_map(value)
-        op = Pool2dOp(kind, features, shape_of(features)[1:3], result_element=f32)
+        op = Pool2dOp(kind, features, graph.shape_of(features)[1:3], result_element=f32)
         return emitter.from_feature_map(emitter.emit(op), 4)
     if axes == {1, 2} and shape[3] != 1:
-        # The model is NHWC already.
+        # The model is in NHWC layout.
         return emitter.emit(Pool2dOp(kind, emitter.tensor(0), shape[1:3], result_element=f32))
     return None
 
 
 @operator("ArgMax", "ArgMin")
 def arg(node: Node, emitter: Emitter) -> Value:
-    """The first index of the extreme, or the last with `select_last_index`."""
+    """Return the first index of the extreme, or the last with `select_last_index`."""
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", 0), len(shape))
     kind = Reduce.MAX if node.operator == "ArgMax" else Reduce.MIN
@@ -134,19 +118,19 @@ def arg(node: Node, emitter: Emitter) -> Value:
 
 @operator("Hardmax")
 def hardmax(node: Node, emitter: Emitter) -> Value:
-    """1 at the first greatest element along `axis`, else 0."""
+    """Return 1 at the first maximum along `axis`, else 0."""
     value, axis = _along_axis(node, emitter)
     current = shape_of_value(value)
     first = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(value), axis))
     emitter.check_indices(current[axis])
     column = [-1 if i == axis else 1 for i in range(len(current))]
     places = emitter.constant(np.arange(current[axis]).reshape(column), "places")
-    chosen = emitter.cast(emitter.compare(Compare.EQUAL, places, first))
+    chosen = emitter.cast(emitter.compare(graph.Compare.EQUAL, places, first))
     return emitter.reshaped(chosen, emitter.shape(0))
 
 
 def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
-    """The operand and `axis`, before opset 13 as rows of all dimensions from `axis` on."""
+    """Return the operand and `axis`; before opset 13 as rows of all dimensions from `axis`."""
     shape, is_flat = emitter.shape(0), node.opset < 13
     axis = node.axis(node.integer("axis", 1 if is_flat else -1), len(shape))
     if not is_flat:
@@ -156,7 +140,7 @@ def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
 
 @operator("Softmax", "LogSoftmax")
 def softmax(node: Node, emitter: Emitter) -> Value:
-    """Along `axis`; before opset 13 over all dimensions from `axis` on, taken together."""
+    """Emit softmax along `axis`; before opset 13 over all dimensions from `axis`."""
     shape = emitter.shape(0)
     flat = node.opset < 13
     axis = node.axis(node.integer("axis", 1 if flat else -1), len(shape))
@@ -168,11 +152,11 @@ def softmax(node: Node, emitter: Emitter) -> Value:
 
 
 def _softmax(emitter: Emitter, value: Value, axis: int) -> Value:
-    return emitter.emit(SoftmaxOp(emitter.materialize(value), axis))
+    return emitter.emit(graph.SoftmaxOp(emitter.materialize(value), axis))
 
 
 def _log_softmax(emitter: Emitter, value: Value, axis: int) -> Value:
-    """`(x - max) - log(sum of exp(x - max))`"""
+    """Emit `(x - max) - log(sum of exp(x - max))`."""
     centred = emitter.sub(value, emitter.reduce(Reduce.MAX, value, [axis]))
     total = emitter.reduce(Reduce.SUM, emitter.unary(Function.EXP, centred), [axis])
     return emitter.sub(centred, emitter.unary(Function.LOG, total))
@@ -183,10 +167,7 @@ constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
 
 @operator("TopK")
 def top_k(node: Node, emitter: Emitter) -> list[Value]:
-    """
-    Elements come in order, of equal ones that of lower index first, and NaN last; `sorted=0` allows
-    any order.
-    """
+    """Sort in order, equal elements by index and NaN last; `sorted=0` allows any order."""
     node.ignore("sorted")
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -200,7 +181,7 @@ def top_k(node: Node, emitter: Emitter) -> list[Value]:
     count = int(np.prod(outer))
     kind = Reduce.MAX if node.flag("largest", True) else Reduce.MIN
     rows = emitter.materialize(emitter.reshaped(rows, (count, n)))
-    index = emitter.emit(TopKOp(kind, rows, k))
+    index = emitter.emit(graph.TopKOp(kind, rows, k))
     back = [order.index(i) for i in range(len(shape))]
     return [
         emitter.transposed(emitter.reshaped(part, (*outer, k)), back)
@@ -209,7 +190,6 @@ def top_k(node: Node, emitter: Emitter) -> list[Value]:
 
 
 def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
-    """The elements of rows [R, N] at indices [R, K]."""
     (count, n), (_, k) = shape_of_value(rows), shape_of_value(index)
     starts = n * np.arange(count, dtype=np.int64).reshape(count, 1)
     at = emitter.add(index, emitter.constant(starts, "starts"))
@@ -219,7 +199,7 @@ def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
 
 constant_operands(
     {"NonMaxSuppression": [2, 3, 4]},
-    "the most boxes and both thresholds must be constants",
+    "the maximum number of boxes and both thresholds must be constants",
     WHERE_COMPUTED,
 )
 
@@ -227,27 +207,73 @@ constant_operands(
 @operator("NonMaxSuppression")
 def non_max_suppression(node: Node, emitter: Emitter) -> Value:
     """
-    As many rows as the model says that there are, or else as there can be; those behind the last
+    Return the number of rows that the model declares, or otherwise the maximum. Rows after the last
     chosen box are -1.
     """
     boxes, scores = emitter.shape(0), emitter.shape(1)
     if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4 or boxes[::2] != (scores[0], 4):
         raise node.wrong(f"boxes of {list(boxes)} and scores of {list(scores)}")
-    most = emitter.integers(2)[0] if node.has_input(2) else 0
-    if most < 1:
-        raise node.unsupported("no boxes at all, which is a result without elements")
+    limit = emitter.integers(2)[0] if node.has_input(2) else 0
+    if limit < 1:
+        raise node.unsupported(f"max_output_boxes_per_class must be at least 1, got {limit}")
     overlap = float(emitter.floats(3).reshape(-1)[0]) if node.has_input(3) else 0.0
-    least = float(emitter.floats(4).reshape(-1)[0]) if node.has_input(4) else -inf
+    lowest = float(emitter.floats(4).reshape(-1)[0]) if node.has_input(4) else -inf
     parts: list[Value] = [emitter.part(emitter.value(0), 2, i, 1) for i in range(4)]
     if node.flag("center_point_box"):
         x, y, width, height = parts
         half = emitter.number(0.5)
-        ends = [(y, emitter.mul(height, half)), (x, emitter.mul(width, half))]
-        parts = [*(emitter.sub(*end) for end in ends), *(emitter.add(*end) for end in ends)]
-    lesser = [emitter.binary(Binary.MIN, parts[i], parts[i + 2]) for i in range(2)]
-    greater = [emitter.binary(Binary.MAX, parts[i], parts[i + 2]) for i in range(2)]
-    corners = emitter.materialize(emitter.joined([*lesser, *greater], 2))
+        halves = [(y, emitter.mul(height, half)), (x, emitter.mul(width, half))]
+        parts = [*(emitter.sub(*pair) for pair in halves), *(emitter.add(*pair) for pair in halves)]
+    sides = [
+        emitter.binary(kind, parts[i], parts[i + 2])
+        for kind in (Binary.MIN, Binary.MAX)
+        for i in range(2)
+    ]
+    corners = emitter.materialize(emitter.joined(sides, 2))
     declared = emitter.declared.get(node.outputs[0])
-    most = min(most, boxes[1])
-    rows = declared[0] if declared else scores[0] * scores[1] * most
-    return emitter.emit(SuppressOp(corners, emitter.tensor(1), rows, most, (overlap, least)))
+    limit = min(limit, boxes[1])
+    rows = declared[0] if declared else scores[0] * scores[1] * limit
+    return emitter.emit(SuppressOp(corners, emitter.tensor(1), rows, limit, (overlap, lowest)))
+
+
+constant_operands(
+    {"CumSum": [1], "CumProd": [1]}, "the axis must be a constant", "make it an initializer"
+)
+
+MAX_CUMULATED = 1 << 10
+"""Maximum number of elements along an axis that are added sequentially."""
+
+
+@operator("CumSum", "CumProd")
+def cumulate(node: Node, emitter: Emitter) -> Value:
+    """
+    Add or multiply sequentially along an axis, in either direction. Sums of integers need fewer
+    steps, because their order is arbitrary.
+    """
+    x = emitter.value(0)
+    shape = shape_of_value(x)
+    axis = node.axis(int(emitter.array(1).reshape(-1)[0]), len(shape))
+    backwards, exclusive = node.flag("reverse"), node.flag("exclusive")
+    if node.operator == "CumSum" and dtype_of_value(x).kind in "iu":
+        turned = emitter.reversed(x, axis) if backwards else x
+        sums = emitter.running_sum(turned, axis)
+        sums = emitter.sub(sums, turned) if exclusive else sums
+        return emitter.reversed(sums, axis) if backwards else sums
+    extent = shape[axis]
+    if extent > MAX_CUMULATED:
+        raise node.unsupported(
+            f"{extent} elements along the axis, expected at most {MAX_CUMULATED}; split it"
+        )
+    kind = Binary.ADD if node.operator == "CumSum" else Binary.MUL
+    neutral = np.full(
+        [1 if i == axis else n for i, n in enumerate(shape)],
+        node.operator == "CumProd",
+        dtype_of_value(x),
+    )
+    order = range(extent)[::-1] if backwards else range(extent)
+    parts = [emitter.part(x, axis, i, 1) for i in order]
+    found: list[Value] = [emitter.constant(neutral, "start")] if exclusive else [parts.pop(0)]
+    for part in parts[: extent - 1]:
+        first = exclusive and len(found) == 1
+        found.append(part if first else emitter.binary(kind, found[-1], part))
+    return emitter.joined(found[::-1] if backwards else found, axis)

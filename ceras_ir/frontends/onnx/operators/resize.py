@@ -1,9 +1,9 @@
 """
-Resampling of height and width: Resize of opset 10 and later, and Upsample before it.
+Import resampling of height and width: Resize of opset 10 and later, and Upsample before it.
 
-A mode that mixes neighbours is a matrix along each dimension: row `i` has the weights of the input
-elements in output element `i`. It is computed in double precision as ONNX's reference does, and
-rounded to float32 once.
+A mode that interpolates is a matrix for each dimension: row `i` has the weights of the input
+elements in output element `i`. The matrix is computed in double precision like in the reference of
+ONNX, and rounded to float32 at the end.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import i32
 
-from ceras_ir.dialects.graph import (
-    Coordinates,
-    DequantizeOp,
-    Function,
-    Nearest,
-    QuantizeOp,
-    Resize,
-    ResizeOp,
-    element_of,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Coordinates, DequantizeOp, Nearest, Resize, ResizeOp, element_of
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
@@ -35,12 +26,12 @@ from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.interpreters.selection import coordinate, nearest_indices
 
 CROP = "tf_crop_and_resize"
-"""The coordinates that have no name in `graph`: a region of the input, stretched."""
+"""Coordinates that `graph` does not have: a stretched region of the input."""
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How elements are mixed, the same for all dimensions."""
+    """The interpolation, which is the same for all dimensions."""
 
     cubic: bool
     coordinates: str
@@ -51,7 +42,7 @@ class Resampling:
     def matrix(
         self, size: int, output: int, scale: float, region: tuple[float, float] = (0.0, 1.0)
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The weights, and which outputs lie outside of the input: those have none."""
+        """Return the weights, and the outputs outside of the input, which have no weights."""
         weights = np.zeros((output, size))
         outside = np.zeros(output, np.bool_)
         for i in range(output):
@@ -59,7 +50,7 @@ class Resampling:
             if self.coordinates == CROP and not 0.0 <= x <= size - 1:
                 outside[i] = True
                 continue
-            # For a whole x the element itself is the right one of two neighbours.
+            # For an integer x, the element itself is the right neighbor.
             base = ceil(x) - 1
             first, taps = self._taps(x - base, scale)
             for k, tap in enumerate(taps):
@@ -84,29 +75,26 @@ class Resampling:
         return start * (size - 1) + i * length / (output - 1)
 
     def _taps(self, ratio: float, scale: float) -> tuple[int, list[float]]:
-        """Weights of neighbours, and where the first one stands from the left neighbour."""
+        """Return the offset of the first neighbor from the left one, and the weights."""
         shrink = min(scale, 1.0) if self.antialias else 1.0
         reach = 2 if self.cubic else 1
         first = floor(-reach / shrink) + 1
         last = reach - first if self.cubic else 2 - first
-        kernel = self._cubic if self.cubic else _hat
-        taps = [kernel(abs(shrink * (k - ratio))) for k in range(first, last)]
+        taps = [self._weight(abs(shrink * (k - ratio))) for k in range(first, last)]
         total = sum(taps)
         return first, [tap / total for tap in taps]
 
-    def _cubic(self, x: float) -> float:
+    def _weight(self, x: float) -> float:
+        if not self.cubic:
+            return max(1.0 - x, 0.0)
         a = self.cubic_coefficient
         if x <= 1.0:
             return ((a + 2) * x - (a + 3)) * x * x + 1
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a if x < 2.0 else 0.0
 
 
-def _hat(x: float) -> float:
-    return max(1.0 - x, 0.0)
-
-
 TENSORFLOW = "tf_half_pixel_for_nn"
-"""Coordinates of opsets 11 and 12, which tf2onnx keeps in newer ones: `(i + 0.5) / scale`."""
+"""Coordinates of opsets 11 and 12, `(i + 0.5) / scale`, which tf2onnx keeps in newer opsets."""
 
 RESIZE_MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": Resize.LINEAR}
 
@@ -142,21 +130,21 @@ constant_operands(
 
 @operator("Upsample")
 def upsample(node: Node, emitter: Emitter) -> Value:
-    """Scales are an attribute before opset 9."""
+    """Read scales from an attribute before opset 9, then from an operand."""
     if node.opset < 9:
         return _by_scales(node, emitter, node.numbers("scales") or ())
     return _by_scales(node, emitter, emitter.floats(1).reshape(-1).tolist())
 
 
 def _by_scales(node: Node, emitter: Emitter, scales: Sequence[float]) -> Value:
-    """As before opset 11, which had no choice of coordinates."""
+    """Resample like before opset 11, which has no choice of coordinates."""
     checked = _checked(node, scales, emitter)
     return _resampled(node, emitter, checked, None, Coordinates.ASYMMETRIC, Nearest.FLOOR)
 
 
 @operator("Resize")
 def resize(node: Node, emitter: Emitter) -> Value:
-    """`scales` or `sizes`, for all dimensions or those in `axes`; integers drop fractions."""
+    """Read `scales` or `sizes`, for all dimensions or `axes`; truncate integer results."""
     value = emitter.value(0)
     if node.string("mode", "nearest") == "nearest" or emitter.is_float(value):
         return _resize(node, emitter)
@@ -166,14 +154,14 @@ def resize(node: Node, emitter: Emitter) -> Value:
         emitter.values[name] = emitter.cast(value)
         result = emitter.cast(_resize(node, emitter), element)
     else:
-        # The stored integers, which the float that they stand for has to be rounded to.
+        # Interpolate the stored integers, to which results are rounded.
         scale, point = emitter.number(element.scale), emitter.number(element.zero_point)
         real = emitter.emit(DequantizeOp(emitter.materialize(value)))
-        stored = emitter.add(emitter.unary(Function.ROUND, emitter.div(real, scale)), point)
+        stored = emitter.add(emitter.unary(graph.Function.ROUND, emitter.div(real, scale)), point)
         emitter.values[name] = stored
-        whole = emitter.cast(emitter.cast(_resize(node, emitter), i32))
-        real = emitter.mul(emitter.sub(whole, point), scale)
-        result = emitter.emit(QuantizeOp(real, element))
+        integers = emitter.cast(emitter.cast(_resize(node, emitter), i32))
+        real = emitter.mul(emitter.sub(integers, point), scale)
+        result = emitter.emit(graph.QuantizeOp(real, element))
     emitter.values[name] = value
     return result
 
@@ -187,7 +175,7 @@ def _resize(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"attribute 'nearest_mode' must be one of {', '.join(Nearest)}")
     where = node.string("coordinate_transformation_mode", "half_pixel")
     if where == TENSORFLOW:
-        # The element that holds a pixel's centre is the one whose own centre is nearest.
+        # The element that contains the center of a pixel has the nearest center.
         where, rounding = Coordinates.HALF_PIXEL.value, Nearest.ROUND_PREFER_CEIL.value
     checked = _checked(node, scales, emitter)
     method = Resampling(
@@ -206,7 +194,7 @@ def _resize(node: Node, emitter: Emitter) -> Value:
 
 
 def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]:
-    """Scales of all dimensions, and their sizes where the model has those."""
+    """Return the scales of all dimensions, and the sizes if the model gives sizes."""
     shape = emitter.shape(0)
     rank, axes = len(shape), node.integers("axes")
     dims = list(range(rank)) if axes is None else [node.axis(a, rank, "axes") for a in axes]
@@ -237,7 +225,7 @@ def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]
 
 
 MAX_MATRIX = 1 << 22
-"""Elements of a resampling matrix; a larger one would be slower than it is worth."""
+"""Maximum number of elements of a resampling matrix."""
 
 
 def _by_matrices(
@@ -248,7 +236,7 @@ def _by_matrices(
     method: Resampling,
     filler: float,
 ) -> Value:
-    """One matrix product for every dimension that changes."""
+    """Multiply by a matrix in each dimension that changes."""
     shape = emitter.shape(0)
     rank = len(shape)
     if sizes is None:
@@ -284,7 +272,7 @@ def _by_matrices(
 
 
 def _multiplied(emitter: Emitter, value: Value, axis: int, weights: NDArray[np.float32]) -> Value:
-    """`weights` times the vectors along `axis`."""
+    """Multiply the vectors along `axis` by `weights`."""
     rank = len(shape_of_value(value))
     order = [*(i for i in range(rank) if i != axis), axis]
     last = emitter.transposed(value, order)
@@ -300,11 +288,11 @@ def _checked(node: Node, scales: Sequence[float], emitter: Emitter) -> tuple[flo
     if len(scales) != len(shape) or any(not 0.0 < s < inf for s in scales):
         raise node.wrong(f"{len(shape)} positive scales expected, got {list(scales)}")
     where = node.string("coordinate_transformation_mode", "half_pixel")
-    whole = all((n * s).is_integer() for n, s in zip(shape, scales, strict=True))
-    if where == Coordinates.ALIGN_CORNERS and not whole and not node.has_input(3):
+    is_exact = all((n * s).is_integer() for n, s in zip(shape, scales, strict=True))
+    if where == Coordinates.ALIGN_CORNERS and not is_exact and not node.has_input(3):
         raise node.unsupported(
-            "align_corners with scales whose product with the input is not whole, which ONNX "
-            f"and ONNX Runtime read differently, got {list(scales)}; give sizes instead"
+            "align_corners with scales that give no integer size, which ONNX and ONNX Runtime "
+            f"interpret differently, got {list(scales)}; give sizes instead"
         )
     return tuple(scales)
 
@@ -327,7 +315,7 @@ def _resampled(
         return _by_matrices(node, emitter, scales, sizes, Resampling(True, where.value), 0.0)
     kind = RESIZE_MODES[got]
     if len(shape) == 4 and changed in ([1], [1, 2]):
-        # Height and width come first: the model is NHWC already.
+        # The model is in NHWC layout.
         size, factors = (sizes[1], sizes[2]), (scales[1], scales[2])
         return emitter.emit(ResizeOp(kind, emitter.tensor(0), size, factors, where, rounding))
     plain = is_integer(element_of(emitter.tensor(0)))
@@ -341,7 +329,7 @@ def _resampled(
             value = emitter.gathered(value, axis, indices)
         return value
     features = emitter.feature_map(emitter.value(0))
-    height = (shape_of(features)[1], 1.0) if len(shape) == 3 else (sizes[2], scales[2])
+    height = (graph.shape_of(features)[1], 1.0) if len(shape) == 3 else (sizes[2], scales[2])
     op = ResizeOp(kind, features, (height[0], sizes[-1]), (height[1], scales[-1]), where, rounding)
     return emitter.from_feature_map(emitter.emit(op), len(shape))
 

@@ -1,9 +1,9 @@
 """
-Attention as ONNX Runtime has it for itself, which its optimizer and its generator of decoders
-write: products of heads, with what calls before have left of keys and values, rotated or not.
+Import attention of ONNX Runtime, which its optimizer and its generator of decoders write.
 
-Heads are [batch, heads, steps, size] throughout. What every head of the queries shares is there
-once: its queries are rows of one product.
+Queries, keys and values are [batch, heads, steps, size]. Past keys and values come from earlier
+calls, and positions may be rotated. If several heads of queries share a head of keys, the queries
+are rows of a single product.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ HEADS = f"{MICROSOFT}MultiHeadAttention"
 JOINT_ATTENTION = f"{MICROSOFT}Attention"
 
 HIDDEN_SCORE = float(np.finfo(np.float32).min)
-"""The score of a key that a query must not see."""
+"""The score of a masked key."""
 
 
 @rule(GROUPED)
 def plain_softmax(node: Node) -> str | None:
-    """softmax has no sinks, and keys and values no numbers of their own"""
+    """softmax has no sinks, and keys and values are not quantized"""
     if node.integer("smooth_softmax", 0) > 0 or node.has_input(11):
         return f"sinks are given; {NOT_OPTIMIZED}"
     if node.has_output(3) or any(map(node.has_input, (12, 13))):
@@ -41,7 +41,7 @@ def plain_softmax(node: Node) -> str | None:
 
 @rule(HEADS, JOINT_ATTENTION)
 def whole_past(node: Node) -> str | None:
-    """keys and values of the past are as long as they are, and not in a buffer"""
+    """past keys and values have their exact length, and no shared buffer"""
     last = 6 if node.operator == JOINT_ATTENTION else 8
     if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
         return f"a length of the past is given; {NOT_OPTIMIZED}"
@@ -50,7 +50,7 @@ def whole_past(node: Node) -> str | None:
 
 @operator(ROTATED)
 def rotary_embedding(node: Node, emitter: Emitter) -> Value:
-    """Pairs of elements turned by the sines and cosines of each position."""
+    """Rotate pairs of elements by the sines and cosines of each position."""
     node.ignore("scale", "is_packed_batching", "rotary_embedding_dim")
     x, shape = emitter.value(0), emitter.shape(0)
     if len(shape) == 3:
@@ -71,8 +71,8 @@ def rotary_embedding(node: Node, emitter: Emitter) -> Value:
 @operator(GROUPED)
 def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Every head of keys and values serves several of queries. `seqlens_k` tells where the new ones
-    go, and a query sees what is there up to its own.
+    Emit attention in which several heads of queries share a head of keys and values. `seqlens_k`
+    determines the position of the new keys. A query sees the keys up to its position.
     """
     node.ignore("rotary_embedding_dim", "no_rope", "kv_cache_bit_width")
     node.ignore("k_quant_type", "v_quant_type", "qk_output", "smooth_softmax")
@@ -84,10 +84,10 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
             _heads(emitter, emitter.value(i), n) for i, n in enumerate((count, shared, shared))
         )
     else:
-        whole = _heads(emitter, emitter.value(0), count + 2 * shared)
+        packed = _heads(emitter, emitter.value(0), count + 2 * shared)
         starts, sizes = (0, count, count + shared), (count, shared, shared)
         query, key, value = (
-            emitter.part(whole, 1, start, size) for start, size in zip(starts, sizes, strict=True)
+            emitter.part(packed, 1, start, size) for start, size in zip(starts, sizes, strict=True)
         )
     batch, _, steps, size = shape_of_value(query)
     past = emitter.shape(3)[2] if node.has_input(3) else 0
@@ -106,25 +106,25 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
             for i, new in ((3, key), (4, value))
         )
     length = shape_of_value(key)[2]
-    seen = _seen(emitter, begin, steps, length, node.integer("local_window_size", -1))
+    visible = _visible(emitter, begin, steps, length, node.integer("local_window_size", -1))
     scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
     if cap := node.number("softcap", 0.0):
         scores = emitter.unary(Function.TANH, scaled(emitter, scores, 1 / cap, "cap"))
         scores = scaled(emitter, scores, cap, "cap")
     if node.has_input(10):
         scores = emitter.add(scores, emitter.value(10))
-    if seen is not None:
-        scores = emitter.select(seen, scores, emitter.number(HIDDEN_SCORE))
+    if visible is not None:
+        scores = emitter.select(visible, scores, emitter.number(HIDDEN_SCORE))
     return _weighted(emitter, scores, value), key, value
 
 
 @operator(HEADS)
 def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Products of heads of queries, keys and values, to which a bias may be added."""
+    """Emit products of heads of queries, keys and values, with an optional bias."""
     node.ignore("mask_filter_value")
     count = node.integer("num_heads", 0)
     if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
-        raise node.unsupported(f"queries, keys and values as one; {NOT_OPTIMIZED}")
+        raise node.unsupported(f"packed queries, keys and values; {NOT_OPTIMIZED}")
     given = map(emitter.value, range(3))
     parts = [x if len(shape_of_value(x)) == 4 else _heads(emitter, x, count) for x in given]
     if node.has_input(3):
@@ -132,7 +132,7 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
         for i, x in enumerate(parts):
             _, n, _, size = shape_of_value(x)
             each = emitter.part(bias, 0, start, n * size)
-            # Keys and values of an encoder have theirs already.
+            # Keys and values of an encoder include the bias.
             if len(emitter.shape(i)) == 3:
                 parts[i] = emitter.add(x, emitter.reshaped(each, (n, 1, size)))
             start += n * size
@@ -144,10 +144,10 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator(JOINT_ATTENTION)
 def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """One product for queries, keys and values, then products of heads."""
+    """Emit a single product for queries, keys and values, then products of heads."""
     node.ignore("mask_filter_value", "rotary_embedding_dim")
     if node.flag("do_rotary"):
-        raise node.unsupported(f"positions that are turned; {NOT_OPTIMIZED}")
+        raise node.unsupported(f"rotated positions; {NOT_OPTIMIZED}")
     count = node.integer("num_heads", 0)
     batch, steps, width = emitter.shape(0)
     rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
@@ -162,9 +162,9 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     query, key, value = parts
     if node.has_input(4):
         past = emitter.value(4)
-        whole = shape_of_value(past)[1:]
+        packed = shape_of_value(past)[1:]
         key, value = (
-            emitter.joined([emitter.reshaped(emitter.part(past, 0, i, 1), whole), x], 2)
+            emitter.joined([emitter.reshaped(emitter.part(past, 0, i, 1), packed), x], 2)
             for i, x in enumerate((key, value))
         )
     result = _attended(node, emitter, query, key, value, mask=3, bias=5)
@@ -177,7 +177,7 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 def _attended(
     node: Node, emitter: Emitter, query: Value, key: Value, value: Value, *, mask: int, bias: int
 ) -> Value:
-    """The weighted values, with the operands `mask` and `bias` where they are given."""
+    """Return the weighted values, with the operands `mask` and `bias` if they are given."""
     batch, _, steps, size = shape_of_value(query)
     length = shape_of_value(key)[2]
     scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
@@ -195,7 +195,7 @@ def _attended(
             kept = emitter.compare(Compare.LESS, emitter.number(0, rows), rows)
         else:
             raise node.unsupported(f"a mask of shape {list(shape)}; {NOT_OPTIMIZED}")
-        # It is added: where nothing is kept, everything is.
+        # The mask value is added, so a query without keys sees all of them.
         scores = emitter.select(
             kept,
             scores,
@@ -203,14 +203,14 @@ def _attended(
         )
     if node.flag("unidirectional"):
         begin = emitter.constant(np.array([length - steps]), "begin")
-        seen = _seen(emitter, begin, steps, length, -1)
-        if seen is not None:
-            scores = emitter.select(seen, scores, emitter.number(HIDDEN_SCORE))
+        visible = _visible(emitter, begin, steps, length, -1)
+        if visible is not None:
+            scores = emitter.select(visible, scores, emitter.number(HIDDEN_SCORE))
     return _weighted(emitter, scores, value)
 
 
 def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> Value:
-    """Products of queries and keys, which may be for several heads, times `scale`."""
+    """Multiply queries by keys, which several heads may share, times `scale`."""
     (batch, count, steps, size), shared = shape_of_value(query), shape_of_value(key)[1]
     rows = emitter.reshaped(
         scaled(emitter, query, scale, "scale"), (batch, shared, count // shared * steps, size)
@@ -220,7 +220,7 @@ def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> V
 
 
 def _weighted(emitter: Emitter, scores: Value, value: Value) -> Value:
-    """The values weighted by the softmax of scores, heads side by side again."""
+    """Weight the values by the softmax of the scores, and concatenate the heads."""
     (batch, count, steps, length), shape = shape_of_value(scores), shape_of_value(value)
     weights: Value = emitter.emit(SoftmaxOp(emitter.materialize(scores), 3))
     rows = emitter.reshaped(weights, (batch, shape[1], count // shape[1] * steps, length))
@@ -229,13 +229,13 @@ def _weighted(emitter: Emitter, scores: Value, value: Value) -> Value:
 
 
 def _heads(emitter: Emitter, x: Value, count: int) -> Value:
-    """Rows [batch, steps, width] as heads."""
+    """Split rows [batch, steps, width] into heads."""
     shape = shape_of_value(x)
     if len(shape) != 3 or count < 1 or shape[2] % count:
         raise emitter.node.wrong(f"{count} heads of an operand of shape {list(shape)}")
     batch, steps, width = shape
-    apart = emitter.reshaped(x, (batch, steps, count, width // count))
-    return emitter.transposed(apart, (0, 2, 1, 3))
+    distance = emitter.reshaped(x, (batch, steps, count, width // count))
+    return emitter.transposed(distance, (0, 2, 1, 3))
 
 
 def _rows_of_heads(emitter: Emitter, x: Value) -> Value:
@@ -244,7 +244,7 @@ def _rows_of_heads(emitter: Emitter, x: Value) -> Value:
 
 
 def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
-    """The position of the first query, [1]: what is there before."""
+    """Return the position of the first query, [1], which is the number of earlier keys."""
     given = emitter.value(5)
     if isinstance(given, Constant):
         ends = np.unique(given.load())
@@ -254,15 +254,15 @@ def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
         return emitter.constant(np.array([0]), "begin")
     if batch != 1:
         raise emitter.node.unsupported(
-            f"{batch} sequences, each of its own length; export the model with a batch of 1, or "
-            "with a symbolic one, which is 1 here unless --batch says otherwise"
+            f"{batch} sequences of different lengths; export the model with a batch of 1, or "
+            "with a symbolic batch and without --batch"
         )
     end = emitter.cast(emitter.reshaped(given, (1,)), i64)
     return emitter.add(end, emitter.constant(np.array([1 - steps]), "steps"))
 
 
 def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
-    """`begin` and the numbers behind it."""
+    """Return the positions of `steps` queries from `begin` on."""
     numbers = np.arange(steps)
     if isinstance(begin, Constant):
         return emitter.constant(begin.load().astype(np.int64) + numbers, "positions")
@@ -271,7 +271,7 @@ def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
 
 
 def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
-    """Rows of a table of sines or cosines, [batch or 1, 1, steps, width]."""
+    """Return rows of a table of sines or cosines, [batch or 1, 1, steps, width]."""
     shape = shape_of_value(positions)
     if isinstance(positions, Constant):
         numbers = [int(i) for i in positions.load().reshape(-1)]
@@ -283,7 +283,7 @@ def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
 
 
 def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleaved: bool) -> Value:
-    """The first elements of every head turned in pairs, of neighbours or of both halves."""
+    """Rotate the first elements of each head in pairs: neighbors, or elements of both halves."""
     batch, count, steps, size = shape_of_value(x)
     half = shape_of_value(cosines)[-1]
     if not 0 < 2 * half <= size:
@@ -292,8 +292,8 @@ def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleav
     rest = emitter.part(x, 3, 2 * half, size - 2 * half) if size > 2 * half else None
     if interleaved:
         pairs = emitter.reshaped(first, (batch, count, steps, half, 2))
-        whole = (batch, count, steps, half)
-        a, b = (emitter.reshaped(emitter.part(pairs, 4, i, 1), whole) for i in (0, 1))
+        packed = (batch, count, steps, half)
+        a, b = (emitter.reshaped(emitter.part(pairs, 4, i, 1), packed) for i in (0, 1))
     else:
         a, b = (emitter.part(first, 3, start, half) for start in (0, half))
     turned = [
@@ -301,15 +301,15 @@ def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleav
         emitter.add(emitter.mul(a, sines), emitter.mul(b, cosines)),
     ]
     if interleaved:
-        apart = [emitter.reshaped(each, (batch, count, steps, half, 1)) for each in turned]
-        joined = emitter.reshaped(emitter.joined(apart, 4), (batch, count, steps, 2 * half))
+        columns = [emitter.reshaped(each, (batch, count, steps, half, 1)) for each in turned]
+        joined = emitter.reshaped(emitter.joined(columns, 4), (batch, count, steps, 2 * half))
     else:
         joined = emitter.joined(turned, 3)
     return joined if rest is None else emitter.joined([joined, rest], 3)
 
 
 def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: int) -> Value:
-    """`length` keys: of the past, with the new ones from `begin` on."""
+    """Return `length` past keys, with the new keys from `begin` on."""
     steps = shape_of_value(new)[2]
     kept = shape_of_value(past)[2]
     both = emitter.joined([past, new], 2)
@@ -318,26 +318,26 @@ def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: 
         start = int(begin.load()[0])
         placed = np.where((numbers >= start) & (numbers < start + steps), kept - start, 0)
         return emitter.gathered(both, 2, (numbers + placed).tolist())
-    # A key at or behind `begin` is new, unless it is behind the new ones too.
+    # A key from `begin` on is new, unless it is after the new keys.
     count = emitter.constant(numbers, "keys")
-    behind = emitter.sub(count, begin)
-    is_new = emitter.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), behind)
-    is_old = emitter.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), behind)
-    moved = emitter.add(behind, emitter.constant(np.array([kept]), "kept"))
+    offset = emitter.sub(count, begin)
+    is_new = emitter.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), offset)
+    is_old = emitter.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), offset)
+    moved = emitter.add(offset, emitter.constant(np.array([kept]), "kept"))
     places = emitter.select(is_old, count, emitter.select(is_new, moved, count))
     return taken_along(emitter, both, 2, places)
 
 
-def _seen(emitter: Emitter, begin: Value, steps: int, length: int, window: int) -> Value | None:
-    """Which of `length` keys each query from `begin` on sees; None if it is all of them."""
+def _visible(emitter: Emitter, begin: Value, steps: int, length: int, window: int) -> Value | None:
+    """Return which keys each query sees, None if it sees all of them."""
     queries, keys = np.arange(steps)[:, None], np.arange(length)
     if isinstance(begin, Constant):
-        apart = keys - (queries + int(begin.load()[0]))
-        seen = (apart <= 0) & ((apart > -window) if window > 0 else True)
-        return None if seen.all() else emitter.constant(seen, "seen")
-    apart = emitter.sub(emitter.constant(keys - queries, "apart"), begin)
-    seen = emitter.compare(Compare.LESS, apart, emitter.constant(np.array([1]), "next"))
+        distance = keys - (queries + int(begin.load()[0]))
+        visible = (distance <= 0) & ((distance > -window) if window > 0 else True)
+        return None if visible.all() else emitter.constant(visible, "seen")
+    distance = emitter.sub(emitter.constant(keys - queries, "apart"), begin)
+    visible = emitter.compare(Compare.LESS, distance, emitter.constant(np.array([1]), "next"))
     if window <= 0:
-        return seen
-    near = emitter.compare(Compare.LESS, emitter.constant(np.array([-window]), "window"), apart)
-    return emitter.select(near, seen, near)
+        return visible
+    near = emitter.compare(Compare.LESS, emitter.constant(np.array([-window]), "window"), distance)
+    return emitter.select(near, visible, near)

@@ -1,4 +1,4 @@
-"""Operators that take elements between elements: at places that are computed, with weights."""
+"""Import operators that interpolate between elements at computed positions."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -14,15 +14,14 @@ from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 
-SHARPNESS = -0.75
-"""Of cubic interpolation."""
+CUBIC_COEFFICIENT = -0.75
+"""The coefficient of cubic interpolation."""
 
 OLDER_MODES = {"bilinear": "linear", "bicubic": "cubic"}
-"""Older names of modes."""
 
 
 class Tap(NamedTuple):
-    """Elements along one dimension, by floats that are whole, and how much they count."""
+    """Elements along a dimension, at integers stored as floats, and their weights."""
 
     at: Value
     weight: Value | None
@@ -31,8 +30,8 @@ class Tap(NamedTuple):
 @operator("GridSample")
 def grid_sample(node: Node, emitter: Emitter) -> Value:
     """
-    The input at places of a grid: a weighted sum of elements around each. Modes linear, nearest and
-    cubic; outside there are zeros, the border, or the input mirrored.
+    Emit weighted sums of elements around the positions of a grid. Modes are linear, nearest and
+    cubic. Elements outside are zeros, the border, or the mirrored input.
     """
     shape, grid = emitter.shape(0), emitter.shape(1)
     n, channels, *extents = shape
@@ -45,7 +44,7 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
     taps = [
         taps_around(
             emitter,
-            # The last dimension counts in the other order.
+            # The grid has the coordinates in reverse order.
             _unscaled(emitter, _column(emitter, emitter.value(1), -1 - d, places), size, corners),
             size,
             (mode, padding, corners),
@@ -71,7 +70,7 @@ def _modes(node: Node) -> str | None:
 
 @operator("RoiAlign")
 def roi_align(node: Node, emitter: Emitter) -> Value:
-    """Averages, or maxima, of `sampling_ratio` places along each side of every bin of a region."""
+    """Average, or maximize, `sampling_ratio` positions along each side of each bin of a region."""
     (_, channels, *extents), (count, _) = emitter.shape(0), emitter.shape(1)
     bins = node.integer("output_height", 1), node.integer("output_width", 1)
     ratio, scale = node.integer("sampling_ratio", 0), node.number("spatial_scale", 1.0)
@@ -82,8 +81,8 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
     offset = 0.5 if half else 0.0
     places: list[Value] = []
     for d in range(2):
-        ends = (_column(emitter, emitter.value(1), at, [count, 1]) for at in (1 - d, 3 - d))
-        scaled = (emitter.mul(end, _number(emitter, scale)) for end in ends)
+        bounds = (_column(emitter, emitter.value(1), at, [count, 1]) for at in (1 - d, 3 - d))
+        scaled = (emitter.mul(end, _number(emitter, scale)) for end in bounds)
         low, high = (emitter.sub(end, _number(emitter, offset)) for end in scaled)
         extent = emitter.sub(high, low)
         if not half:
@@ -97,9 +96,9 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
     y = emitter.expanded(emitter.reshaped(places[0], (count, height, 1)), (count, height, width))
     x = emitter.expanded(emitter.reshaped(places[1], (count, 1, width)), (count, height, width))
     flat = (count, height * width)
-    ends = [(emitter.reshaped(v, flat), size) for v, size in zip((y, x), extents, strict=True)]
-    there = _within_one(emitter, ends)
-    taps = [_region_taps(emitter, value, size, there) for value, size in ends]
+    bounds = [(emitter.reshaped(v, flat), size) for v, size in zip((y, x), extents, strict=True)]
+    there = _within_one(emitter, bounds)
+    taps = [_region_taps(emitter, value, size, there) for value, size in bounds]
     numbers = emitter.cast(emitter.reshaped(emitter.value(2), (count, 1)), i64)
     base = emitter.mul(numbers, emitter.constant(np.array([prod(extents)], np.int64), "image"))
     rows = rows_of_channels(emitter, emitter.value(0))
@@ -117,7 +116,7 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
 
 @rule("RoiAlign")
 def _ratio(node: Node) -> str | None:
-    """sampling_ratio must be set: else data decide how many places a bin has"""
+    """sampling_ratio must be set, because otherwise data decide the number of samples"""
     return None if node.integer("sampling_ratio", 0) > 0 else "got 0"
 
 
@@ -126,30 +125,30 @@ def _number(emitter: Emitter, value: float) -> Value:
 
 
 def _column(emitter: Emitter, value: Value, column: int, shape: Sequence[int]) -> Value:
-    """One of the last dimension's numbers, of every row."""
+    """Return a column of the last dimension."""
     last = len(shape_of_value(value)) - 1
     extent = shape_of_value(value)[last]
     return emitter.reshaped(emitter.part(value, last, column % extent, 1), shape)
 
 
 def rows_of_channels(emitter: Emitter, value: Value) -> Value:
-    """[N, C, ...] as one row of channels for each element."""
+    """Return [N, C, ...] as a row of channels for each element."""
     shape = shape_of_value(value)
     order = (0, *range(2, len(shape)), 1)
     return emitter.reshaped(emitter.transposed(value, order), (prod(shape) // shape[1], shape[1]))
 
 
 def _unscaled(emitter: Emitter, x: Value, size: int, corners: bool) -> Value:
-    """Places in [-1, 1] as numbers of elements."""
+    """Convert positions in [-1, 1] to element indices."""
     above = emitter.add(x, _number(emitter, 1.0))
     if corners:
         return emitter.mul(above, _number(emitter, (size - 1) / 2))
-    whole = emitter.sub(emitter.mul(above, _number(emitter, size)), _number(emitter, 1.0))
-    return emitter.mul(whole, _number(emitter, 0.5))
+    scaled = emitter.sub(emitter.mul(above, _number(emitter, size)), _number(emitter, 1.0))
+    return emitter.mul(scaled, _number(emitter, 0.5))
 
 
 def taps_around(emitter: Emitter, x: Value, size: int, kind: tuple[str, str, bool]) -> list[Tap]:
-    """The elements around `x` that count."""
+    """Return the elements around `x` with weights."""
     mode, padding, corners = kind
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     if mode == "nearest":
@@ -183,10 +182,10 @@ def _tap(
     return Tap(inside, weight)
 
 
-def _within_one(emitter: Emitter, ends: Sequence[tuple[Value, int]]) -> Value:
-    """1 for places that are no further out than one element, along any dimension."""
+def _within_one(emitter: Emitter, bounds: Sequence[tuple[Value, int]]) -> Value:
+    """Return 1 for positions at most one element outside, in all dimensions, else 0."""
     there: Value | None = None
-    for value, extent in ends:
+    for value, extent in bounds:
         for kind, a, b in (
             (Compare.LESS_OR_EQUAL, _number(emitter, -1.0), value),
             (Compare.LESS_OR_EQUAL, value, _number(emitter, extent)),
@@ -198,7 +197,7 @@ def _within_one(emitter: Emitter, ends: Sequence[tuple[Value, int]]) -> Value:
 
 
 def _region_taps(emitter: Emitter, x: Value, size: int, there: Value) -> list[Tap]:
-    """The two elements around `x`, where that counts."""
+    """Return the two elements around `x`, with weights of 0 outside."""
     near = _clamped(emitter, x, size)
     first = emitter.unary(Function.FLOOR, near)
     part = emitter.sub(near, first)
@@ -210,26 +209,26 @@ def _region_taps(emitter: Emitter, x: Value, size: int, there: Value) -> list[Ta
 
 
 def _clamped(emitter: Emitter, x: Value, size: int) -> Value:
-    least = emitter.binary(Binary.MAX, x, _number(emitter, 0.0))
-    return emitter.binary(Binary.MIN, least, _number(emitter, size - 1.0))
+    positive = emitter.binary(Binary.MAX, x, _number(emitter, 0.0))
+    return emitter.binary(Binary.MIN, positive, _number(emitter, size - 1.0))
 
 
 def _outside(emitter: Emitter, x: Value, low: float, high: float, instead: Value) -> Value:
-    """`instead` where `x` is not from `low` to `high`."""
+    """Replace `x` by `instead` if it is not in [low, high]."""
     below = emitter.compare(Compare.LESS, x, _number(emitter, low))
     above = emitter.compare(Compare.LESS, _number(emitter, high), x)
     return emitter.select(below, instead, emitter.select(above, instead, x))
 
 
 def _mirrored(emitter: Emitter, x: Value, low: float, high: float) -> Value:
-    """`x`, mirrored at `low` and `high` until it is between them."""
+    """Mirror `x` at `low` and `high` until it is between them."""
     extent = high - low
     if extent == 0:
         return emitter.mul(x, _number(emitter, 0.0))
     away = emitter.unary(Function.ABS, emitter.sub(x, _number(emitter, low)))
     period = _number(emitter, 2 * extent)
-    whole = emitter.unary(Function.FLOOR, emitter.div(away, period))
-    rest = emitter.sub(away, emitter.mul(whole, period))
+    periods = emitter.unary(Function.FLOOR, emitter.div(away, period))
+    rest = emitter.sub(away, emitter.mul(periods, period))
     nearer = emitter.binary(Binary.MIN, rest, emitter.sub(period, rest))
     return emitter.add(nearer, _number(emitter, low))
 
@@ -239,8 +238,8 @@ def _linear(emitter: Emitter, part: Value) -> list[Value]:
 
 
 def _cubic(emitter: Emitter, part: Value) -> list[Value]:
-    """Keys' weights of the element before, the two around, and the one behind."""
-    a = SHARPNESS
+    """Return Keys' weights of the four nearest elements."""
+    a = CUBIC_COEFFICIENT
 
     def polynomial(x: Value, *coefficients: float) -> Value:
         value: Value = _number(emitter, coefficients[0])
@@ -266,7 +265,7 @@ def weighted_rows(
     base: Value,
     join: Binary = Binary.ADD,
 ) -> Value:
-    """The sum of the rows that every choice of taps names, one tap for each dimension."""
+    """Sum the rows at all combinations of taps, one tap for each dimension."""
     total = None
     for chosen in product(*taps):
         at, weight = base, None

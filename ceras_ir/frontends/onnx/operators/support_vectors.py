@@ -1,16 +1,15 @@
 """
-Support vector machines: a kernel of every row and every support vector, then one matrix product.
+Import support vector machines: a kernel of each row and support vector, then one matrix product.
 
-A support vector machine stays in float whatever is quantized, as an ensemble of trees does: what it
-compares are distances of inputs as they are.
+A support vector machine remains in float, like an ensemble of trees, because it compares distances
+of the original inputs.
 
-Probabilities of classes follow from those of their pairs. A logistic function of the sum of a pair
-is the probability of its first class against the second, `r[i, j]`. Probabilities `p` of all
-classes make `p Q p` least, where `Q[i, i]` is the sum of the squares of `r[j, i]`, and
-`Q[i, j] = -r[i, j] * r[j, i]` (Wu, Lin and Weng, Probability estimates for multi-class
-classification by pairwise coupling, 2004). They are found by sweeps over the classes, which end
-when `p` is near enough. That decides about the third digit of a row, so that each row ends where it
-does in ONNX Runtime.
+Probabilities of classes are derived from those of pairs. A logistic function of the sum of a pair
+is the probability of its first class against the second, `r[i, j]`. The probabilities `p` of all
+classes minimize `p Q p`, where `Q[i, i]` is the sum of the squares of `r[j, i]`, and `Q[i, j] =
+-r[i, j] * r[j, i]` (Wu, Lin and Weng, Probability estimates for multi-class classification by
+pairwise coupling, 2004). Sweeps over the classes compute them. The convergence test affects the
+third digit, so each row ends after the same sweep as in ONNX Runtime.
 """
 
 from collections.abc import Sequence
@@ -22,17 +21,17 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import ArgOp, Compare, Function, Reduce
-from ceras_ir.frontends.onnx.emission.calls import emit_loop, outlined
+from ceras_ir.frontends.onnx.emission.builder import emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.linear_models import class_labels, labelled, rows_of
+from ceras_ir.frontends.onnx.operators.classical_models import class_labels, labelled, rows_of
 
 SVM_CLASSIFIER, SVM_REGRESSOR = "ai.onnx.ml::SVMClassifier", "ai.onnx.ml::SVMRegressor"
 
 MAX_DEGREE = 8
-"""Of a polynomial, which is products."""
+"""Maximum degree of a polynomial kernel, which is emitted as products."""
 
 
 @rule(SVM_CLASSIFIER, SVM_REGRESSOR)
@@ -44,10 +43,10 @@ def plain_scores(node: Node) -> str | None:
 
 @operator(SVM_REGRESSOR)
 def svm_regressor(node: Node, emitter: Emitter) -> Value:
-    """A sum over support vectors; with `one_class`, 1 where it is positive and -1 elsewhere."""
+    """Emit a sum over support vectors; with `one_class`, 1 for a positive sum, else -1."""
     count = node.integer("n_supports", 0)
     coefficients, rho = _list(node, "coefficients"), _list(node, "rho")
-    # Without support vectors the coefficients are the one there is.
+    # Without support vectors, the coefficients are a single vector.
     vectors = _list(node, "support_vectors") if count else coefficients
     if (count and coefficients.size != count) or rho.size != 1:
         raise node.wrong(f"{coefficients.size} coefficients and {rho.size} sums")
@@ -63,9 +62,9 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
 @operator(SVM_CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    The label with the most votes of pairs of classes, and the sums of all pairs, or probabilities
-    where there are `prob_a` and `prob_b`. Labels that are strings are numbers in the order of their
-    list.
+    Emit the label with the most votes of pairs of classes, and the sums of all pairs, or
+    probabilities if there are `prob_a` and `prob_b`. String labels are integers in the order of
+    their list.
     """
     labels, counts = class_labels(node, "classlabels_ints"), node.integers("vectors_per_class")
     if not counts:
@@ -79,8 +78,8 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
         raise node.wrong(f"{rho.size} sums for {len(pairs)} pairs of classes")
     logistic = _list(node, "prob_a"), _list(node, "prob_b")
     if any(v.size not in (0, len(pairs)) for v in logistic) or logistic[0].size != logistic[1].size:
-        raise node.wrong(f"{logistic[0].size} 'prob_a' and {logistic[1].size} 'prob_b' for as many")
-    # The sum of a pair is of the vectors of both classes, by the coefficients against the other.
+        raise node.wrong(f"{logistic[0].size} 'prob_a' and {logistic[1].size} 'prob_b'")
+    # A pair sums the vectors of both classes, with the coefficients against the other class.
     ends = np.cumsum([0, *counts])
     given, matrix = coefficients.reshape(classes - 1, every), np.zeros((len(pairs), every))
     for row, (i, j) in zip(matrix, pairs, strict=True):
@@ -112,7 +111,7 @@ def _sums(
     factors: NDArray[np.floating],
     bias: NDArray[np.floating],
 ) -> Value:
-    """One sum for a row of factors, over the kernel of every row and each vector."""
+    """Emit a sum for each row of factors, over the kernel of each input row and support vector."""
     rows = rows_of(emitter)
     width = shape_of_value(rows)[1]
     if numbers.size != count * width:
@@ -123,7 +122,7 @@ def _sums(
         case "LINEAR":
             return _product(emitter, rows, factors.astype(np.float64) @ vectors, bias)
         case "RBF":
-            # Products of what is centred: squares of the whole would cancel.
+            # Center the vectors, because large squares would cancel.
             centre = vectors.mean(0)
             vectors -= centre
             rows = emitter.sub(rows, emitter.constant(centre.astype(np.float32), "centre"))
@@ -136,9 +135,7 @@ def _sums(
             kernel = emitter.unary(Function.TANH, inner)
         case "POLY":
             if degree not in range(1, MAX_DEGREE + 1):
-                raise node.unsupported(
-                    f"degree {degree:g}; whole ones up to {MAX_DEGREE} are taken"
-                )
+                raise node.unsupported(f"degree {degree:g}, expected 1 to {MAX_DEGREE}")
             inner = _product(emitter, rows, gamma * vectors, np.full(count, offset))
             kernel = inner
             for _ in range(int(degree) - 1):
@@ -162,9 +159,9 @@ def _list(node: Node, name: str) -> NDArray[np.float32]:
 
 MAX_SWEEPS = 100
 MAX_SWEEP_DIFFERENCE = 0.005
-"""Over the number of classes: which difference ends the sweeps of a row."""
+"""The difference that ends the sweeps of a row, times the number of classes."""
 MIN_PROBABILITY = 1e-7
-"""Probability of a class against another."""
+"""Minimum probability of a class against another."""
 
 
 def coupled(
@@ -174,7 +171,9 @@ def coupled(
     slopes: NDArray[np.float32],
     offsets: NDArray[np.float32],
 ) -> Value:
-    """Probabilities [rows, classes] from the sums of all pairs, in the order of `combinations`."""
+    """
+    Return probabilities [rows, classes] from the sums of all pairs, in the order of `combinations`.
+    """
     rows = shape_of_value(sums)[0]
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
@@ -210,7 +209,9 @@ def coupled(
 
 
 def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
-    """`Q` of every row, [rows, classes, classes], from the `r[i, j]` of all pairs with `i < j`."""
+    """
+    Return `Q` of each row, [rows, classes, classes], from `r[i, j]` of all pairs with `i < j`.
+    """
     pairs = list(combinations(range(classes), 2))
     second = emitter.sub(emitter.number(1), first)
     against = np.zeros((classes, 2 * len(pairs)), np.float32)
@@ -230,7 +231,7 @@ def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
 def _distance(
     emitter: Emitter, weights: Value, given: Value, classes: int
 ) -> tuple[Value, Value, Value]:
-    """`Q p` of every row, `p Q p`, and the largest difference between them."""
+    """Return `Q p` of each row, `p Q p`, and the largest difference between them."""
     rows = shape_of_value(given)[0]
     terms = emitter.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
     products = emitter.reshaped(emitter.reduce(Reduce.SUM, terms, [2]), (rows, classes))
@@ -242,7 +243,7 @@ def _distance(
 def _swept(
     emitter: Emitter, weights: Value, given: Value, products: Value, total: Value, classes: int
 ) -> Value:
-    """`p` after each class in turn was given what is best for it, and all were scaled to 1."""
+    """Return `p` after the update and normalization for each class."""
     rows = shape_of_value(given)[0]
     for i in range(classes):
         row = emitter.reshaped(emitter.part(weights, 1, i, 1), (rows, classes))

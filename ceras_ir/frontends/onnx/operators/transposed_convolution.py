@@ -1,9 +1,9 @@
 """
-Transposed convolution, and convolution whose taps are moved by offsets that the network computes.
+Import transposed convolutions, and deformable convolutions with computed offsets of the taps.
 
-A transposed convolution is a convolution over the input with zeros between its elements. The border
-and the zeros are one `graph.pad`; the filter is turned round in every dimension and its input and
-output channels change places. Nothing is approximated.
+A transposed convolution is a convolution over the input with zeros between its elements. A single
+`graph.pad` adds the border and these zeros. The filter is reversed in each dimension, and input and
+output channels are exchanged. This is exact.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,12 @@ from ceras_ir.frontends.onnx.emission.emitter import TO_NHWC, Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.model.windows import SpatialWindow, kernel_of, read_window
-from ceras_ir.frontends.onnx.operators.convolution import convolved
+from ceras_ir.frontends.onnx.operators.convolution import (
+    SpatialWindow,
+    convolved,
+    kernel_of,
+    read_window,
+)
 from ceras_ir.frontends.onnx.operators.sampling import (
     Tap,
     rows_of_channels,
@@ -30,10 +34,7 @@ from ceras_ir.frontends.onnx.operators.sampling import (
 
 @operator("ConvTranspose")
 def conv_transpose(node: Node, emitter: Emitter) -> Value:
-    """
-    Weights [C, O/g, KH, KW], KD too, become those of a convolution of stride 1; computed ones
-    make it a matrix product.
-    """
+    """Convert weights [C, O/g, ...] to those of a convolution of stride 1."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape) - 2
     if len(weights) != len(shape) or rank < 1:
@@ -41,7 +42,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
             f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
         )
     if rank > 3:
-        raise node.unsupported(f"{rank} spatial dimensions; one to three are taken")
+        raise node.unsupported(f"{rank} spatial dimensions, expected one to three")
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] != weights[0] or weights[0] % groups:
         raise node.wrong(
@@ -51,7 +52,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     strides = node.per_dimension("strides", rank)
     dilations = node.per_dimension("dilations", rank)
     before, after = _padding(node, shape[2:], kernel, strides, dilations)
-    # What the zeros need at the border; less than none is cut off first.
+    # The border, which is cropped if it is negative.
     extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
     low = [size - 1 - p for size, p in zip(extents, before, strict=True)]
     high = [size - 1 - p for size, p in zip(extents, after, strict=True)]
@@ -100,7 +101,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
 def _spread(
     emitter: Emitter, x: Value, low: Sequence[int], high: Sequence[int], between: Sequence[int]
 ) -> Value:
-    """A feature map with zeros between and around its elements; negative borders cut them."""
+    """Add zeros between and around the elements of a feature map; negative borders crop."""
     zeros = (0, *(max(p, 0) for p in low), 0), (0, *(max(p, 0) for p in high), 0)
     padded = emitter.padded(emitter.materialize(x), *zeros, interior=(0, *between, 0))
     shape = shape_of_value(padded)
@@ -119,7 +120,9 @@ def _padding(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[list[int], list[int]]:
-    """How much of the full result is cut off before and behind; less than 0 adds zeros behind."""
+    """
+    Return the elements that are cropped before and after the full result; negative adds zeros.
+    """
     rank = len(shape)
     extra = node.per_dimension("output_padding", rank, 0, 0)
     steps = [max(s, d) for s, d in zip(strides, dilations, strict=True)]
@@ -163,17 +166,17 @@ def _padding(
         after = [a - s for a, s in zip(after, short, strict=True)]
     for f, b, a in zip(full, before, after, strict=True):
         if f - b - a < 1:
-            raise node.wrong(f"padding {before} and {after} leave nothing of {full}")
+            raise node.wrong(f"padding {before} and {after} leave no elements of {full}")
     return before, [a - e for a, e in zip(after, extra, strict=True)]
 
 
 LINEAR = "linear", "zeros", True
-"""How elements between elements are read: outside there are zeros."""
+"""Linear interpolation with zeros outside."""
 
 
 @dataclass(frozen=True)
 class _Shapes:
-    """What the shapes of the operands and the attributes say."""
+    """The shapes of a deformable convolution."""
 
     images: int
     channels: int
@@ -181,19 +184,18 @@ class _Shapes:
     outputs: int
     groups: int
     parts: int
-    """Groups of channels that have offsets of their own."""
+    """The number of channel groups with separate offsets."""
     window: SpatialWindow
     sizes: tuple[int, ...]
-    """Of the result: height and width."""
+    """Height and width of the result."""
 
     @classmethod
     def of(cls, node: Node, emitter: Emitter) -> "_Shapes":
-        """Of a node whose operands fit each other."""
         shape, weights = emitter.shape(0), emitter.shape(1)
         if len(shape) != 4 or len(weights) != 4:
             raise node.unsupported(
-                f"an input {list(shape)} and weights {list(weights)}; two spatial dimensions are "
-                "taken"
+                f"an input {list(shape)} and weights {list(weights)}, expected two spatial "
+                "dimensions"
             )
         (images, channels, *extents), (outputs, per_group, *_) = shape, weights
         parts, groups = node.integer("offset_group", 1), node.integer("group", 1)
@@ -217,8 +219,8 @@ class _Shapes:
 @operator("DeformConv")
 def deform_conv(node: Node, emitter: Emitter) -> Value:
     """
-    All windows laid out as rows, with elements at places that offsets [N, 2 G KH KW, OH, OW] move
-    in pairs of y and x, times a mask; weights then multiply them like a convolution of width KH KW.
+    Gather windows as rows, with taps at positions moved by offsets [N, 2 G KH KW, OH, OW], in pairs
+    of y and x, times a mask. A convolution of width KH KW then multiplies the weights.
     """
     shapes = _Shapes.of(node, emitter)
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
@@ -240,7 +242,7 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
 
 
 def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
-    """What all windows see, [N, OH OW, KH KW, G, C/G]."""
+    """Return the elements of all windows, [N, OH OW, KH KW, G, C/G]."""
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
     images, channels = shapes.images * shapes.parts, shapes.channels // shapes.parts
     offsets = emitter.reshaped(emitter.value(2), (images * taps, 2, places))
@@ -266,7 +268,7 @@ def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
 
 
 def _places(window: SpatialWindow, sizes: Sequence[int], dimension: int) -> NDArray[np.float32]:
-    """Where the taps of all windows lie along one dimension, before they are moved."""
+    """Return the positions of the taps of all windows along a dimension, without offsets."""
     first = np.arange(sizes[dimension]) * window.strides[dimension] - window.padding[dimension]
     tap = np.arange(window.kernel[dimension]) * window.dilations[dimension]
     shape = [1, 1, 1, 1]

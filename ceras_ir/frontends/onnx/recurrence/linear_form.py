@@ -1,10 +1,10 @@
 """
-Values of a step as sums of products with constant matrices, whatever operations spell them.
+Represent values of a step as sums of products with constant matrices, for any choice of operations.
 
-`parts[v] : [K, n]` and `offset : [n]` say that a value of [rows, n] is the sum over all `v` of
-`v @ parts[v]`, plus `offset`. Products, sums, factors, and slices and concatenations of columns are
-taken together; the result of any other operation is a part of its own. Reshapes keep the order of
-elements, so that they are looked through.
+With `parts[v] : [K, n]` and `offset : [n]`, a value of [rows, n] is the sum of `v @ parts[v]` over
+all `v`, plus `offset`. Products, sums, factors, and slices and concatenations of columns are
+merged. The result of another operation is a part. Reshapes keep the order of elements and are
+ignored.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    BinaryOp,
-    ConcatOp,
-    MatmulOp,
-    ReshapeOp,
-    SliceOp,
-    constant_array,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, BinaryOp, MatmulOp, ReshapeOp, constant_array, shape_of
 
 Float64Array: TypeAlias = NDArray[np.float64]
 
 MAX_PART_COLUMNS = 2048
-"""Columns of a part at most: its matrix has their square, and no layer reads more in a step."""
+"""Maximum number of columns of a part, the matrix of which has the square of elements."""
 
 
 def origin(value: SSAValue) -> SSAValue:
-    """What a value is before all reshapes."""
+    """Return a value before all reshapes."""
     while isinstance(op := value.owner, ReshapeOp):
         value = op.input
     return value
@@ -42,7 +34,7 @@ def origin(value: SSAValue) -> SSAValue:
 
 @dataclass(frozen=True)
 class LinearForm:
-    """A value of [rows, n]; see the module."""
+    """A value of [rows, n] as a sum of products and an offset."""
 
     parts: Mapping[SSAValue, Float64Array]
     offset: Float64Array
@@ -54,59 +46,58 @@ class LinearForm:
         return LinearForm(parts, self.offset + other.offset)
 
     def times(self, weights: Float64Array) -> "LinearForm":
-        """The product with a matrix [n, m]."""
+        """Return the product with a matrix [n, m]."""
         parts = {v: _product(w, weights) for v, w in self.parts.items()}
         return LinearForm(parts, _product(self.offset, weights))
 
     def scaled(self, factors: Float64Array) -> "LinearForm":
-        """Columns times one factor each, or one for all."""
+        """Multiply the columns by a factor each, or by one factor."""
         return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
 
     def columns(self, start: int, stride: int, count: int) -> "LinearForm":
-        """Some of the columns."""
         taken = start + stride * np.arange(count)
         parts = {v: w[:, taken] for v, w in self.parts.items()}
         return LinearForm(parts, self.offset[taken])
 
-    def padded(self, before: int, behind: int) -> "LinearForm":
-        """Columns of zeros around those that there are."""
-        around = (before, behind)
+    def padded(self, before: int, after: int) -> "LinearForm":
+        """Add columns of zeros before and after the columns."""
+        around = (before, after)
         parts = {v: np.pad(w, ((0, 0), around)) for v, w in self.parts.items()}
         return LinearForm(parts, np.pad(self.offset, around))
 
 
 def _product(a: Float64Array, b: Float64Array) -> Float64Array:
-    """`a @ b`; a value that nothing was done to yet has the weights of the other exactly."""
+    """Return `a @ b`; exactly `b` if `a` is the identity."""
     if a.ndim == 2 and a.shape[0] == a.shape[1] and np.array_equal(a, np.eye(len(a))):
         return b
     return a @ b
 
 
-def _itself(value: SSAValue, width: int) -> LinearForm | None:
-    """The form of what is a part, unless it is too wide for one."""
+def _as_part(value: SSAValue, width: int) -> LinearForm | None:
+    """Return the form of a value that is a part, None if it is too wide."""
     return None if width > MAX_PART_COLUMNS else LinearForm({value: np.eye(width)}, np.zeros(width))
 
 
 class LinearForms:
-    """The forms of values that have a number of `rows`."""
+    """The forms of values with a number of `rows`."""
 
     def __init__(self, rows: int):
         self.rows = rows
         self._known: dict[SSAValue, LinearForm | None] = {}
 
     def of(self, value: SSAValue) -> LinearForm | None:
-        """The form of a value; None where it is not [rows, n], or does not have each row alike."""
+        """Return the form of a value, None if it is not [rows, n] or treats rows differently."""
         if value not in self._known:
             self._known[value] = self._form(value)
         return self._known[value]
 
     def width(self, value: SSAValue) -> int | None:
-        """`n` of a value of [rows, n]."""
+        """Return `n` of a value of [rows, n]."""
         axis = self._axis(value)
         return None if axis is None else shape_of(value)[axis]
 
     def _axis(self, value: SSAValue) -> int | None:
-        """The dimension that columns lie along."""
+        """Return the dimension of the columns."""
         shape = shape_of(value)
         if self.rows == 1:
             long = [i for i, extent in enumerate(shape) if extent > 1] or [len(shape) - 1]
@@ -118,21 +109,21 @@ class LinearForms:
             return None
         match value.owner:
             case ReshapeOp() as op:
-                return self.of(op.input) or _itself(origin(value), width)
+                return self.of(op.input) or _as_part(origin(value), width)
             case BinaryOp() as op:
                 form = self._binary(op, width)
             case MatmulOp() as op:
                 form = self._matmul(op)
-            case SliceOp() as op:
+            case graph.SliceOp() as op:
                 form = self._slice(op)
-            case ConcatOp() as op:
+            case graph.ConcatOp() as op:
                 form = self._concat(op, width)
             case _:
                 form = None
-        return form or _itself(value, width)
+        return form or _as_part(value, width)
 
-    def _numbers(self, value: SSAValue, width: int) -> Float64Array | None:
-        """A constant that all rows share, one number for each column."""
+    def _entries(self, value: SSAValue, width: int) -> Float64Array | None:
+        """Return the entry for each column of a constant that all rows share."""
         array = constant_array(value)
         if array is None or array.dtype.kind != "f":
             return None
@@ -142,9 +133,9 @@ class LinearForms:
         return np.broadcast_to(array.reshape(-1).astype(np.float64), (width,))
 
     def _operand(self, value: SSAValue, width: int) -> LinearForm | None:
-        """The form of an operand that is broadcast to `width` columns."""
-        if (numbers := self._numbers(value, width)) is not None:
-            return LinearForm({}, numbers)
+        """Return the form of an operand that is broadcast to `width` columns."""
+        if (entries := self._entries(value, width)) is not None:
+            return LinearForm({}, entries)
         return self.of(value) if self.width(value) == width else None
 
     def _binary(self, op: BinaryOp, width: int) -> LinearForm | None:
@@ -179,7 +170,7 @@ class LinearForms:
         bias = self._operand(op.bias, len(weights))
         return None if bias is None else product + bias
 
-    def _slice(self, op: SliceOp) -> LinearForm | None:
+    def _slice(self, op: graph.SliceOp) -> LinearForm | None:
         given, axis = self.of(op.input), self._axis(op.input)
         if given is None or axis is None or self.width(op.result) is None:
             return None
@@ -193,7 +184,7 @@ class LinearForms:
             return None
         return given.columns(starts[axis], strides[axis], sizes[axis])
 
-    def _concat(self, op: ConcatOp, width: int) -> LinearForm | None:
+    def _concat(self, op: graph.ConcatOp, width: int) -> LinearForm | None:
         total, at = LinearForm({}, np.zeros(width)), 0
         for value in op.inputs:
             size = shape_of(value)[op.axis.value.data]

@@ -1,4 +1,8 @@
-"""What the steps of a loop compute of their number alone: counters, indices, and where it ends."""
+"""
+Recognize loops whose body is the cell of a recurrent layer.
+
+The values that depend only on the number of the step are evaluated: counters, indices, conditions.
+"""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +15,9 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    BinaryOp,
-    CastOp,
-    CompareOp,
-    RecurrenceOp,
-    ReshapeOp,
-    TakeOp,
-    TransposeOp,
-    constant_array,
-    element_of,
-    numpy_dtype,
-    shape_of,
-)
-from ceras_ir.frontends.onnx.emission.calls import LoopBody
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, CastOp, ReshapeOp, TransposeOp, constant_array, shape_of
+from ceras_ir.frontends.onnx.emission.builder import LoopBody
 from ceras_ir.frontends.onnx.emission.emitter import MAX_INDICES, Emitter
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.recurrence.linear_form import Float64Array, LinearForms, origin
@@ -43,16 +35,16 @@ StepNumbers: TypeAlias = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Counters:
-    """The values of single numbers of a body in each of its steps."""
+    """The values of scalars of a body in each step."""
 
     number: SSAValue
-    """Of the step, from 0 on."""
+    """The number of the step, from 0."""
     carried: Mapping[SSAValue, tuple[StepNumbers, SSAValue]]
-    """What carried numbers start from, constants, and what they are after a step."""
+    """The constant start and the next value of carried scalars."""
     steps: int
 
     def of(self, value: SSAValue) -> StepNumbers | None:
-        """One number for each step; None where it depends on anything else."""
+        """Return a value for each step, None if it depends on anything else."""
         if prod(shape_of(value)) != 1:
             return None
         if value is self.number:
@@ -66,22 +58,26 @@ class Counters:
                 return self.of(op.input)
             case CastOp() as op:
                 given = self.of(op.input)
-                return None if given is None else cast(given, numpy_dtype(element_of(value)))
-            case BinaryOp() | CompareOp() as op:
+                return (
+                    None
+                    if given is None
+                    else cast(given, graph.numpy_dtype(graph.element_of(value)))
+                )
+            case graph.BinaryOp() | graph.CompareOp() as op:
                 lhs, rhs = self.of(op.lhs), self.of(op.rhs)
                 if lhs is None or rhs is None:
                     return None
-                if isinstance(op, CompareOp):
+                if isinstance(op, graph.CompareOp):
                     return compare(op.function, lhs, rhs)
                 return None if op.activation else combine(op.function, lhs, rhs)
             case _:
                 return None
 
     def _advanced(self, value: SSAValue) -> StepNumbers | None:
-        """A carried integer, to which every step adds the same."""
+        """Return the values of a carried integer to which each step adds a constant."""
         start, after = self.carried[value]
         op = origin(after).owner
-        if not isinstance(op, BinaryOp) or op.function is not Binary.ADD:
+        if not isinstance(op, graph.BinaryOp) or op.function is not Binary.ADD:
             return None
         added = [v for v in (op.lhs, op.rhs) if origin(v) is not value]
         step = constant_array(added[0]) if len(added) == 1 else None
@@ -99,22 +95,24 @@ class RecurrentLoop:
     body: LoopBody
     carried: Sequence[Value]
     scanned: Sequence[Callable[[], Value]] = ()
-    """Emit what has an element of each step along its first dimension."""
+    """Functions that emit operands with an element for each step, along the first dimension."""
     trips: int | None = None
-    """How often it runs, if its condition does not end it."""
+    """The number of steps, unless the condition ends the loop."""
     has_condition: bool = False
-    """Whether the body first returns whether there is another step."""
-    unread: Container[int] = ()
-    """What is carried whose end nothing reads."""
+    """Whether the first result of the body is the condition of the next step."""
+    unused: Container[int] = ()
+    """The carried values without consumers after the loop."""
 
     def results(self) -> Sequence[Value] | None:
-        """What is carried at the end, then what is stacked; None if it is no such layer."""
+        """Return the carried values at the end and the stacked results, None if it is no layer."""
         limit = MAX_INDICES if self.trips is None else min(self.trips, MAX_INDICES)
         steps = self._steps(self._counters(limit)) if limit > 0 else None
         if steps is None or steps < 2:
-            return None  # One step is its operations; products with a first state of zeros go.
+            return None  # The operations of a single step are simpler than a layer.
         counters = self._counters(steps)
-        states = [i for i, v in enumerate(self._inside) if element_of(v) == f32 and shape_of(v)]
+        states = [
+            i for i, v in enumerate(self._inside) if graph.element_of(v) == f32 and shape_of(v)
+        ]
         for chosen in (*permutations(states, 2), *permutations(states, 1)):
             if (step := self._step(chosen)) is not None:
                 return self._replaced(step, counters)
@@ -122,12 +120,12 @@ class RecurrentLoop:
 
     @property
     def _inside(self) -> Sequence[SSAValue]:
-        """What is carried, as a step reads it."""
+        """The carried values as arguments of the body."""
         return self.body.function.body.block.args[1 : 1 + len(self.carried)]
 
     @property
     def _after(self) -> Sequence[SSAValue]:
-        """What a step returns beside the condition: what is carried, then what is stacked."""
+        """The results of the body after the condition: carried values, stacked results."""
         return self.body.results[self.has_condition :]
 
     def _counters(self, steps: int) -> Counters:
@@ -139,7 +137,7 @@ class RecurrentLoop:
         return Counters(self.body.function.body.block.args[0], carried, steps)
 
     def _steps(self, counters: Counters) -> int | None:
-        """How often the body runs, if that is known."""
+        """Return the number of steps if it is known."""
         if self.has_condition:
             again = counters.of(self.body.results[0])
             if again is None:
@@ -149,7 +147,7 @@ class RecurrentLoop:
         return self.trips if self.trips == counters.steps else None
 
     def _step(self, chosen: Sequence[int]) -> "_LayerStep | None":
-        """The step whose state, and cell state if there are two, are these carried values."""
+        """Match the step with these carried values as the state and the cell state."""
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:
             return None
@@ -168,14 +166,14 @@ class RecurrentLoop:
         return _LayerStep(cell, chosen, after, mask)
 
     def _replaced(self, step: "_LayerStep", counters: Counters) -> Sequence[Value] | None:
-        """The results of the loop, made of those of the layer."""
+        """Return the results of the loop, computed from those of the layer."""
         state = self._inside[step.chosen[0]]
         parts = (v for form in step.cell.gates for v in form.parts)
         inputs = dict.fromkeys(v for v in parts if v is not state)
         sources = {v: source for v in inputs if (source := self._source(v, counters))}
         mask = None if step.mask is None else self._source(step.mask, counters)
         results = [r for i in range(len(self._after)) if (r := self._result(i, step, counters))]
-        # Nothing is emitted before all of it is known to be there.
+        # Operations are emitted only if all sources and results are known.
         if not 0 < len(inputs) == len(sources) or len(results) != len(self._after):
             return None
         if mask is None and step.mask is not None:
@@ -184,14 +182,14 @@ class RecurrentLoop:
         return [result(ends) for result in results]
 
     def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
-        """Where the rows come from that a value of a step is."""
+        """Return the value outside of the loop from which a step takes `value`."""
         args = list[SSAValue](self.body.function.body.block.args)
-        first, behind = 1 + len(self.carried), len(args) - len(self.body.captured)
-        elements = dict(zip(args[first:behind], self.scanned, strict=True))
-        captured = dict(zip(args[behind:], self.body.captured, strict=True))
+        first, split = 1 + len(self.carried), len(args) - len(self.body.captured)
+        elements = dict(zip(args[first:split], self.scanned, strict=True))
+        captured = dict(zip(args[split:], self.body.captured, strict=True))
         if value in elements:
             return _Source(elements[value], (), range(counters.steps))
-        if not isinstance(take := value.owner, TakeOp) or shape_of(take.indices) != (1,):
+        if not isinstance(take := value.owner, graph.TakeOp) or shape_of(take.indices) != (1,):
             return None
         moves: list[ReshapeOp | TransposeOp] = []
         inside = take.input
@@ -207,27 +205,27 @@ class RecurrentLoop:
 
     def _result(
         self, index: int, step: "_LayerStep", counters: Counters
-    ) -> "Callable[[_Ends], Value] | None":
-        """What makes a result of the loop of those of the layer."""
+    ) -> "Callable[[_LayerResults], Value] | None":
+        """Return the function that derives a result of the loop from those of the layer."""
         emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
         shape = (*(counters.steps,) * is_stacked, *shape_of(value))
-        if not is_stacked and index in self.unread:
+        if not is_stacked and index in self.unused:
             return lambda _: self.carried[index]
         state, *cell = (origin(self._after[i]) for i in step.chosen)
         masked = held(value)
-        if origin(value) is state or self._is_shown(masked, value, step):
+        if origin(value) is state or self._is_state(masked, value, step):
             return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
         if step.mask is None and not is_stacked and origin(value) in cell:
             return lambda ends: emitter.reshaped(ends.cell, shape)
-        if (other := self._instead(masked, step)) is not None:
+        if (other := self._replacement(masked, step)) is not None:
             return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
         if (numbers := counters.of(value)) is None:
             return None
         array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
         return lambda _: emitter.constant(array, f"counter{index}")
 
-    def _is_shown(self, found: Held | None, value: SSAValue, step: "_LayerStep") -> bool:
-        """Whether a value is the state in every step, or carried beside it and the same."""
+    def _is_state(self, found: Held | None, value: SSAValue, step: "_LayerStep") -> bool:
+        """Return whether a value is the state in each step, or a carried copy of it."""
         if found is None or not step.holds(found):
             return False
         if origin(found.old) is self._inside[step.chosen[0]]:
@@ -238,14 +236,14 @@ class RecurrentLoop:
             for inside, after, first in zip(self._inside, self._after, self.carried, strict=False)
         )
 
-    def _instead(self, found: Held | None, step: "_LayerStep") -> NDArray[np.generic] | None:
-        """The constant that a value is instead of the state in steps that do not count."""
+    def _replacement(self, found: Held | None, step: "_LayerStep") -> NDArray[np.generic] | None:
+        """Return the constant that replaces the state in steps that do not count."""
         return constant_array(found.old) if found is not None and step.holds(found) else None
 
     def _layer(
         self, step: "_LayerStep", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
-    ) -> "_Ends":
-        """The product for the input of all steps, and the steps."""
+    ) -> "_LayerResults":
+        """Emit the product for the input of all steps, and the recurrence."""
         emitter = self.emitter
         cell, chosen = step.cell, step.chosen
         state = self._inside[chosen[0]]
@@ -270,7 +268,7 @@ class RecurrentLoop:
         if mask is not None:
             flags = emitter.reshaped(mask.emitted(emitter), (steps, batch))
             counted = CountedSteps.of(emitter, flags)
-            rows = counted.in_front(rows)
+            rows = counted.compacted(rows)
         product = emitter.product(
             emitter.materialize(rows),
             constant(own, "input_weights"),
@@ -281,7 +279,7 @@ class RecurrentLoop:
             emitter.materialize(emitter.reshaped(self.carried[i], (batch, width))) for i in chosen
         )
         inner = np.pad(cell.state_offset, (len(own) - len(cell.state_offset), 0))
-        result = RecurrenceOp(
+        result = graph.RecurrenceOp(
             cell.kind,
             emitter.materialize(of_steps),
             constant(weights(state, width), "state_weights"),
@@ -294,8 +292,8 @@ class RecurrentLoop:
         last = shape_of_value(every)[0] - 1
         states = emitter.part(every, 0, 0, steps)
         if counted is not None:
-            states = counted.behind(first, states)
-        return _Ends(
+            states = counted.after_steps(first, states)
+        return _LayerResults(
             states,
             emitter.part(states, 0, steps - 1, 1),
             emitter.part(every, 0, last, 1),
@@ -304,7 +302,6 @@ class RecurrentLoop:
 
 
 def _equal(a: Value, b: Value) -> bool:
-    """Whether two values are known to be the same."""
     if isinstance(a, Constant) and isinstance(b, Constant):
         return np.array_equal(a.load(), b.load())
     return a is b
@@ -312,31 +309,31 @@ def _equal(a: Value, b: Value) -> bool:
 
 @dataclass(frozen=True)
 class _LayerStep:
-    """What a step computes."""
+    """A matched step."""
 
     cell: WrittenCell
     chosen: Sequence[int]
-    """Which of the carried values are the state and the cell state."""
+    """The indices of the state and the cell state in the carried values."""
     made: Sequence[SSAValue]
-    """What the cell makes of them."""
+    """The new states that the cell computes."""
     mask: SSAValue | None
-    """Whether they become that; otherwise they stay as they are."""
+    """The condition of an update; otherwise the states are kept."""
 
     def holds(self, found: Held) -> bool:
-        """Whether this is the state the cell makes in the steps that count."""
+        """Return whether `found` is the new state in the steps that count."""
         return found.mask is self.mask and origin(found.new) is origin(self.made[0])
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows of what `moves` make of a value around the loop, in this order."""
+    """Rows of an outer value after the data movements `moves`."""
 
     value: Callable[[], Value]
     moves: Sequence[ReshapeOp | TransposeOp]
     indices: Sequence[int]
 
     def emitted(self, emitter: Emitter) -> Value:
-        """One row for each step, along the first dimension."""
+        """Emit a row for each step, along the first dimension."""
         value = self.value()
         for op in self.moves:
             if isinstance(op, ReshapeOp):
@@ -347,20 +344,20 @@ class _Source:
 
 
 @dataclass(frozen=True)
-class _Ends:
-    """What a layer results in."""
+class _LayerResults:
+    """The results of a layer."""
 
     states: Value
-    """After every step."""
+    """The states after each step."""
     state: Value
-    """After the last one."""
+    """The state after the last step."""
     cell: Value
-    """The cell state of an LSTM after the last step, if all count."""
+    """The cell state of an LSTM after the last step, if all steps count."""
     flags: Value | None
-    """[steps, batch]: whether a step counts."""
+    """Whether a step counts, [steps, batch]."""
 
     def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
-        """The states of steps that count, and `other` instead of the rest."""
+        """Return the states in steps that count, and `other` in the other steps."""
         assert self.flags is not None
         shape = shape_of_value(self.states)
         instead = emitter.constant(other.reshape((1, *other.shape)), "instead")

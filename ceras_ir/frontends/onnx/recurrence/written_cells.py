@@ -1,13 +1,13 @@
 """
-Cells of recurrent layers that are written out in operations, as tf2onnx exports those of Keras.
+Match cells of recurrent layers that consist of separate operations, as tf2onnx exports from Keras.
 
-A cell is known by what is not linear in it: its gates, the products of these with states, and the
-functions. Everything between is a `LinearForm`, however it is spelled.
+A cell is identified by its nonlinear operations: the gates, their products with states, and the
+functions. Operations in between are a `LinearForm`.
 
-A mask may leave out steps: the states remain as they are, as Keras has it where an input is
-padding. The layer computes the steps that count, one after the other and without those between,
-and each step has the state after the last step that counts. Nothing reads the results that the
-layer computes after all of them. Exact: every step computes the same of the same values.
+A mask may exclude steps: the states are then kept, as in Keras if an input is padding. The layer
+computes the steps that count consecutively. The state of each step is that after the last step that
+counts. Results of the layer after all counted steps are not used. This is exact, because each step
+computes the same function of the same values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,22 +19,8 @@ import numpy as np
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import (
-    Binary,
-    BinaryOp,
-    CastOp,
-    Cell,
-    Function,
-    FunctionAttr,
-    GatherOp,
-    PutOp,
-    SelectOp,
-    UnaryOp,
-    constant_array,
-    constant_number,
-    element_of,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Cell, Function, FunctionAttr, constant_array, element_of
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.recurrence.linear_form import (
@@ -56,7 +42,7 @@ CELL_FUNCTIONS = frozenset(
         Function.SOFTPLUS,
     )
 )
-"""The functions that gates and states may have."""
+"""The functions of gates and states."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +52,27 @@ class WrittenCell:
     kind: Cell
     functions: Sequence[FunctionAttr]
     gates: Sequence[LinearForm]
-    """In the operation's order, of the state and of what it does not depend on."""
+    """The gates in the order of the operation, as forms of the state and the inputs."""
     state_offset: Float64Array
-    """Of the last gate of a GRU: what is added to the state's product before it is reset."""
+    """The offset of the product with the state in the last gate of a GRU, before the reset."""
 
 
 @dataclass(frozen=True)
 class CellMatcher:
-    """Matches the step of a loop, which makes `after` of the state `state`."""
+    """Matches the step of a loop that computes `after` from the state `state`."""
 
     forms: LinearForms
     state: SSAValue
     after: SSAValue
 
     def cell(self) -> WrittenCell | None:
-        """The cell with this one state."""
+        """Return the cell with a single state."""
         return self._gru() or self._rnn()
 
     def lstm(self, cell: SSAValue, cell_after: SSAValue) -> WrittenCell | None:
-        """The cell with this state and a cell state: `c = f * c + i * g`, `h = o * k(c)`."""
-        ends = product(orders(self.after, Binary.MUL), orders(cell_after, Binary.ADD))
-        for (output, shown), (kept, added) in ends:
+        """Return the cell with a cell state: `c = f * c + i * g`, `h = o * k(c)`."""
+        pairs = product(orders(self.after, Binary.MUL), orders(cell_after, Binary.ADD))
+        for (output, shown), (kept, added) in pairs:
             parts = product(orders(kept, Binary.MUL), orders(added, Binary.MUL))
             for (forget, before), (taken, new) in parts:
                 values = (taken, output, forget, new, shown)
@@ -100,13 +86,13 @@ class CellMatcher:
         return None
 
     def _rnn(self) -> WrittenCell | None:
-        """`h = f(a)`"""
+        """Match `h = f(a)`."""
         if (found := _function(self.after)) is None:
             return None
         return _made(Cell.RNN, (found[0],), [self.forms.of(found[1])])
 
     def _gru(self) -> WrittenCell | None:
-        """`h = z * h + (1 - z) * n`, or `n + z * (h - n)`."""
+        """Match `h = z * h + (1 - z) * n`, or `n + z * (h - n)`."""
         for update, new in self._mixtures():
             z, n = _function(update), _function(new)
             form = None if n is None else self.forms.of(n[1])
@@ -125,13 +111,13 @@ class CellMatcher:
         self, form: LinearForm, part: SSAValue, other: SSAValue
     ) -> tuple[Cell, LinearForm, Float64Array | None] | None:
         """
-        The last gate, in whose `form` the product `part` of `other` and a gate stands for the
-        state, and what is added to the state's product.
+        Return the kind of GRU, the last gate and the offset of its product with the state. In
+        `form`, the state occurs as `part`, the product of `other` and the reset gate.
         """
         rest = {v: w for v, w in form.parts.items() if v is not part}
         weights = form.parts[part]
         if self.state in rest:
-            return None  # Not all of the state is reset.
+            return None  # A part of the state is not reset.
         if origin(other) is self.state:
             last = LinearForm({**rest, self.state: weights}, form.offset)
             return Cell.GRU_RESET_FIRST, last, None
@@ -143,7 +129,7 @@ class CellMatcher:
         return Cell.GRU, LinearForm({**rest, **inner.parts}, form.offset), inner.offset
 
     def _mixtures(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        """Update gates and new states of which the state could be made."""
+        """Return candidates of the update gate and the new state."""
         for kept, added in orders(self.after, Binary.ADD):
             for update, before in orders(kept, Binary.MUL):
                 if origin(before) is self.state:
@@ -168,9 +154,9 @@ def _made(
 
 
 def orders(value: SSAValue, kind: Binary) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """Both operands of what computes a value, either way round; nothing if it is not `kind`."""
+    """Return the operands of a commutative operation in both orders, if it is of `kind`."""
     op = origin(value).owner
-    if isinstance(op, BinaryOp) and op.function is kind and op.activation is None:
+    if isinstance(op, graph.BinaryOp) and op.function is kind and op.activation is None:
         yield op.lhs, op.rhs
         yield op.rhs, op.lhs
 
@@ -180,7 +166,6 @@ def _difference(value: SSAValue) -> tuple[SSAValue, SSAValue] | None:
 
 
 def _is_complement(value: SSAValue, of: SSAValue) -> bool:
-    """Whether `value` is `1 - of`."""
     pair = _difference(value)
     if pair is None or origin(pair[1]) is not origin(of):
         return False
@@ -189,17 +174,17 @@ def _is_complement(value: SSAValue, of: SSAValue) -> bool:
 
 
 def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
-    """The function of a gate or a state, and its argument."""
+    """Return the function of a gate or state, and the argument."""
     op, scale = origin(value).owner, 1.0
     for pair in orders(value, Binary.MUL):
-        if (factor := constant_number(pair[1])) is not None:
+        if (factor := graph.constant_number(pair[1])) is not None:
             op, scale = origin(pair[0]).owner, factor
-    if not isinstance(op, UnaryOp):
+    if not isinstance(op, graph.UnaryOp):
         return None
     function = op.function
     if function.kind is Function.CLIP:
         low, high = function.values
-        # Keras' hard sigmoid is one by `min(max(x + 3, 0), 6) / 6`; the addend is in the form.
+        # Keras computes `min(max(x + 3, 0), 6) / 6`; the addend is in the form.
         if low == 0 and np.float32(high) * np.float32(scale) == 1:
             return FunctionAttr(Function.HARD_SIGMOID, (scale, 0.0)), op.input
         return None
@@ -208,7 +193,7 @@ def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
 
 @dataclass(frozen=True)
 class Held:
-    """`new` where `mask` is true, else `old`."""
+    """The value `new` if `mask` is true, else `old`."""
 
     mask: SSAValue
     new: SSAValue
@@ -216,8 +201,8 @@ class Held:
 
 
 def held(value: SSAValue) -> Held | None:
-    """A value as what a mask selects, by a selection or by `mask * new + (not mask) * old`."""
-    if isinstance(op := origin(value).owner, SelectOp):
+    """Match a selection by a mask, or `mask * new + (not mask) * old`."""
+    if isinstance(op := origin(value).owner, graph.SelectOp):
         mask = _of_rows(op.condition)
         return None if mask is None else Held(mask, op.lhs, op.rhs)
     for added, kept in orders(value, Binary.ADD):
@@ -231,25 +216,27 @@ def held(value: SSAValue) -> Held | None:
 
 
 def _condition(factor: SSAValue) -> SSAValue | None:
-    """What is true where a factor is 1, and false where it is 0."""
+    """Return the boolean that a factor of 0 or 1 is converted from."""
     op = origin(factor).owner
-    if not isinstance(op, CastOp) or element_of(op.input) != i1:
+    if not isinstance(op, graph.CastOp) or element_of(op.input) != i1:
         return None
     return _of_rows(op.input)
 
 
 def _of_rows(mask: SSAValue) -> SSAValue | None:
-    """A mask with one element for each row of a state, before it is repeated along the row."""
-    shape = shape_of(mask)
+    """
+    Return a mask with an element for each row of a state, before it is repeated along the row.
+    """
+    shape = graph.shape_of(mask)
     if prod(shape) == 1 or shape[-1] == 1:
         return origin(mask)
-    if not isinstance(op := mask.owner, GatherOp) or any(op.indices.get_values()):
+    if not isinstance(op := mask.owner, graph.GatherOp) or any(op.indices.get_values()):
         return None
     return _of_rows(op.input) if op.axis.value.data == len(shape) - 1 else None
 
 
 def _denied(condition: SSAValue) -> Iterator[SSAValue]:
-    """What is true where `condition` is false, if it is written so."""
+    """Return the values of which `condition` is the negation."""
     for value, other in orders(condition, Binary.XOR):
         rows = _of_rows(value)
         if (array := constant_array(other)) is not None and array.all() and rows is not None:
@@ -258,38 +245,35 @@ def _denied(condition: SSAValue) -> Iterator[SSAValue]:
 
 @dataclass(frozen=True)
 class CountedSteps:
-    """The steps that count, of `steps` for each of a batch."""
+    """The steps of each sequence of a batch that count."""
 
     emitter: Emitter
     flags: Value
-    """[steps, batch], of i1: whether a step counts."""
+    """Whether a step counts, [steps, batch] of i1."""
     counts: Value
-    """[steps, batch], of i64: how many do, up to each."""
+    """The number of counted steps up to each step, [steps, batch] of i64."""
 
     @classmethod
     def of(cls, emitter: Emitter, flags: Value) -> "CountedSteps":
         return cls(emitter, flags, emitter.running_sum(emitter.cast(flags, i64), 0))
 
-    def in_front(self, rows: Value) -> Value:
-        """Rows [steps * batch, size] with those of the steps that count before all others."""
+    def compacted(self, rows: Value) -> Value:
+        """Move the rows of counted steps in [steps * batch, size] to the front."""
         emitter, shape = self.emitter, shape_of_value(self.counts)
         size = prod(shape)
-        # The last that counts so far is the one before the next; the others leave the table.
+        # Counted step i moves to row i - 1 of its sequence; other steps leave the table.
         place = emitter.rows_of_steps(emitter.sub(self.counts, emitter.number(1, self.counts)))
         place = emitter.select(self.flags, place, emitter.number(size, self.counts))
         own = emitter.constant(np.arange(size).reshape(size, 1), "rows")
-        table = PutOp(
+        table = graph.PutOp(
             emitter.materialize(emitter.constant(np.zeros((size, 1), np.int64), "first")),
             emitter.materialize(emitter.reshaped(place, (size,))),
             emitter.materialize(own),
         )
         return emitter.taken(rows, emitter.emit(table))
 
-    def behind(self, start: Value, states: Value) -> Value:
-        """
-        The state [steps, batch, size] behind every step, of the first and those that the layer
-        computed.
-        """
+    def after_steps(self, start: Value, states: Value) -> Value:
+        """Return the state [steps, batch, size] after each step, from the states of the layer."""
         emitter, (_, *rest) = self.emitter, shape_of_value(states)
         first = self.emitter.reshaped(start, (1, *rest))
         return emitter.at_steps(emitter.joined([first, states], 0), self.counts)

@@ -1,25 +1,31 @@
-"""Features of classical models: scaling, normalizing, choosing, joining, filling in."""
+"""
+Import features and linear models of ONNX-ML.
+
+Features are scaled, normalized, selected, concatenated, encoded and imputed. Scores and labels of
+all classifiers are computed here too.
+"""
 
 from collections.abc import Sequence
 from math import isnan, prod
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i64
 
-from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, TakeOp
+from ceras_ir.dialects.graph import ArgOp, Binary, Compare, Function, Reduce, SoftmaxOp, TakeOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.linear_models import labelled
+from ceras_ir.support.options import docstring
 
 NORMS = ("MAX", "L1", "L2")
 
 
 @operator("ai.onnx.ml::Scaler")
 def scaler(node: Node, emitter: Emitter) -> Value:
-    """`(x - offset) * scale`, column by column or with one number for all."""
+    """Emit `(x - offset) * scale`, with a value for each column or a single value."""
     x = _floats(emitter, emitter.value(0))
     for name, kind in (("offset", Binary.SUB), ("scale", Binary.MUL)):
         if (numbers := node.numbers(name)) is not None:
@@ -34,7 +40,7 @@ def scaler(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Normalizer")
 def normalizer(node: Node, emitter: Emitter) -> Value:
-    """Rows divided by greatest element, sum of magnitudes, or length; by 1 where that is 0."""
+    """Divide rows by the maximum, the sum of magnitudes, or the length; by 1 if that is 0."""
     x = _floats(emitter, emitter.value(0))
     shape = shape_of_value(x)
     norm = node.string("norm", "MAX")
@@ -55,7 +61,7 @@ def normalizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Binarizer")
 def binarizer(node: Node, emitter: Emitter) -> Value:
-    """1 above a threshold, else 0."""
+    """Return 1 above a threshold, else 0."""
     x = _floats(emitter, emitter.value(0))
     threshold = emitter.number(node.number("threshold", 0.0))
     return emitter.cast(emitter.compare(Compare.LESS, threshold, x))
@@ -63,16 +69,16 @@ def binarizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Imputer")
 def imputer(node: Node, emitter: Emitter) -> Value:
-    """A number, or NaN, replaced by the column's number or by one for all."""
-    whole = node.has_attribute("imputed_value_int64s")
-    x = emitter.value(0) if whole else _floats(emitter, emitter.value(0))
+    """Replace a number, or NaN, by the value of the column or a single value."""
+    is_integer = node.has_attribute("imputed_value_int64s")
+    x = emitter.value(0) if is_integer else _floats(emitter, emitter.value(0))
     lists = node.integers("imputed_value_int64s"), node.numbers("imputed_value_floats")
     values = lists[0] if lists[0] is not None else lists[1]
     if not values or len(values) not in (1, shape_of_value(x)[-1]):
         raise node.wrong(f"{len(values or ())} values for shape {list(shape_of_value(x))}")
     replaced = node.bound("replaced_value_float", 0.0)
     node.ignore("replaced_value_int64")
-    if whole:
+    if is_integer:
         replaced = node.integer("replaced_value_int64", 0)
     filler = emitter.constant(np.array(values, dtype_of_value(x)), "imputed")
     if isinstance(replaced, float) and isnan(replaced):
@@ -83,7 +89,7 @@ def imputer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(node: Node, emitter: Emitter) -> Value:
-    """Operands side by side, as floats."""
+    """Concatenate the operands as float columns."""
     columns = [_floats(emitter, emitter.value(i)) for i in range(len(node.inputs))]
     rows = {shape_of_value(x)[0] for x in columns if len(shape_of_value(x)) == 2}
     if len(rows) != 1 or any(len(shape_of_value(x)) != 2 for x in columns):
@@ -97,7 +103,7 @@ def feature_vectorizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::ArrayFeatureExtractor")
 def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
-    """Elements along the last axis at given indices; of strings, labels."""
+    """Select elements along the last axis; of strings, labels."""
     x, at = emitter.value(0), emitter.value(1)
     shape = shape_of_value(x) if len(shape_of_value(x)) > 1 else (1, *shape_of_value(x))
     outer, inner = shape[:-1], shape[-1]
@@ -110,7 +116,7 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
     flat = emitter.materialize(emitter.reshaped(at, (count,)))
     if isinstance(x, Constant) and x.dtype.kind == "U":
         if shape[:-1] != (1,) * len(outer):
-            raise node.unsupported(f"strings of shape {list(shape)}; one list of labels is taken")
+            raise node.unsupported(f"strings of shape {list(shape)}, expected one list of labels")
         texts = [str(text) for text in x.load().reshape(-1).tolist()]
         return emitter.named(emitter.materialize(emitter.reshaped(flat, (*outer, count))), texts)
     rows = emitter.transposed(emitter.reshaped(x, (int(np.prod(outer)), inner)), (1, 0))
@@ -120,7 +126,7 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::OneHotEncoder")
 def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
-    """1 in the column of an element's category, 0 elsewhere; categories are integers."""
+    """Return 1 in the column of the category, else 0. Categories are integers."""
     node.flag("zeros", True)
     categories = node.integers("cats_int64s")
     if not categories:
@@ -144,7 +150,7 @@ def from_numbers(node: Node) -> str | None:
 
 @operator("ai.onnx.ml::LabelEncoder")
 def label_encoder(node: Node, emitter: Emitter) -> Value:
-    """Numbers or labels replaced by others; values that are text are numbers of their list."""
+    """Replace numbers or labels. Results that are text are indices into the list of values."""
     for name in ("default_int64", "default_string", "default_float", "classes_strings"):
         node.ignore(name)
     value = emitter.tensor(0)
@@ -171,14 +177,14 @@ def label_encoder(node: Node, emitter: Emitter) -> Value:
     if any(map(isnan, numbers)):
         raise node.unsupported("a key that is NaN; encode in the application")
     index = _found(emitter, value, np.array(numbers, dtype_of_value(value)))
-    # In the model's order, which is that of names.
+    # The order of names is that of the model.
     places = [list(table).index(number) for number in numbers]
     index = labelled(emitter, index, [*places, len(places)])
     return _replaced(emitter, index, [*table.values(), default])
 
 
 def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
-    """Where each element is among keys that rise, or how many there are if it is none of them."""
+    """Return the index of each element in ascending keys, or the number of keys."""
     shape = shape_of_value(value)
     each = emitter.reshaped(value, (prod(shape), 1))
     below = emitter.compare(Compare.LESS, emitter.constant(keys, "keys"), each)
@@ -191,7 +197,7 @@ def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
 
 
 def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Value:
-    """The entries of a list at computed indices."""
+    """Return the entries of a list at computed indices."""
     texts = [e for e in entries if isinstance(e, str)]
     numbers = [e for e in entries if isinstance(e, int)]
     if len(texts) == len(entries) or len(numbers) == len(entries):
@@ -203,10 +209,140 @@ def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Valu
 
 @operator("ai.onnx.ml::ZipMap")
 def zip_map(node: Node, emitter: Emitter) -> Value:
-    """The tensor of scores itself, in place of a list of dictionaries."""
+    """Return the tensor of scores, instead of a list of dictionaries."""
     node.ignore("classlabels_int64s", "classlabels_strings")
     return emitter.value(0)
 
 
 def _floats(emitter: Emitter, value: Value) -> Value:
     return value if emitter.is_float(value) else emitter.cast(value, f32)
+
+
+ClassLabels: TypeAlias = Sequence[int] | Sequence[str]
+
+SCORE_TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX")
+
+
+def known_transform(node: Node) -> str | None:
+    """post_transform must be NONE, LOGISTIC or SOFTMAX"""
+    post = node.string("post_transform", "NONE")
+    return None if post in SCORE_TRANSFORMS else f"got '{post}'; convert the model without it"
+
+
+def class_labels(node: Node, integers: str) -> ClassLabels:
+    """Return the labels of a classifier, from the attribute `integers` or that of strings."""
+    numbers = node.integers(integers) or ()
+    texts = node.strings("classlabels_strings") or ()
+    if bool(numbers) == bool(texts):
+        raise node.wrong(f"needs labels in either '{integers}' or 'classlabels_strings'")
+    if len(labels := numbers or texts) < 2:
+        raise node.unsupported("one class; the label is always the same, so remove the classifier")
+    return labels
+
+
+def rows_of(emitter: Emitter) -> Value:
+    """Return the first operand as rows of floats. A vector is a single row."""
+    value = emitter.value(0)
+    shape = shape_of_value(value)
+    if len(shape) not in (1, 2):
+        raise emitter.node.wrong(f"operand of shape {list(shape)}, expected rows of features")
+    if len(shape) == 1:
+        value = emitter.reshaped(value, (1, *shape))
+    return value if emitter.is_float(value) else emitter.cast(value, f32)
+
+
+def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
+    """Apply `post_transform` to rows of scores."""
+    match post:
+        case "NONE":
+            return scores
+        case "LOGISTIC":
+            return emitter.unary(Function.SIGMOID, scores)
+        case "SOFTMAX":
+            return emitter.emit(SoftmaxOp(emitter.materialize(scores), 1))
+        case _:
+            raise emitter.node.unsupported(f"{docstring(known_transform)}; got '{post}'")
+
+
+def classified(
+    emitter: Emitter,
+    scores: Value,
+    labels: ClassLabels,
+    post: str,
+    *,
+    threshold: float = 0.0,
+    total: float = 1.0,
+) -> Sequence[Value]:
+    """
+    Return the label and the transformed scores of each row of `scores`. A single score is that of
+    the second of two classes, which is chosen above `threshold`. Both scores add up to `total`, as
+    in ONNX Runtime, unless they are converted to probabilities.
+    """
+    rows, columns = shape_of_value(scores)
+    if columns > 1:
+        index: Value = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(scores), 1))
+        found = transformed(emitter, scores, post)
+    else:
+        index = emitter.cast(emitter.compare(Compare.LESS, emitter.number(threshold), scores), i64)
+        is_logistic = post == "LOGISTIC"
+        other: Value = emitter.sub(emitter.number(0.0 if is_logistic else total), scores)
+        if is_logistic:
+            other, scores = (transformed(emitter, v, post) for v in (other, scores))
+        found = emitter.joined([other, scores], 1)
+    return [labelled(emitter, emitter.reshaped(index, (rows,)), labels), found]
+
+
+def labelled(emitter: Emitter, index: Value, labels: ClassLabels) -> Value:
+    """Return the labels at computed indices. String labels are indices with a list of names."""
+    value = emitter.materialize(index)
+    texts = [label for label in labels if isinstance(label, str)]
+    if texts:
+        return emitter.named(value, texts)
+    numbers = [label for label in labels if not isinstance(label, str)]
+    if numbers == list(range(len(numbers))):
+        return value
+    shape = shape_of_value(value)
+    table = emitter.constant(np.array(numbers, np.int64).reshape(-1, 1), "labels")
+    return emitter.reshaped(emitter.taken(table, value), shape)
+
+
+LINEAR_CLASSIFIER = "ai.onnx.ml::LinearClassifier"
+LINEAR_REGRESSOR = "ai.onnx.ml::LinearRegressor"
+
+rule(LINEAR_CLASSIFIER, LINEAR_REGRESSOR)(known_transform)
+
+
+@operator(LINEAR_CLASSIFIER)
+def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """
+    Emit the label of each row, and the scores. String labels are integers in the order of their
+    list, which is an attribute of the output.
+    """
+    node.ignore("multi_class")
+    labels = class_labels(node, "classlabels_ints")
+    count = len(node.numbers("intercepts") or ()) or len(labels)
+    if count != len(labels) and (count, len(labels)) != (1, 2):
+        raise node.wrong(f"{count} intercepts for {len(labels)} labels")
+    scores = _scores(node, emitter, count)
+    return classified(emitter, scores, labels, node.string("post_transform", "NONE"))
+
+
+@operator(LINEAR_REGRESSOR)
+def linear_regressor(node: Node, emitter: Emitter) -> Value:
+    """Emit a product and a sum for each target."""
+    scores = _scores(node, emitter, node.integer("targets", 1))
+    return transformed(emitter, scores, node.string("post_transform", "NONE"))
+
+
+def _scores(node: Node, emitter: Emitter, count: int) -> Value:
+    rows = rows_of(emitter)
+    width = shape_of_value(rows)[1]
+    weights, bias = node.numbers("coefficients") or (), node.numbers("intercepts")
+    if len(weights) != count * width or len(bias or ()) not in (0, count):
+        raise node.wrong(
+            f"{len(weights)} coefficients and {len(bias or ())} intercepts, expected {count} "
+            f"times {width} and {count}"
+        )
+    matrix = emitter.constant(np.array(weights, np.float32).reshape(count, width), "coefficients")
+    added = emitter.constant(np.array(bias, np.float32), "intercepts") if bias else None
+    return emitter.product(rows, matrix, added)
