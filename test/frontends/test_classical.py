@@ -200,7 +200,10 @@ def test_names_are_in_the_header_and_in_the_manifest():
             ml_node("LinearRegressor", ["x"], ["y"], coefficients=[1.0] * 3, post_transform="X"),
             "unsupported.*NONE, LOGISTIC or SOFTMAX; got 'X'",
         ),
-        (helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING), "conversion between numbers and text"),
+        (
+            helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING),
+            "conversion between numbers and text",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(node: object, message: str):
@@ -231,7 +234,7 @@ def test_models_without_the_operator_set_of_onnx():
 
 def test_one_class_is_refused():
     node = ml_node("LinearClassifier", ["x"], ["y"], coefficients=[1.0] * 3, classlabels_ints=[0])
-    with pytest.raises(UnsupportedError, match="one class"):
+    with pytest.raises(UnsupportedError, match="a single class"):
         import_model(ml_model([node], (2, 3), {"y": INT64}))
 
 

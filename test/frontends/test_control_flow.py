@@ -140,7 +140,7 @@ def test_weights_of_a_body_are_one_constant() -> None:
 @pytest.mark.slow
 def test_steps_without_end_are_refused() -> None:
     proto = loop("true", 1 << 40)
-    with pytest.raises(UnsupportedError, match="no condition that ends them"):
+    with pytest.raises(UnsupportedError, match="steps without a condition"):
         import_model(proto)
 
 

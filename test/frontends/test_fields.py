@@ -76,7 +76,7 @@ WRONG_STORAGE = {
     ),
     "too few": (
         stored(data_type=TensorProto.FLOAT, float_data=[1]),
-        "4 bytes of data, expected 8 for shape [2] of float32",
+        "4 bytes, expected 8 for shape [2] of float32",
     ),
     "no type": (stored(raw_data=RAW), "the element type is missing"),
 }

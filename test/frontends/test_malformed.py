@@ -72,8 +72,8 @@ WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
         ),
         "sizes of other lengths than 2, as [2, 2] has",
     ),
-    "negative pads": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, pads=[-1, 0, 0, 0]), "at least 0"),
-    "strides 0": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[0, 1]), "of at least 1"),
+    "negative pads": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, pads=[-1, 0, 0, 0]), "integers >= 0"),
+    "strides 0": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[0, 1]), "integers >= 1"),
     "three strides": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[1] * 3), "2 integers"),
     "kernel_shape": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, kernel_shape=[3, 5]), "[3, 5]"),
     "window": (wrong("Conv", {"k": zeros(4, 3, 9, 1)}), "a window of 9 does not fit an input of 8"),
@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
     "missing operand": (wrong("Conv", inputs="x"), "operand 1 is missing, got 1 operands"),
     "reshape count": (wrong("Reshape", {"k": [5, 7]}), "has 192 elements, expected 35"),
     "reshape rest": (wrong("Reshape", {"k": [5, -1]}), "expected a multiple of 5"),
-    "reshape two rests": (wrong("Reshape", {"k": [-1, -1]}), "at most one -1"),
+    "reshape two rests": (wrong("Reshape", {"k": [-1, -1]}), "at most a single -1"),
     "reshape copy": (wrong("Reshape", {"k": [0, 0, 0, 0, 0]}), "0 at index 4 copies no extent"),
     "reshape floats": (wrong("Reshape", {"k": zeros(2)}), "must be a list of integers"),
     "reshape huge": (wrong("Reshape", {"k": [1 << 40, -1]}), "expected a multiple of"),
@@ -176,7 +176,7 @@ def external(**entries: str) -> onnx.ModelProto:
     [
         (
             initializer(onnx.TensorProto(dims=[3])),
-            "8 bytes of data, expected 12 for shape [3] of float32",
+            "8 bytes, expected 12 for shape [3] of float32",
         ),
         (initializer(onnx.TensorProto(dims=[1 << 40, 1 << 40])), "has more than 2^28 elements"),
         (initializer(onnx.TensorProto(dims=[-1])), "has a negative extent"),
@@ -218,7 +218,7 @@ def test_external_data(tmp_path: Path) -> None:
         ({"location": ""}, "expected a path below"),
         ({"location": "."}, "expected a path below"),
         ({"location": "none"}, "external data file 'none' is missing"),
-        ({"location": "data", "offset": "12"}, "ends after 16 bytes, expected 20"),
+        ({"location": "data", "offset": "12"}, "has 16 bytes, expected 20"),
         ({"location": "data", "offset": "-4"}, "must be a count of bytes, got '-4'"),
         ({"location": "data", "length": "4"}, "external data of 4 bytes, expected 8"),
     ):
@@ -384,7 +384,7 @@ def test_listed_numbers() -> None:
     proto.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [2], [1.5, 2.5]))
     assert "1.500000e+00, 2.500000e+00" in str(import_model(proto))
     proto.graph.initializer[0].dims[0] = 3
-    with pytest.raises(InputError, match="8 bytes of data, expected 12"):
+    with pytest.raises(InputError, match="8 bytes, expected 12"):
         import_model(proto)
 
 

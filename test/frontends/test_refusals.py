@@ -101,7 +101,7 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "large batch": (
         one("MatMul", "x z", shape=(2048, 16, 16), extra={"z": (2048, 16, 16)}),
-        "a batch of 2048 products; at most 1024",
+        "a batch of 2048 products, expected at most 1024",
     ),
     "training": (
         one("BatchNormalization", "x s s s s", constants={"s": [1.0] * 3}, training_mode=1),

@@ -112,7 +112,7 @@ def test_a_branch_that_an_input_decides(bad: onnx.GraphProto, is_then: bool) -> 
     )
     message = follow(proto)
     sides = ("then", "else") if is_then else ("else", "then")
-    assert f"in the {sides[0]} branch of If 'n', whose condition is computed" in message
+    assert f"in the {sides[0]} branch of If 'n' with a computed condition" in message
     assert f"the {sides[1]} branch can be imported; fix input 'rate' with --set" in message
     assert f"--set rate={16001 if is_then else 16000}" in message
     other = import_model(proto, values={"rate": [8000 if is_then else 16000]})
@@ -268,8 +268,8 @@ def test_a_branch_that_data_decide() -> None:
         zero=np.float32(0),
     )  # fmt: skip
     message = refusal(proto)
-    assert "--set" not in message and "export the model with one branch" in message
-    assert "in the else branch of If 'n', whose condition is computed, and the then" in message
+    assert "--set" not in message and "export the model without the If" in message
+    assert "in the else branch of If 'n' with a computed condition, and the then" in message
 
 
 def test_both_branches_that_are_wrong() -> None:
@@ -443,7 +443,7 @@ def test_a_voice_activity_detector() -> None:
     message = follow(detector())
     assert "--set sr=16000" in message
     given = refusal(detector(), shapes={"x": (1, 512), "h": (1, 1, 6)})
-    assert "in the else branch of If 'n', whose condition is computed, and the then" in given
+    assert "in the else branch of If 'n' with a computed condition, and the then" in given
     assert "--set sr=16000" in given and "--shape" not in given
 
 

@@ -182,7 +182,7 @@ def test_as_onnx_runtime(name: str):
     ("case", "text"),
     [
         (prompt(smooth_softmax=1), "sinks are given"),
-        (grouped(1, 6, 6, 7, batch=2), "2 sequences, .* with a batch of 1, or with a symbolic"),
+        (grouped(1, 6, 6, 7, batch=2), "2 sequences .* with a batch of 1, or with a symbolic"),
         (joined("x w b", do_rotary=1), "rotated positions"),
         (heads("q k"), "packed queries, keys and values"),
     ],

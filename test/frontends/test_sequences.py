@@ -98,7 +98,7 @@ def test_a_list_of_steps() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedError, match="an output for each"):
+    with pytest.raises(UnsupportedError, match="a sequence; export the model with tensors"):
         import_model(of(node("SequenceConstruct", "x x", "y")))
     with pytest.raises(UnsupportedError, match="unsupported Relu: of a sequence of tensors"):
         import_model(of(node("SequenceConstruct", "x x", "s"), node("Relu", "s", "y")))

@@ -143,7 +143,7 @@ WRONG: dict[str, tuple[Callable[[onnx.SparseTensorProto], None], str]] = {
     "three coordinates": (indexed((3, 3), *range(9)), "sparse indices of shape [3, 3], expected"),
     "no data": (
         lambda t: t.indices.ClearField("int64_data"),
-        "0 bytes of data, expected 24 for shape [3]",
+        "0 bytes, expected 24 for shape [3]",
     ),
     "no indices": (
         lambda t: t.ClearField("indices"),
@@ -153,7 +153,7 @@ WRONG: dict[str, tuple[Callable[[onnx.SparseTensorProto], None], str]] = {
     "values": (as_matrix, "sparse values of shape [1, 3], expected a list"),
     "too few values": (
         lambda t: t.values.float_data.__delitem__(0),
-        "8 bytes of data, expected 12 for shape [3]",
+        "8 bytes, expected 12 for shape [3]",
     ),
     "negative extent": (dims(-3, 4), "shape [-3, 4] has a negative extent"),
     "huge shape": (

@@ -195,7 +195,6 @@ class Importer:
         return opset
 
     def _emit(self, nodes: Sequence[Node], emitter: Emitter, outputs: Sequence[str]) -> None:
-        """Emit nodes. Errors are raised if `outputs` depend on the wrong nodes."""
         refused: list[Finding] = []
         wrong: InputError | None = None
         missing: set[str] = set()
@@ -322,9 +321,7 @@ class Importer:
         emitter.scope = (*scope, next(filter(None, node.outputs), node.name), attribute or "")
         try:
             if len(scope) > 2 * MAX_NESTING_DEPTH:
-                raise node.unsupported(
-                    f"nested more than {MAX_NESTING_DEPTH} deep; export it with less nesting"
-                )
+                raise node.unsupported(f"more than {MAX_NESTING_DEPTH} nested graphs; flatten it")
             own = initializers(graph, self.folder, emitter.scope, refused)
             if refused:
                 raise UnsupportedError(refused)
@@ -342,9 +339,7 @@ class Importer:
     def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
         if isinstance(emitter.values[value.name], TensorList):
-            raise emitter.node.unsupported(
-                "a sequence of tensors; export the model with an output for each tensor"
-            )
+            raise emitter.node.unsupported("a sequence; export the model with tensors")
         result = emitter.materialize(emitter.values[value.name])
         is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
         if is_text and result not in emitter.labels:
@@ -364,7 +359,6 @@ def _has_empty_operand(node: Node, emitter: Emitter) -> bool:
 
 
 def _reachable_graphs(node: Node, emitter: Emitter) -> Sequence[onnx.GraphProto]:
-    """Return the subgraphs, without the branch that a constant condition excludes."""
     graphs = node.subgraphs()
     if node.operator != "If" or not node.has_input(0):
         return graphs

@@ -24,7 +24,7 @@ VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",
     "com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear",
 }  # fmt: skip
-"""Operators whose importers return constants for constant operands (or, for shapes, any)."""
+"""Operators with importers that return constants for constant operands (or, for shapes, any)."""
 
 Origins: TypeAlias = MutableMapping[str, frozenset[str]]
 """The network inputs that decide the elements of each value, as in `Node.origins`."""
@@ -92,7 +92,6 @@ def _sorted(nodes: Sequence[Node], known: Container[str]) -> Iterator[Node]:
 
 
 def _check_counts(node: Node) -> None:
-    """Refuse more operands or results than any version of the operator has."""
     if not onnx.defs.has(node.operator):
         return
     schema = onnx.defs.get_schema(node.operator)
@@ -104,7 +103,6 @@ def _check_counts(node: Node) -> None:
 
 
 def _trace(node: Node, origins: Origins) -> None:
-    """Add the results of a node to `origins`, and set them in the node."""
     node.origins = origins
     # The shape of a value is known even if the elements are not.
     read = () if node.operator in ("Shape", "Size") else (*node.inputs, *node.captured())
@@ -118,9 +116,8 @@ def is_folded(node: Node) -> bool:
     operands = [i for i, name in enumerate(node.inputs) if name]
     if not all(node.is_constant(i) for i in operands) or not operands or node.subgraphs():
         return False
-    return node.operator not in NEVER_FOLDED and (
-        node.operator in OPERATORS or onnx.defs.has(node.operator)
-    )
+    is_known = node.operator in OPERATORS or onnx.defs.has(node.operator)
+    return is_known and node.operator not in NEVER_FOLDED
 
 
 LoopStates: TypeAlias = dict[tuple[str, ...], list[bool]]
@@ -143,9 +140,9 @@ def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[st
             chosen = any if node.is_constant(0) else all
             found = [chosen(pair) for pair in zip(*branches, strict=False)]
         case "Loop":
-            found = _repeated(node, loops, skipped=2, made=1)
+            found = _repeated(node, loops, skipped=2, conditions=1)
         case "Scan":
-            found = _repeated(node, loops, skipped=0, made=0)
+            found = _repeated(node, loops, skipped=0, conditions=0)
         case _:
             found = [bool(node.subgraphs())] * len(outputs)
     return [name for name, known in zip(outputs, found, strict=False) if name and known]
@@ -191,11 +188,10 @@ def _constant_results(
     return [name in constants or name in node.constants for name in names]
 
 
-def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list[bool]:
+def _repeated(node: Node, loops: LoopStates, *, skipped: int, conditions: int) -> list[bool]:
     """
-    Return which results of a loop may be constants. The inputs of the node from `skipped` on are
-    those of the body after as many inputs of the body itself. The results of the node are those of
-    the body from `made` on.
+    Return which results of a loop may be constants. The body has `skipped` inputs before the
+    operands from `skipped` on of the node, and `conditions` results before the results of the node.
     """
     graphs = node.subgraphs()
     if len(graphs) != 1:
@@ -210,7 +206,7 @@ def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list
     while True:
         pairs = zip(names[skipped:], known, strict=True)
         given = [*names[:skipped], *(name for name, constant in pairs if constant)]
-        found = _constant_results(node, graphs[0], given, loops)[made:]
+        found = _constant_results(node, graphs[0], given, loops)[conditions:]
         # Without a step, a state keeps its initial value.
         after = [a or b for a, b in zip(known[:states], found, strict=False)]
         if after == known[: len(after)]:
@@ -220,8 +216,6 @@ def _repeated(node: Node, loops: LoopStates, *, skipped: int, made: int) -> list
 
 
 class _Either:
-    """The union of two sets of names."""
-
     def __init__(self, first: Container[str], second: Container[str]):
         self.first, self.second = first, second
 

@@ -218,7 +218,6 @@ class Search:
         return None
 
     def _moves(self, extents: Extents, outcome: ImportOutcome) -> Iterator[Mapping[str, int]]:
-        """Return changes of a dimension, or of height and width together; likely changes first."""
         found = [n for n in dict.fromkeys(outcome.numbers) if 0 < n <= MAX_TRIED_EXTENT]
         # An extent of 1 often fits only because it is broadcast.
         numbers = sorted(found, key=lambda n: n == 1)
@@ -247,7 +246,6 @@ class Search:
         yield from ({name: extent} for extent in known for name in names)
 
     def _without_needless_values(self, extents: Extents, values: InputValues) -> OptionProposal:
-        """Return the proposal without added values that change nothing."""
         for name in [name for name in values if name not in self.taken.values]:
             fewer = {k: numbers for k, numbers in values.items() if k != name}
             try:
@@ -259,7 +257,6 @@ class Search:
 
 
 def _fewer(known: OptionProposal | None, new: OptionProposal) -> OptionProposal:
-    """Return the proposal with fewer unsupported nodes; `known` if they have equally many."""
     if known is None:
         return new
     errors = [each.outcome.error for each in (known, new)]

@@ -48,7 +48,6 @@ def imported(importer: Importer) -> ModuleOp:
 
 
 def _outcome(importer: Importer, options: Options) -> ImportOutcome:
-    """Import a model with other options, and report all unsupported nodes."""
     other = Importer(
         importer.model,
         batch=importer.batch,
@@ -69,7 +68,6 @@ def _outcome(importer: Importer, options: Options) -> ImportOutcome:
 def _explained(
     error: InputError, model: onnx.ModelProto, taken: Options, batch: int, attempt: Attempt
 ) -> InputError:
-    """Return the error of an import with remedies. `attempt` imports with other options."""
     is_refused = isinstance(error, UnsupportedError)
     is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
@@ -116,7 +114,6 @@ def _shape_option(name: str, found: OptionProposal | None) -> str:
 
 
 def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
-    """Return findings about the input values of a proposal."""
     if found is None or not found.is_complete:
         return []
     return [

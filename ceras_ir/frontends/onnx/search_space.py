@@ -181,7 +181,6 @@ def _compared(
 
 
 def _number(name: str, tensor: onnx.TensorProto) -> Mapping[str, float]:
-    """Return a scalar tensor that is stored in the model as a number."""
     if prod(tensor.dims) != 1 or tensor.data_type not in TENSOR_DTYPES or tensor.external_data:
         return {}
     try:

@@ -1,1 +1,1 @@
-"""The values of a model during the import, and the operations that are made of them."""
+"""Values of a model during the import, and the operations that compute them."""

@@ -181,7 +181,7 @@ class Builder:
             return value
         if isinstance(value, Constant):
             return value.transposed(permutation)
-        # Two consecutive transposes are one or none, such as those around NHWC operations.
+        # Consecutive transposes, such as around NHWC operations, are merged.
         if isinstance(inner := value.owner, TransposeOp):
             order = inner.permutation.get_values()
             return self.transposed(inner.input, [order[p] for p in permutation])
@@ -193,9 +193,7 @@ class Builder:
         if old == tuple(shape):
             return value
         if prod(old) != prod(shape):
-            raise self.node.wrong(
-                f"{list(old)} has {prod(old)} elements, expected {prod(shape)} for {list(shape)}"
-            )
+            raise self.node.wrong(f"{list(old)} has {prod(old)} elements, expected {prod(shape)}")
         if isinstance(value, Constant):
             return value.reshaped(shape)
         return self.emit(graph.ReshapeOp(value, shape))
@@ -234,10 +232,10 @@ class Builder:
         )
 
 
-LOOP_BODY_REASON = "a loop that is not unrolled remains float, and so does a branch that has one"
+LOOP_BODY_REASON = "a loop that is not unrolled remains float, and so does a branch with it"
 
 EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence[Value]]
-"""Emits a step for its number, the carried values and the scanned elements."""
+"""Emits a step for the number of the step, the carried values and the scanned elements."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +324,7 @@ def emit_loop(
             raise node.unsupported(
                 f"a carried value of shape {list(shape_of(value))} and {element_of(value)} that "
                 f"is {list(kind.get_shape())} and {kind.element_type} after a step, in a loop that "
-                "is too long to unroll; pad it to one shape"
+                "is too long to unroll; pad it to a constant shape"
             )
     builder.functions += body.inner
     _add(builder, function, "loop")
@@ -367,7 +365,7 @@ def _add(builder: Builder, function: FuncOp, kind: str) -> None:
         if any(graph.quantized_element(value) is not None for value in (*op.operands, *op.results)):
             raise builder.node.unsupported(
                 "quantized values in a loop that is too long to unroll, or in a branch with one; "
-                "export its body in float"
+                "export the body in float"
             )
     function.sym_name = StringAttr(f"{kind}_{len(builder.functions)}")
     builder.functions.append(function)
@@ -376,7 +374,6 @@ def _add(builder: Builder, function: FuncOp, kind: str) -> None:
 def _extracted(
     builder: Builder, op: graph.CallingOperation, kinds: Sequence[Tensor]
 ) -> list[SSAValue]:
-    """Emit a call, and extract the results from the packed bytes."""
     op.attributes[FLOAT_REASON] = StringAttr(LOOP_BODY_REASON)
     packed = builder.emit(op)
     return [

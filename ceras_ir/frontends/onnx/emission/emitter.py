@@ -45,11 +45,14 @@ class Emitter(Builder):
     def value(self, index: int) -> Value:
         """Return operand `index`. Floats of any width are float32."""
         if not self.node.has_input(index):
-            raise self.node.wrong(
-                f"operand {index} is missing, got {len(self.node.inputs)} operands"
-            )
+            count = len(self.node.inputs)
+            raise self.node.wrong(f"operand {index} is missing, got {count} operands")
         value = self.values[self.node.inputs[index]]
         return value.in_float32() if isinstance(value, Constant) else value
+
+    def operands(self) -> Sequence[Value]:
+        """Return all operands, of which there must be one."""
+        return [self.value(i) for i in range(max(len(self.node.inputs), 1))]
 
     def optional(self, index: int) -> Value | None:
         """Return operand `index` if it is given."""
@@ -121,9 +124,8 @@ class Emitter(Builder):
         return self.binary(Binary.DIV, a, b)
 
     def unary(self, function: Function, x: Value, *parameters: float) -> SSAValue:
-        return self.emit(
-            graph.UnaryOp(self.materialize(x), graph.FunctionAttr(function, parameters))
-        )
+        attribute = graph.FunctionAttr(function, parameters)
+        return self.emit(graph.UnaryOp(self.materialize(x), attribute))
 
     def compare(self, kind: graph.Compare, a: Value, b: Value) -> SSAValue:
         self._check_broadcast(a, b)
@@ -159,9 +161,7 @@ class Emitter(Builder):
         if is_plain and known.scale == 1 and element != f32:
             return self.emit(CastOp(value, known.storage))
         if not (is_plain and element == f32) and known.storage.width.data > 16:
-            raise self.node.unsupported(
-                f"a conversion of the integers of {known}; quantize to 8 or 16 bits"
-            )
+            raise self.node.unsupported(f"a conversion of {known}; quantize to 8 or 16 bits")
         real: Value = self.emit(DequantizeOp(value))
         if is_plain and element == f32:
             return real if known.scale == 1 else self.div(real, self.number(known.scale))
@@ -272,9 +272,7 @@ class Emitter(Builder):
     def check_indices(self, count: int) -> None:
         """Refuse an index list that is too long, before it is created."""
         if count > MAX_INDICES:
-            raise self.node.unsupported(
-                f"{count} indices; at most {MAX_INDICES} are taken: split the node"
-            )
+            raise self.node.unsupported(f"{count} indices, expected at most {MAX_INDICES}: split")
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
         """Concatenate values along `axis`. Values without elements are left out."""

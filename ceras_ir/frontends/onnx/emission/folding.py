@@ -3,10 +3,10 @@ Import nodes without an importer: operators of constants, and operators that ONN
 functions.
 
 Operators of constants, mostly of shapes, are computed at import. Operators in `FOLDABLE`, and
-operators without an importer, are computed by the reference evaluator of ONNX. The interpreter
-computes the others from the operations that their importers emit. The size of results is bounded.
-Another operator without an importer is imported as the body of its function, for the types of its
-operands. So each such operator of each opset is supported as far as the operators of its body.
+operators without an importer, are computed by the reference evaluator of ONNX. For other operators,
+the interpreter computes the operations that the importer emits. The size of results is bounded. An
+operator without an importer is otherwise imported as the body of its function, for the types of the
+operands. So an operator of any opset is supported as far as the operators of the body are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ ELEMENTWISE = frozenset(
         *("Tanh", "Where", "Xor"),
     )
 )
-"""Operators whose result has the shape to which their operands are broadcast."""
+"""Operators with a result of the shape to which the operands are broadcast."""
 
 SHRINKING = frozenset(
     (
@@ -108,14 +108,14 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
     except EVALUATION_ERRORS as e:
         raise node.wrong(f"cannot be evaluated: {first_line(e)}") from None
     if not isa(results, list[np.ndarray]):
-        raise node.wrong("cannot be evaluated: its results are no tensors")
+        raise node.wrong("cannot be evaluated: a result is not a tensor")
     return results
 
 
 def computed(
     node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
-    """Return the results of a node of constants: interpret the operations of its importer."""
+    """Return the results of a node of constants: interpret the operations of the importer."""
     with emitter.aside() as block:
         values = imported()
         results = [v for v in values if isinstance(v, SSAValue)]
@@ -212,8 +212,8 @@ def body_of(
     node: Node, operands: Sequence[Value | None]
 ) -> tuple[onnx.GraphProto, int, Mapping[str, Value]] | None:
     """
-    Return the body of the function of a node, with the outputs that the node uses, the opset of the
-    body, and the values of its inputs. Return None if there is no body for these types.
+    Return the body of the function of a node with the used outputs, the opset of the body, and the
+    values of the inputs. Return None if no body has these types.
     """
     schema = _schema(node)
     if schema is None:
@@ -250,7 +250,6 @@ def schema_defaults(schema: FunctionSchema) -> Sequence[onnx.AttributeProto]:
 
 
 def _omit(proto: onnx.NodeProto, absent: set[str]) -> None:
-    """Remove the names of omitted function inputs from the operands of a node."""
     names = ["" if name in absent else name for name in proto.input]
     del proto.input[:]
     proto.input.extend(names)
@@ -272,7 +271,6 @@ def _schema(node: Node) -> FunctionSchema | None:
 
 
 def _version(schema: FunctionSchema, node: Node) -> int:
-    """Return the newest version of the body that the opset of the node has."""
     versions = (
         schema.function_opset_versions
         if schema.has_function

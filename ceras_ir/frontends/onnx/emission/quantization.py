@@ -136,9 +136,8 @@ def real_numbers(
     if isinstance(value, Constant) and not np.all(scale):
         value, scale = _without_zero_scales(value, scale, zero_point, axis)
     storage, shape = stored_type(emitter, value), shape_of_value(value)
-    return dequantized(
-        emitter, value, uniform_type(emitter, storage, scale, zero_point, shape, axis)
-    )
+    element = uniform_type(emitter, storage, scale, zero_point, shape, axis)
+    return dequantized(emitter, value, element)
 
 
 def _without_zero_scales(
@@ -173,9 +172,7 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     value = emitter.materialize(value)
     element = graph.stored_element(value)
     if element.is_per_axis or element.storage.width.data > 16:
-        raise emitter.node.unsupported(
-            f"bounds on integers of {element}; clip the floats before QuantizeLinear"
-        )
+        raise emitter.node.unsupported(f"bounds of {element}; clip before QuantizeLinear")
     low, high = max(min(low, high), element.low), min(high, element.high)
     if (low, high) == (element.low, element.high):
         return value

@@ -3,7 +3,7 @@ Represent values of the model during the import: an IR value or a constant.
 
 Constants remain outside the IR until an operation uses them. Permutations of weights therefore cost
 no operation, and shape arithmetic leaves no trace. Elements are loaded when they are needed. Shapes
-and element types of initializers are checked at once, so that wrong models are refused early.
+and element types of initializers are checked immediately, so that wrong models are refused early.
 Inputs that the user sets, and inputs without elements such as an empty cache, are constants too.
 """
 
@@ -49,7 +49,7 @@ class Constant:
     dtype: np.dtype[np.generic]
     load: Callable[[], Array] = field(repr=False)
     key: tuple[Hashable, ...] | None = None
-    """Equal for constants that are known to be equal; None if unknown."""
+    """Equal keys imply equal constants; there is no key if equality is unknown."""
 
     @classmethod
     def of(cls, name: str, array: Array) -> Constant:
@@ -257,9 +257,7 @@ def constant_of(
         raise InputError([Finding(name, "initializer", str(e))]) from None
     values = tensor.values if isinstance(tensor, onnx.SparseTensorProto) else tensor
     if values.HasField("segment"):
-        message = (
-            "unsupported segment of a tensor that is stored in parts; store it as a single tensor"
-        )
+        message = "unsupported segment of a tensor; store it as a single tensor"
         raise UnsupportedError([Finding(name, "initializer", message)])
     if data_type == onnx.TensorProto.UNDEFINED:
         raise InputError([Finding(name, "initializer", "the element type is missing")])

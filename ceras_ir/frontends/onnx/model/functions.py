@@ -149,8 +149,6 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class _Inliner:
-    """The expansion of all calls of a model."""
-
     def __init__(
         self,
         functions: Mapping[_FunctionKey, onnx.FunctionProto],
@@ -164,9 +162,7 @@ class _Inliner:
         self.sizes: dict[_FunctionKey, int] = {}
         """The number of nodes that each function expands to."""
         if (total := sum(map(self._size, all_nodes(graph.node)))) > MAX_INLINED_NODES:
-            raise InputError(
-                f"functions of the model expand to {total} nodes, at most {MAX_INLINED_NODES}"
-            )
+            raise InputError(f"functions expand to {total} nodes, at most {MAX_INLINED_NODES}")
 
     def inline(self, graph: onnx.GraphProto) -> None:
         """Expand all calls in `graph` and in subgraphs, in place."""

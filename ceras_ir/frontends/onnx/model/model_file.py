@@ -138,9 +138,7 @@ def read_external(tensor: onnx.TensorProto, folder: DataFolder | None, size: int
         file.seek(offset)
         data = file.read(size)
     if len(data) != size:
-        raise ValueError(
-            f"'{path.name}' ends after {offset + len(data)} bytes, expected {offset + size}"
-        )
+        raise ValueError(f"'{path.name}' has {offset + len(data)} bytes, expected {offset + size}")
     return data
 
 
@@ -258,9 +256,7 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
         stored = np.dtype("u1") if is_packed else np.dtype("<u2") if is_halved else dtype
         raw = _listed_bytes(getattr(tensor, field), stored)
     if len(raw) != size:
-        raise ValueError(
-            f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
-        )
+        raise ValueError(f"{len(raw)} bytes, expected {size} for shape {list(shape)} of {dtype}")
     if is_packed:
         return unpacked(np.frombuffer(raw, np.uint8), prod(shape)).astype(dtype).reshape(shape)
     if is_halved:  # The upper half of a float32.

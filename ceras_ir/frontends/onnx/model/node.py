@@ -1,8 +1,8 @@
 """
 Represent a node of the model for importers: checked attributes, operands, errors.
 
-An attribute that no importer reads is an error (`unread`), so that none is dropped silently. The
-name of an operator includes its domain, and operator sets have versions.
+An attribute that the importer does not use is an error (`unread`), so that attributes are not
+dropped silently. The name of an operator includes the domain, and operator sets have versions.
 """
 
 from collections.abc import Container, Iterable, MutableMapping, Sequence
@@ -19,7 +19,7 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 
 def operator_name(domain: str, op_type: str) -> str:
-    """Return the operator with its domain; `ai.onnx`, the default domain, is omitted."""
+    """Return the operator with the domain; `ai.onnx`, the default domain, is omitted."""
     if domain in ("", "ai.onnx"):
         return text(op_type)
     return f"{text(domain)}::{text(op_type)}"
@@ -38,8 +38,8 @@ def imported_versions(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, i
 
 def has_one_definition(operator: str, first: int, second: int) -> bool:
     """
-    Return whether ONNX defines `operator` equally in two versions of the set of its domain: with
-    the same operands, results, attributes and defaults. Element types may differ.
+    Return whether ONNX defines `operator` equally in two versions of the operator set: with the
+    same operands, results, attributes and defaults. Element types may differ.
     """
     domain, _, kind = operator.rpartition("::")
     if not onnx.defs.has(kind, domain):
@@ -96,7 +96,7 @@ _KIND_NAMES: dict[_Kind, str] = {
 
 
 class Node:
-    """A node, the opset of its graph, and the operands that are constants."""
+    """A node, the opset of the graph, and the operands that are constants."""
 
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
         if proto.domain == "ai.onnx":  # The evaluator knows the default domain only as "".
@@ -139,7 +139,7 @@ class Node:
         return frozenset[str]().union(*(self.origins.get(name, ()) for name in names))
 
     def deciding(self, *operands: int) -> tuple[str, ...]:
-        """Return the sorted inputs that decide operands; none if data take part."""
+        """Return the sorted inputs that decide operands, or an empty tuple if data take part."""
         found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
         return () if DATA in found else tuple(sorted(found))
 
@@ -173,7 +173,7 @@ class Node:
         return name in self._attributes
 
     def ignore(self, *names: str) -> None:
-        """Accept attributes that change nothing in inference."""
+        """Accept attributes that have no effect in inference."""
         self._read.update(names)
 
     def unread(self) -> list[str]:
@@ -216,7 +216,7 @@ class Node:
         if values is None:
             return (default,) * rank
         if len(values) != rank or any(v < minimum for v in values):
-            expected = f"{rank} integers of at least {minimum}"
+            expected = f"{rank} integers >= {minimum}"
             raise self.wrong(f"attribute '{name}' must be {expected}, got {list(values)}")
         return values
 
@@ -321,9 +321,9 @@ def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Fin
     `other` is the name of the other branch if that can be imported.
     """
     decided = node.deciding(0)
-    remedy = fix_with_set(decided) if decided else "export the model with one branch"
+    remedy = fix_with_set(decided) if decided else "export the model without the If"
     fine = f", and the {other} branch can be imported" if other else ""
-    place = f"in the {branch} branch of If '{node.name}', whose condition is computed{fine}"
+    place = f"in the {branch} branch of If '{node.name}' with a computed condition{fine}"
     return replace(
         finding,
         message=f"{finding.message}. This is {place}; {remedy}",

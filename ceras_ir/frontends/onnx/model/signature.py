@@ -140,7 +140,6 @@ def read_inputs(
 def _bound_symbols(
     given: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, int]:
-    """Return the extents of symbolic dimensions of inputs with given shapes."""
     bound: dict[str, int] = {}
     for value in given:
         if (shape := shapes.get(value.name)) is None:

@@ -1,10 +1,10 @@
-"""Importers of ONNX operators, one module per family."""
+"""Importers of ONNX operators, a module for each family."""
 
 from importlib import import_module
 from pkgutil import iter_modules
 
 
 def load_operators() -> None:
-    """Import every family, so that it registers its operators and rules."""
+    """Import all families, which registers the operators and rules."""
     for module in iter_modules(__path__, f"{__name__}."):
         import_module(module.name)

@@ -1,6 +1,4 @@
-"""
-Import elementwise functions of one argument, including trigonometric and hyperbolic functions.
-"""
+"""Import elementwise functions, including trigonometric and hyperbolic functions."""
 
 from collections.abc import Sequence
 from math import inf, isnan
@@ -30,7 +28,7 @@ LAYER_FUNCTIONS = {
 """Functions in recurrent and fused layers, by the names of their operators."""
 
 OPERATORS_WITH_RULES = ("Abs", "Celu", "Relu", "Sign")
-"""Operators whose importers check more than attributes."""
+"""Operators with importers that check more than attributes."""
 
 
 def _register_functions() -> None:
@@ -43,7 +41,7 @@ def _register_functions() -> None:
 
 
 def _importer(functions: Sequence[Function]) -> OperatorImporter:
-    """Return the importer of an operator; an attribute may choose one of several functions."""
+    """Return the importer of an operator; an attribute may choose between functions."""
 
     def function(node: Node, emitter: Emitter) -> Value:
         chosen, parameters = _function(node, functions)
@@ -64,7 +62,6 @@ def defaults_of(function: Function) -> Sequence[tuple[str, float]]:
 
 
 def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequence[float]]:
-    """Return the function of a node, and the parameters."""
     chosen, onnx = functions[0], functions[0].facts.onnx
     if onnx is not None and onnx.mode is not None:
         attribute, default = onnx.mode
@@ -122,7 +119,7 @@ def selu(node: Node, emitter: Emitter) -> Value:
 
 @operator("PRelu")
 def prelu(node: Node, emitter: Emitter) -> Value:
-    """Emit `max(x, 0) + slope * min(x, 0)`, in which one summand is 0."""
+    """Emit `max(x, 0) + slope * min(x, 0)`; either summand is 0."""
     value, slope = emitter.value(0), emitter.value(1)
     shape, extents = emitter.shape(0), emitter.shape(1)
     if node.opset < 7 and len(extents) == 1 and len(shape) > 1:
@@ -267,7 +264,7 @@ def is_nan(node: Node, emitter: Emitter) -> Value:
 
 @operator("IsInf")
 def is_infinite(node: Node, emitter: Emitter) -> Value:
-    """Compare with infinity, of both signs or one."""
+    """Compare with infinity, of both signs or of a single sign."""
     x = emitter.value(0)
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
     infinity = emitter.number(np.inf)

@@ -6,7 +6,6 @@ just below 1. Arithmetic does not depend on the last bit, but Floor, Ceil, Round
 integers and comparisons do. A quotient that is an operand of these remains a division.
 """
 
-from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
@@ -33,12 +32,22 @@ from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_va
 from ceras_ir.frontends.onnx.model.model_file import element_type
 from ceras_ir.frontends.onnx.model.node import Node
 
-BINARY_OPERATORS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
+BINARY_OPERATORS = {
+    "Add": Binary.ADD,
+    "Mul": Binary.MUL,
+    "Sub": Binary.SUB,
+    "And": Binary.AND,
+    "Or": Binary.OR,
+    "Xor": Binary.XOR,
+    "BitwiseAnd": Binary.AND,
+    "BitwiseOr": Binary.OR,
+    "BitwiseXor": Binary.XOR,
+}
 
 
 @operator(*BINARY_OPERATORS)
 def binary(node: Node, emitter: Emitter) -> Value:
-    """Emit a sum, product or difference of two operands."""
+    """Emit an elementwise operation of two operands: on floats, integers, booleans or bits."""
     node.ignore("consumed_inputs")
     kind = BINARY_OPERATORS[node.operator]
     return emitter.binary(kind, emitter.value(0), _aligned(node, emitter))
@@ -59,14 +68,10 @@ def _aligned(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(value, (*shape, *(1,) * (rank - start - len(shape))))
 
 
-def _operands(node: Node, emitter: Emitter) -> Sequence[Value]:
-    return [emitter.value(i) for i in range(max(len(node.inputs), 1))]
-
-
 @operator("Sum", "Mean")
 def add_all(node: Node, emitter: Emitter) -> Value:
     """Add any number of operands from left to right; the mean is the sum times a reciprocal."""
-    operands = _operands(node, emitter)
+    operands = emitter.operands()
     total = reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
     if node.operator == "Sum":
         return total
@@ -80,7 +85,7 @@ EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
 def extreme(node: Node, emitter: Emitter) -> Value:
     """Combine any number of operands. A constant scalar becomes a bound of a clip."""
     kind = EXTREMES[node.operator]
-    return reduce(lambda a, b: _extreme(emitter, kind, a, b), _operands(node, emitter))
+    return reduce(lambda a, b: _extreme(emitter, kind, a, b), emitter.operands())
 
 
 def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
@@ -120,10 +125,7 @@ def reciprocal(node: Node, emitter: Emitter) -> Value:
 
 @operator("Div")
 def divide(node: Node, emitter: Emitter) -> Value:
-    """
-    Multiply by the reciprocal of a constant, rounded to float32 a second time, unless the quotient
-    is rounded to an integer or compared.
-    """
+    """Multiply by the reciprocal of a constant, unless the quotient is rounded or compared."""
     aligned = _aligned(node, emitter)
     if isinstance(aligned, Constant) and aligned.dtype == np.float32:
         divisor = emitter.floats(1).reshape(shape_of_value(aligned))
@@ -140,10 +142,7 @@ def divide(node: Node, emitter: Emitter) -> Value:
 
 @operator("Pow")
 def power(node: Node, emitter: Emitter) -> Value:
-    """
-    Emit a root and products for constant exponents 1/2, 1, 2 and 3. For a float base, the exponent
-    is converted to float. An integer base has exact powers for integer exponents.
-    """
+    """Emit a root and products for constant exponents 1/2, 1, 2 and 3; integer powers are exact."""
     base, exponent = emitter.value(0), _aligned(node, emitter)
     if emitter.is_float(base):
         if isinstance(exponent, Constant) and shape_of_value(exponent) in ((), (1,)):
@@ -182,15 +181,6 @@ def sign(node: Node, emitter: Emitter) -> Value:
     low = 0 if dtype_of_value(value).kind == "u" else -1
     bounded = emitter.binary(Binary.MIN, value, emitter.number(1, value))
     return emitter.binary(Binary.MAX, bounded, emitter.number(low, value))
-
-
-LOGIC = {"And": Binary.AND, "Or": Binary.OR, "Xor": Binary.XOR}
-
-
-@operator(*LOGIC)
-def logic(node: Node, emitter: Emitter) -> Value:
-    """Emit an operation on booleans."""
-    return emitter.binary(LOGIC[node.operator], emitter.value(0), _aligned(node, emitter))
 
 
 @operator("Not")
@@ -293,15 +283,6 @@ def _continues(op: Operation) -> bool:
             return op.function in CONTINUING_ARITHMETIC
         case _:
             return isinstance(op, graph.SelectOp) or op.has_trait(MovesElements)
-
-
-BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
-
-
-@operator(*BITWISE)
-def bitwise(node: Node, emitter: Emitter) -> Value:
-    """Emit an operation on the bits of integers."""
-    return emitter.binary(BITWISE[node.operator], emitter.value(0), emitter.value(1))
 
 
 @operator("BitwiseNot")

@@ -1,7 +1,7 @@
 """
-Import If: a network is one list of operations, so both branches are in it, one after the other.
+Import If: the operations of both branches are added to the list of operations of the network.
 
-If only one branch is computed at run time, the branches are functions that the network calls.
+If only the chosen branch may be computed, the branches are functions that the network calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,9 @@ BRANCH_ATTRIBUTES = {"then": "then_branch", "else": "else_branch"}
 def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     Emit the branch that a constant condition chooses. For a computed condition, emit both branches
-    and select each result. Only one branch is computed at run time if a branch has a loop with one
-    body, or if the node is in such a loop. The results of both must have equal shapes and types.
+    and select each result. Only the chosen branch is computed at run time if a branch has a loop
+    that is not unrolled, or if the node is in such a loop. Results of both must have equal shapes
+    and types.
     """
     condition = known_condition(emitter, emitter.value(0))
     node.ignore(*BRANCH_ATTRIBUTES.values())
@@ -95,12 +96,10 @@ def move_operations(ops: Sequence[Operation], to: Block) -> None:
 
 
 def known_condition(emitter: Emitter, value: Value) -> bool | Value:
-    """Return a condition as a bool if it is known, otherwise as a value of one element."""
+    """Return a condition as a bool if it is known, otherwise as a scalar value."""
     shape, dtype = shape_of_value(value), dtype_of_value(value)
     if prod(shape) != 1 or dtype != np.bool_:
-        raise emitter.node.wrong(
-            f"the condition must be a single boolean, got {list(shape)} of {dtype}"
-        )
+        raise emitter.node.wrong(f"the condition must be a boolean, got {list(shape)} of {dtype}")
     if isinstance(value, Constant):
         return bool(value.load().reshape(-1)[0])
     return emitter.reshaped(value, ()) if len(shape) > 1 else value
@@ -116,7 +115,7 @@ def both(emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
 
 
 def selected(emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
-    """Select one of two values of equal shape and type."""
+    """Select between two values of equal shape and type."""
     if a is b:
         return a
     check_equal_types(emitter, a, b)
@@ -124,7 +123,7 @@ def selected(emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
 
 
 def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
-    """Refuse values of different shapes or types if a computed condition selects one of them."""
+    """Refuse values of different shapes or types if a computed condition selects between them."""
     shapes, dtypes = zip(*((shape_of_value(v), dtype_of_value(v)) for v in (a, b)), strict=True)
     if shapes[0] == shapes[1] and dtypes[0] == dtypes[1]:
         return
@@ -132,7 +131,7 @@ def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
     raise emitter.node.unsupported(
         f"results of shapes {list(shapes[0])} and {list(shapes[1])} and of types {dtypes[0]} and "
         f"{dtypes[1]}, from which a computed condition selects; {fix_with_set(decided)}"
-        f"{'' if decided else ', or export the model with one branch'}"
+        f"{'' if decided else ', or export the model without the If'}"
     )
 
 
@@ -141,7 +140,7 @@ def results_of_both(
 ) -> tuple[Sequence[V], Sequence[V]]:
     """
     Return the results of both branches of an If with a computed condition. Errors are raised as
-    unsupported if one branch can be imported, or if one is unsupported.
+    unsupported if a branch can be imported, or if a branch is unsupported.
     """
     if not isinstance(then, InputError) and not isinstance(other, InputError):
         return then, other

@@ -134,9 +134,8 @@ def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
     x = emitter.value(0)
     wanted = np.array(categories, dtype_of_value(x))
     each = emitter.reshaped(x, (*shape_of_value(x), 1))
-    return emitter.cast(
-        emitter.compare(Compare.EQUAL, each, emitter.constant(wanted, "categories"))
-    )
+    keys = emitter.constant(wanted, "categories")
+    return emitter.cast(emitter.compare(Compare.EQUAL, each, keys))
 
 
 @rule("ai.onnx.ml::LabelEncoder")
@@ -163,7 +162,7 @@ def label_encoder(node: Node, emitter: Emitter) -> Value:
     texts, reals = node.strings("values_strings"), node.numbers("values_floats")
     values = texts or reals or node.integers("values_int64s")
     if not keys or not values or len(keys) != len(values):
-        raise node.unsupported("keys and values must be lists of numbers or labels of one length")
+        raise node.unsupported("keys and values must be lists of numbers or labels of equal length")
     default: str | int | float = node.integer("default_int64", -1)
     if texts:
         default = node.string("default_string", "_Unused")
@@ -197,7 +196,6 @@ def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
 
 
 def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Value:
-    """Return the entries of a list at computed indices."""
     texts = [e for e in entries if isinstance(e, str)]
     numbers = [e for e in entries if isinstance(e, int)]
     if len(texts) == len(entries) or len(numbers) == len(entries):
@@ -236,7 +234,7 @@ def class_labels(node: Node, integers: str) -> ClassLabels:
     if bool(numbers) == bool(texts):
         raise node.wrong(f"needs labels in either '{integers}' or 'classlabels_strings'")
     if len(labels := numbers or texts) < 2:
-        raise node.unsupported("one class; the label is always the same, so remove the classifier")
+        raise node.unsupported("a single class; the label is constant, so remove the node")
     return labels
 
 
@@ -314,10 +312,7 @@ rule(LINEAR_CLASSIFIER, LINEAR_REGRESSOR)(known_transform)
 
 @operator(LINEAR_CLASSIFIER)
 def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    Emit the label of each row, and the scores. String labels are integers in the order of their
-    list, which is an attribute of the output.
-    """
+    """Emit the label of each row, and the scores; string labels are indices into their list."""
     node.ignore("multi_class")
     labels = class_labels(node, "classlabels_ints")
     count = len(node.numbers("intercepts") or ()) or len(labels)

@@ -1,9 +1,10 @@
 """
-Import convolutions over one to three spatial dimensions, and read the windows of ONNX.
+Import convolutions over up to three spatial dimensions, and read the windows of ONNX.
 
 Weights may be computed, as in hypernetworks and in attention over kernels. Kernels of convolutions
-pack weights at compile time, but those of matrix products also at run time. Computed weights
-therefore multiply a matrix whose rows are windows; groups of one channel become sums over taps.
+pack weights at compile time, but kernels of matrix products also at run time. Computed weights
+therefore multiply a matrix with a row for each window; groups of a single channel become sums over
+taps.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,7 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 @dataclass(frozen=True)
 class SpatialWindow:
-    """
-    A window over height and width; `padding` is [top, left, bottom, right]. For one spatial
-    dimension, the height is 1.
-    """
+    """A window over height and width; `padding` is [top, left, bottom, right]."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
@@ -56,7 +54,7 @@ def read_window(
     strides = node.per_dimension("strides", rank)
     dilations = node.per_dimension("dilations", rank)
     if any(k < 1 for k in kernel):
-        raise node.wrong(f"kernel of shape {list(kernel)}, expected extents of at least 1")
+        raise node.wrong(f"kernel of shape {list(kernel)}, expected extents >= 1")
     pads = node.integers("pads")
     auto = node.string("auto_pad", "NOTSET")
     ceil = node.flag("ceil_mode") if node.has_attribute("ceil_mode") else False
@@ -65,9 +63,7 @@ def read_window(
         if pads is None:
             pads = (0,) * (2 * rank)
         if len(pads) != 2 * rank or any(p < 0 for p in pads):
-            raise node.wrong(
-                f"attribute 'pads' must be {2 * rank} integers of at least 0, got {list(pads)}"
-            )
+            raise node.wrong(f"attribute 'pads' must be {2 * rank} integers >= 0, got {list(pads)}")
         before, after = list(pads[:rank]), list(pads[rank:])
     elif auto == "VALID":
         before, after = [0] * rank, [0] * rank
@@ -126,7 +122,7 @@ def _window(
 
 
 def kernel_of(node: Node, rank: int, weights: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return the extents of the kernel, which are those of weights [O, C/g, ...] if given."""
+    """Return the extents of the kernel, from weights [O, C/g, ...] if given."""
     declared = node.integers("kernel_shape")
     if weights is None and (declared is None or len(declared) != rank):
         raise node.wrong(f"attribute 'kernel_shape' must be {rank} integers")
@@ -142,13 +138,9 @@ def conv(node: Node, emitter: Emitter) -> Value:
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
-        raise node.wrong(
-            f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
-        )
+        raise node.wrong(f"{list(shape)} and weights {list(weights)} must have the same rank >= 3")
     if rank > 5:
-        raise node.unsupported(
-            f"{rank - 2} spatial dimensions, expected one to three: split the convolution"
-        )
+        raise node.unsupported(f"{rank - 2} spatial dimensions, expected one to three: split it")
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] % groups or weights[0] % groups:
         raise node.wrong(
@@ -217,7 +209,6 @@ def _sum_of_planes(
     deep: SpatialWindow,
     groups: int,
 ) -> Value:
-    """Sum convolutions over height and width for the taps in depth."""
     flat, stride, dilation = replace(window, depth=None), deep.strides[0], deep.dilations[0]
     (n, d, h, w, c), (depth, o, *_) = shape_of_value(x), shape_of_value(weights)
     outputs = window_output(d, 0, 0, depth, stride, dilation)
@@ -243,7 +234,6 @@ def _computed_convolution(
     window: SpatialWindow,
     groups: int,
 ) -> Value:
-    """Convolve [N, H, W, C] with computed weights [O, KH, KW, C/g]."""
     outputs, _, _, channels = shape_of_value(weights)
     taps = taps_of(emitter, x, window)
     if channels == 1 and groups > 1:
@@ -289,7 +279,6 @@ def _product(emitter: Emitter, taps: list[Value], weights: Value, bias: Value | 
 
 
 def _sum_over_taps(emitter: Emitter, taps: list[Value], weights: Value, groups: int) -> Value:
-    """Multiply each channel by weights and sum over the taps."""
     outputs, size = shape_of_value(weights)[0], prod(shape_of_value(weights)[1:])
     each = outputs // groups
     by_tap = emitter.transposed(emitter.reshaped(weights, (outputs, size)), (1, 0))

@@ -51,10 +51,7 @@ def sum_or_average(node: Node) -> str | None:
 
 @operator(TREE_CLASSIFIER)
 def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    Emit the label of each row, and the scores. String labels are integers in the order of their
-    list, which is an attribute of the output.
-    """
+    """Emit the label of each row, and the scores; string labels are indices into their list."""
     labels = class_labels(node, "classlabels_int64s")
     ids, weights = _targets(node, "class")
     if len(labels) > 2 and max(ids) >= len(labels):
@@ -107,9 +104,7 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
     }
     for i, (f, yes, yes_leaf, no, no_leaf) in enumerate(zip(*lists, strict=True)):
         if not 0 <= (mode := int(modes[i])) < len(SPLIT_MODES):
-            raise node.unsupported(
-                f"mode {mode} of a node, expected the comparisons 0 to 5 of ONNX"
-            )
+            raise node.unsupported(f"mode {mode} of a node, expected a comparison, 0 to 5")
         is_missing = i < len(missing) and bool(missing[i])
         children = (bool(yes_leaf), yes), (bool(no_leaf), no)
         nodes[False, i] = TreeSplit(f, float(splits[i]), SPLIT_MODES[mode], is_missing, *children)
@@ -212,7 +207,6 @@ def _emitted(
 
 
 def _targets(node: Node, kind: str) -> tuple[Sequence[int], Sequence[float]]:
-    """Return the column and the weight of each entry of the list of leaves."""
     ids, weights = node.integers(f"{kind}_ids") or (), _floats(node, f"{kind}_weights")
     if len(ids) != len(weights) or not ids:
         raise node.wrong("the lists of leaves are empty or differ in length")
@@ -225,15 +219,12 @@ def _with_base(node: Node, emitter: Emitter, sums: Value, *, is_mirrored: bool =
     if not len(base):
         return sums
     if len(base) != targets:
-        raise node.unsupported(
-            f"{len(base)} base values for {targets} results; give a base value for each result"
-        )
+        raise node.unsupported(f"{len(base)} base values for {targets} results; give one for each")
     array = np.array(base, np.float32).reshape(1, targets)
     return emitter.add(sums, emitter.constant(array, "base"))
 
 
 def _floats(node: Node, name: str) -> Sequence[float]:
-    """Return a list of floats, or the tensor that has it in 64 bits."""
     return node.numbers(name) or _tensor(node, f"{name}_as_tensor")
 
 

@@ -40,18 +40,14 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
         known = ", ".join(FUSED_ACTIVATIONS)
         raise node.unsupported(f"activation is one of {known}, got '{name}'; {NOT_OPTIMIZED}")
     if len(parameters) != len(function.facts.parameters):
-        raise node.wrong(
-            f"{len(parameters)} parameters of {name}, expected {len(function.facts.parameters)}"
-        )
+        count = len(function.facts.parameters)
+        raise node.wrong(f"{len(parameters)} parameters of {name}, expected {count}")
     return emitter.unary(function, x, *parameters)
 
 
 @operator(f"{MICROSOFT}FusedMatMul")
 def fused_matmul(node: Node, emitter: Emitter) -> Value:
-    """
-    Emit `alpha * MatMul`. The last two dimensions of the operands may be transposed, and the first
-    dimension may precede the batch.
-    """
+    """Emit `alpha * MatMul` of transposed operands; the first dimension may precede the batch."""
     operands: list[Value] = []
     for i, side in enumerate("AB"):
         value, turned = emitter.value(i), node.flag(f"trans{side}")

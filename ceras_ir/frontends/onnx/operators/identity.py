@@ -107,8 +107,6 @@ constant_operands(
 
 @dataclass(frozen=True)
 class _SequencePlace:
-    """An index of a sequence."""
-
     tensors: list[Value]
     index: int
 

@@ -19,15 +19,12 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 @operator("Gather")
 def gather(node: Node, emitter: Emitter) -> Value:
-    """
-    Gather at indices of any shape; negative indices count from the end. A computed index outside of
-    the operand is clamped.
-    """
+    """Gather at indices of any shape. Negative indices count from the end; others are clamped."""
     return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
 
 
 def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
-    """Gather at the second operand of the node from `table` along one of its axes."""
+    """Gather at the second operand of the node from `table` along an axis."""
     shape, given = shape_of_value(table), emitter.value(1)
     axis = node.axis(along, len(shape))
     check_indices(node, given)
@@ -86,7 +83,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
 
 @operator("ReverseSequence")
 def reverse_sequence(node: Node, emitter: Emitter) -> Value:
-    """Reverse the first elements of each sequence, as many as its length."""
+    """Reverse the beginning of each sequence, up to the given length."""
     shape = emitter.shape(0)
     time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
     if {time, batch} != {0, 1} or len(shape) < 2:
@@ -137,9 +134,8 @@ def elements_at(emitter: Emitter, indices: Value, shape: Sequence[int], axis: in
     target = shape_of_value(indices)
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
     places = np.indices(target)
-    base = sum(
-        (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
-    )
+    terms = (places[i] * strides[i] for i in range(len(shape)) if i != axis)
+    base = sum(terms, np.zeros(target, int))
     stride = index_constant(emitter, strides[axis])
     along = emitter.mul(counted(emitter, indices, shape[axis]), stride)
     return emitter.add(along, emitter.constant(base.astype(np.int64), "places"))
@@ -207,9 +203,7 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
     check_indices(node, given)
     target, updates = shape_of_value(given), emitter.shape(2)
     if target != updates or len(target) != len(shape):
-        raise node.wrong(
-            f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
-        )
+        raise node.wrong(f"indices {list(target)}, updates {list(updates)} for {list(shape)}")
     if any(t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis):
         raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
     if not prod(target):
@@ -226,9 +220,7 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
     target, updates = shape_of_value(given), emitter.shape(2)
     depth = (0, *target)[-1]
     if not 1 <= depth <= len(shape) or updates != (*target[:-1], *shape[depth:]):
-        raise node.wrong(
-            f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
-        )
+        raise node.wrong(f"indices {list(target)}, updates {list(updates)} for {list(shape)}")
     if not prod(target):
         return emitter.value(0)
     # A put itself counts from the end.

@@ -73,10 +73,7 @@ def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
 
 
 def _result(emitter: Emitter, value: Value, first: int, storage: str | None = None) -> Value:
-    """
-    Quantize `value` to the type of operands `first` and `first + 1`. Without the latter, it is
-    stored as `storage`, by default as the first operand.
-    """
+    """Quantize `value` to the type of operands `first` and `first + 1`, or else as `storage`."""
     node = emitter.node
     point = emitter.array(first + 1) if node.has_input(first + 1) else None
     if point is not None:
@@ -138,8 +135,7 @@ def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
 @operator(f"{MICROSOFT}QGemm")
 def qgemm(node: Node, emitter: Emitter) -> Value:
     """
-    Multiply real values. `C` is stored in 32 bits at alpha * scale(A) * scale(B). Without an output
-    scale, the result is float.
+    Multiply real values; `C` has the scale alpha * scale(A) * scale(B). The result may be float.
     """
     axis = 0 if node.flag("transB") else -1
     operands = [_real(emitter, 0), _real(emitter, 3, axis)]
@@ -229,8 +225,7 @@ constant_operands(
 @operator("ConvInteger")
 def conv_integer(node: Node, emitter: Emitter) -> Value:
     """
-    Convolve with weights at scale 1. The 32-bit result has the scale of the input: 1, or that of
-    QuantizeLinear.
+    Convolve with weights at scale 1; the 32-bit result has the scale of the input, by default 1.
     """
     return _product(emitter, "Conv", 0, emitter.optional(2))
 
@@ -316,7 +311,6 @@ def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Val
 def _unscaled_type(
     emitter: Emitter, value: Value, point: Array | None, shape: Sequence[int], axis: int
 ) -> UniformType:
-    """Return the type of integers at scale 1."""
     ones = np.ones(() if point is None or point.size == 1 else point.shape, np.float32)
     return uniform_type(emitter, stored_type(emitter, value), ones, point, shape, axis)
 
@@ -355,9 +349,8 @@ def _with_computed_point(
         product = matrix_product(emitter, real, weights)
     sums = quantized(emitter, product, UniformType(1.0, storage=i32), node.outputs[0])
     total = emitter.emit(CastOp(emitter.materialize(sums), i32))
-    rest = emitter.sub(
-        emitter.constant(np.array(middle, np.int32), "middle"), emitter.cast(point, i32)
-    )
+    offset = emitter.constant(np.array(middle, np.int32), "middle")
+    rest = emitter.sub(offset, emitter.cast(point, i32))
     return emitter.add(total, emitter.mul(emitter.constant(totals, "totals"), rest))
 
 
@@ -373,7 +366,6 @@ def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto
 
 
 def _totals(weights: Constant, axis: int, rank: int) -> Array:
-    """Return the sum of the weights of each output, in the shape of a result of `rank`."""
     integers = weights.load().astype(np.int64)
     if axis == 0:
         sums = integers.reshape(len(integers), -1).sum(axis=1).reshape(-1, *(1,) * (rank - 2))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 
 from ceras_ir.dialects.graph import ConcatOp, Pad, PadOp
@@ -37,7 +38,7 @@ def reshape(node: Node, emitter: Emitter) -> Value:
     old, target = emitter.shape(0), list(emitter.integers(1))
     allow_zero = node.flag("allowzero")
     if target.count(-1) > 1 or any(extent < -1 for extent in target):
-        raise node.wrong(f"a shape with at most one -1 expected, got {target}")
+        raise node.wrong(f"a shape with at most a single -1 expected, got {target}")
     for i, extent in enumerate(target):
         if extent == 0 and not allow_zero:
             if i >= len(old):
@@ -53,7 +54,7 @@ def reshape(node: Node, emitter: Emitter) -> Value:
 
 @operator("Flatten")
 def flatten(node: Node, emitter: Emitter) -> Value:
-    """Reshape to two dimensions: those before `axis` and the rest."""
+    """Reshape to two dimensions: before `axis` and from `axis` on."""
     shape, axis = emitter.shape(0), node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise node.wrong(f"axis must be in [-{len(shape)}, {len(shape)}], got {axis}")
@@ -63,7 +64,7 @@ def flatten(node: Node, emitter: Emitter) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node, emitter: Emitter) -> Value:
-    """Remove extents of 1: those at `axes`, or all."""
+    """Remove extents of 1 at `axes`, by default all."""
     shape, axes = emitter.shape(0), _axes(node, emitter)
     if axes is None:
         return emitter.reshaped(emitter.value(0), [extent for extent in shape if extent != 1])
@@ -91,7 +92,6 @@ def unsqueeze(node: Node, emitter: Emitter) -> Value:
 
 
 def _axes(node: Node, emitter: Emitter) -> Sequence[int] | None:
-    """Read an attribute before opset 13, then an operand."""
     if node.opset < 13:
         return node.integers("axes")
     return emitter.integers(1) if node.has_input(1) else None
@@ -116,7 +116,7 @@ def concat(node: Node, emitter: Emitter) -> Value:
     """Concatenate operands, except operands without elements, which exporters write."""
     if not node.has_attribute("axis"):
         raise node.wrong("attribute 'axis' is missing")
-    values = [emitter.value(i) for i in range(max(len(node.inputs), 1))]
+    values = emitter.operands()
     shapes = [shape_of_value(v) for v in values]
     axis = node.axis(node.integer("axis", 0), len(shapes[0]))
     for shape in shapes:
@@ -160,7 +160,7 @@ def slice_(node: Node, emitter: Emitter) -> Value:
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise node.wrong(
-            f"starts, ends, axes and steps must be lists of one length without a step of 0, got "
+            f"starts, ends, axes and steps must be lists of equal length without a step of 0, got "
             f"{list(starts)}, {list(ends)}, {list(axes)} and {list(steps)}"
         )
     first, sizes, strides = [0] * len(shape), list(shape), [1] * len(shape)
@@ -188,9 +188,7 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
         part = -(-extent // count)
         sizes = [min(part, extent - i * part) for i in range(count)]
     if len(sizes) != count or sum(sizes) != extent or any(size < 0 for size in sizes):
-        raise node.wrong(
-            f"{count} parts of an extent of {extent} expected, got sizes {list(sizes)}"
-        )
+        raise node.wrong(f"{count} parts of an extent of {extent} expected, got {list(sizes)}")
     starts = [sum(sizes[:i]) for i in range(count)]
     return [
         emitter.part(emitter.value(0), axis, start, size)
@@ -211,7 +209,10 @@ def pad(node: Node, emitter: Emitter) -> Value:
         value = node.bound("value", 0.0)
     else:
         pads = emitter.integers(1)
-        value = _scalar(node, emitter, 2) if node.has_input(2) else 0.0
+        array = emitter.array(2) if node.has_input(2) else np.zeros(1)
+        if array.size != 1:
+            raise node.wrong(f"operand 2 must be a scalar, got shape {list(array.shape)}")
+        value = array.reshape(-1).tolist()[0]
     axes = emitter.integers(3) if node.has_input(3) else tuple(range(rank))
     axes = tuple(node.axis(a, rank, "axes") for a in axes)
     if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
@@ -237,19 +238,12 @@ def pad(node: Node, emitter: Emitter) -> Value:
     return emitter.emit(PadOp(Pad(mode), inner, low, high, value=filler))
 
 
-def _scalar(node: Node, emitter: Emitter, index: int) -> float:
-    array = emitter.array(index)
-    if array.size != 1:
-        raise node.wrong(f"operand {index} must be one number, got shape {list(array.shape)}")
-    return array.reshape(-1).tolist()[0]
-
-
 @operator("Tile")
 def tile(node: Node, emitter: Emitter) -> Value:
     """Repeat the operand along each dimension."""
     shape, repeats = emitter.shape(0), emitter.integers(1)
     if len(repeats) != len(shape) or any(r < 1 for r in repeats):
-        raise node.wrong(f"{len(shape)} repeats of at least 1 expected, got {list(repeats)}")
+        raise node.wrong(f"{len(shape)} repeats >= 1 expected, got {list(repeats)}")
     if prod(shape) * prod(repeats) > MAX_ELEMENTS:
         raise node.wrong(f"a result of {prod(shape)} times {prod(repeats)} is too large")
     result = emitter.value(0)
@@ -304,15 +298,13 @@ def _blocks(node: Node, emitter: Emitter) -> tuple[tuple[int, ...], int, str]:
     if len(shape) != 4:
         raise node.wrong(f"input of shape {list(shape)}, expected [N, C, H, W]")
     if not 1 <= block < 1 << 15:
-        raise node.wrong(f"attribute 'blocksize' must be at least 1, got {block}")
+        raise node.wrong(f"attribute 'blocksize' must be >= 1, got {block}")
     return shape, block, node.string("mode", "DCR")
 
 
 def _regrouped(
     emitter: Emitter, split: Sequence[int], order: Sequence[int], merged: Sequence[int]
 ) -> Value:
-    """Return the feature map with dimensions split, permuted and merged."""
     features = emitter.reshaped(emitter.feature_map(emitter.value(0)), split)
-    return emitter.from_feature_map(
-        emitter.reshaped(emitter.transposed(features, order), merged), 4
-    )
+    features = emitter.transposed(features, order)
+    return emitter.from_feature_map(emitter.reshaped(features, merged), 4)

@@ -1,8 +1,8 @@
 """
-Import Loop and Scan: the steps become operations, one step after the other.
+Import Loop and Scan: the operations of all steps are emitted in order.
 
-A loop that is too long becomes one operation that calls a function for each step. The weights of a
-body are a single constant for any number of steps.
+A loop that is too long becomes a single operation that calls a function for each step. The weights
+of a body are shared by all steps.
 """
 
 from collections.abc import Sequence
@@ -42,13 +42,13 @@ The body of a longer loop remains float, and requires a target with loops.
 """
 
 MAX_ENDLESS_STEPS = (1 << 31) - 1
-"""Maximum number of steps of a loop without a condition that ends it."""
+"""Maximum number of steps of a loop without a condition."""
 
 MAX_TRIPS = (1 << 63) - 1
 """Maximum trip count of a loop with a condition. Exporters write it for an unlimited loop."""
 
 NUMBER_OF_OUTPUTS = (
-    "outputs of each step, whose number depends on a computed condition; carry them through the "
+    "a number of step outputs that depends on a computed condition; carry them through the "
     "loop instead"
 )
 
@@ -58,8 +58,8 @@ constant_operands({"Loop": [0]}, "the trip count must be a constant", WHERE_COMP
 @operator("Loop")
 def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Repeat the body for a constant trip count, or until its condition is false. The cell of a
-    recurrent layer becomes the layer. Other loops are unrolled, or keep one body if there are more
+    Repeat the body for a constant trip count, or until the condition is false. The cell of a
+    recurrent layer becomes the layer. Other loops are unrolled, or remain loops if there are more
     than 1024 steps or if the number of steps is unknown.
     """
     found = _Loop(node, emitter)
@@ -101,8 +101,6 @@ def _results(found: "_Loop") -> Sequence[Value]:
 
 
 class _Loop:
-    """A `Loop` node and its operands."""
-
     def __init__(self, node: Node, emitter: Emitter):
         body = node.subgraph("body")
         self.node, self.emitter = node, emitter
@@ -144,9 +142,9 @@ class _Loop:
 
     def unrolled(self) -> Sequence[Value] | None:
         """
-        Emit one step after the other. With a computed condition, the steps after the end are
-        computed too, and their results are not selected. Return None if the number of steps is not
-        known to be at most `MAX_STEPS`.
+        Emit the steps in order. With a computed condition, the steps after the end are computed
+        too, and their results are not selected. Return None if more than `MAX_STEPS` steps are
+        possible.
         """
         emitter, condition, carried = self.emitter, self.condition, self.carried
         scanned: list[list[Value]] = [[] for _ in self.used]
@@ -189,7 +187,7 @@ class _Loop:
         return outlined(self.emitter, carried, [], step)
 
     def merged(self, changed: Sequence[Value]) -> Sequence[Value]:
-        """Return all carried values, with the changed ones replaced, then the other results."""
+        """Return all carried values, with changes applied, then the other results."""
         values = list(self.carried)
         for i, value in zip(self.changing, changed, strict=False):
             values[i] = value
@@ -201,9 +199,7 @@ class _Loop:
             return None
         carried = [self.carried[i] for i in self.changing]
         unused = [at for at, i in enumerate(self.changing) if not self.node.has_output(i)]
-        layer = RecurrentLoop(
-            self.emitter, body, carried, trips=self.trips, has_condition=True, unused=unused
-        )
+        layer = RecurrentLoop(self.emitter, body, carried, (), self.trips, True, unused)
         results = layer.results()
         return None if results is None else self.merged(results)
 
@@ -226,7 +222,7 @@ class _Loop:
             going = emitter.materialize(emitter.reshaped(given, ()))
         elif self.trips is None or self.trips > MAX_ENDLESS_STEPS:
             raise node.unsupported(
-                f"more than {MAX_ENDLESS_STEPS:,} steps and no condition that ends them; export it "
+                f"more than {MAX_ENDLESS_STEPS:,} steps without a condition; export it "
                 "with a smaller trip count"
             )
         else:
@@ -235,16 +231,15 @@ class _Loop:
             raise node.wrong("the loop has no carried values and no outputs")
         carried = [emitter.materialize(self.carried[i]) for i in self.changing]
         backwards = [0] * len(self.used)
-        return self.merged(
-            emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
-        )
+        results = emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
+        return self.merged(results)
 
 
 @operator("Scan")
 def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     Repeat the body for each element along an axis of the inputs, in either direction. The cell of a
-    recurrent layer becomes the layer. Other scans are unrolled, or keep one body if there are more
+    recurrent layer becomes the layer. Other scans are unrolled, or remain loops if there are more
     than 1024 elements.
     """
     body = node.subgraph("body")
@@ -344,7 +339,6 @@ def _all_outputs(values: Sequence[Value], used: Sequence[int], count: int) -> Se
 
 
 def _element_kind(value: Value, axis: int) -> Tensor | None:
-    """Return the type of the elements along an axis, None if the IR has no such type."""
     shape = shape_of_value(value)
     element = plain_element(value.dtype) if isinstance(value, Constant) else element_of(value)
     return None if element is None else TensorType(element, (*shape[:axis], *shape[axis + 1 :]))
@@ -374,7 +368,6 @@ def _list(node: Node, name: str, count: int) -> list[int]:
 
 
 def _stacked(emitter: Emitter, values: Sequence[Value], axis: int) -> Value:
-    """Stack values of equal shapes along a new axis."""
     node = emitter.node
     if not values:
         raise node.unsupported("no step is executed, so outputs of the steps have no elements")

@@ -206,7 +206,6 @@ class EinsumTerm:
 
 
 def _labels(node: Node) -> tuple[list[str], str]:
-    """Return the labels of each operand and of the result."""
     equation = node.string("equation", "").replace(" ", "")
     left, arrow, result = equation.partition("->")
     operands = left.split(",")
@@ -288,9 +287,8 @@ def _summed(
     lost = [i for i, label in enumerate(term.labels) if label not in others]
     repeated = {k for k, n in shape.items() if n < extents[k] and k in others}
     value = emitter.reduce(Reduce.SUM, term.value, lost) if lost else term.value
-    return EinsumTerm(value, term.labels).without(
-        emitter, {*repeated, *(term.labels[i] for i in lost)}
-    )
+    removed = {*repeated, *(term.labels[i] for i in lost)}
+    return EinsumTerm(value, term.labels).without(emitter, removed)
 
 
 def _product_of_terms(
@@ -313,9 +311,8 @@ def _product_of_terms(
     if not inner:
         ones = [extents[k] for k in (*batch, *rows)] + [1] * len(columns)
         wide = [extents[k] for k in batch] + [1] * len(rows) + [extents[k] for k in columns]
-        return EinsumTerm(
-            emitter.mul(emitter.reshaped(left, ones), emitter.reshaped(right, wide)), labels
-        )
+        product = emitter.mul(emitter.reshaped(left, ones), emitter.reshaped(right, wide))
+        return EinsumTerm(product, labels)
     sizes = [prod(extents[k] for k in part) for part in (batch, rows, inner, columns)]
     product = batched_product(
         emitter, emitter.reshaped(left, sizes[:3]), emitter.reshaped(right, (sizes[0], *sizes[2:]))

@@ -91,7 +91,7 @@ def _per_channel(node: Node, emitter: Emitter, index: int, count: int, rank: int
 def _spatial(node: Node, emitter: Emitter) -> tuple[int, ...]:
     shape = emitter.shape(0)
     if len(shape) < 3:
-        raise node.wrong(f"input of shape {list(shape)}, expected at least 3 dimensions")
+        raise node.wrong(f"input of shape {list(shape)}, expected 3 or more dimensions")
     return shape
 
 
@@ -187,7 +187,7 @@ def local_response_normalization(node: Node, emitter: Emitter) -> Value:
     shape, value = emitter.shape(0), emitter.value(0)
     size = node.integer("size", 0)
     if size < 1 or size > 1 << 16 or len(shape) < 2:
-        raise node.wrong(f"attribute 'size' must be at least 1, got {size}; shape {list(shape)}")
+        raise node.wrong(f"attribute 'size' must be >= 1, got {size}; shape {list(shape)}")
     n, channels, rest = shape[0], shape[1], prod(shape[2:])
     squares = emitter.reshaped(emitter.mul(value, value), (n, channels, 1, rest))
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
@@ -197,9 +197,8 @@ def local_response_normalization(node: Node, emitter: Emitter) -> Value:
     means = emitter.emit(Pool2dOp(Pool.AVERAGE, padded, (size, 1), result_element=f32))
     average = emitter.reshaped(means, shape)
     alpha, beta = node.number("alpha", 1e-4), node.number("beta", 0.75)
-    base = emitter.add(
-        emitter.mul(average, emitter.number(alpha)), emitter.number(node.number("bias", 1.0))
-    )
+    average = emitter.mul(average, emitter.number(alpha))
+    base = emitter.add(average, emitter.number(node.number("bias", 1.0)))
     logarithm = emitter.unary(Function.LOG, base)
     exponent = emitter.mul(logarithm, emitter.number(float(np.float32(-beta))))
     return emitter.mul(value, emitter.unary(Function.EXP, exponent))

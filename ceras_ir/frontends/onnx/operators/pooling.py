@@ -1,4 +1,4 @@
-"""Import pooling over one to three spatial dimensions."""
+"""Import pooling over up to three spatial dimensions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -85,7 +85,6 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, count
 
 
 def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialWindow) -> Value:
-    """Pool over height and width first, then over depth."""
     n, c, d, h, w = emitter.shape(0)
     kind = POOLINGS[node.operator]
     node.ignore("storage_order")
@@ -102,7 +101,6 @@ def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialW
 
 
 def _taps(emitter: Emitter, window: SpatialWindow) -> list[Value]:
-    """Return the taps of all windows, padded by the smallest number."""
     features, count = emitter.feature_map(emitter.value(0)), prod(window.kernel)
     lowest: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
     if (element := element_of(features)) != f32:
@@ -161,7 +159,7 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
     shape, value = _shape(node, emitter), emitter.value(0)
     power = node.integer("p", 2)
     if power < 1:
-        raise node.wrong(f"attribute 'p' must be at least 1, got {power}")
+        raise node.wrong(f"attribute 'p' must be >= 1, got {power}")
     if len(shape) > 4:
         raise node.unsupported(f"{len(shape) - 2} spatial dimensions, expected one or two")
     raised = emitter.mul(value, value) if power == 2 else emitter.unary(Function.ABS, value)
@@ -172,7 +170,7 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         size = shape_of(features)[1:3]
         mean: Value = emitter.emit(Pool2dOp(Pool.AVERAGE, features, size, result_element=f32))
     else:
-        # The overhang counts too, because sums at the edge have equally many terms.
+        # The overhang counts too, because sums at the edge have the same number of terms.
         window = replace(read_window(node, shape[2:]), overhang=(0, 0))
         size = window.kernel
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)

@@ -38,7 +38,7 @@ from ceras_ir.frontends.onnx.operators.indexing import gathered_along
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     """
-    Emit `graph.dequantize`; a constant keeps its integers. With a computed scale or computed
+    Emit `graph.dequantize`; a constant keeps its integers. For a computed scale or computed
     integers, such as rows of a table, emit float arithmetic.
     """
     node.ignore("output_dtype")
@@ -61,8 +61,7 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
 def quantize_linear(node: Node, emitter: Emitter) -> Value:
     """
-    Emit `graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8. With a
-    computed scale, emit float arithmetic.
+    Emit `graph.quantize` to the declared type or uint8; for a computed scale, float arithmetic.
     """
     node.ignore("saturate", "precision")
     declared = node.integer("output_dtype", 0)
@@ -112,7 +111,6 @@ class _Blocks:
 
 
 def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
-    """Return the real values of a constant of four bits."""
     shape, scale = value.shape, blocks.scale
     if blocks.size:
         real, offset = blocks.spread(node, shape)
@@ -206,9 +204,7 @@ def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] |
 def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
     """Return scale and zero point of a node as factors of the elements."""
     if node.integer("block_size", 0):
-        raise node.unsupported(
-            "blocks of a computed operand; use a single scale, or a scale for each channel"
-        )
+        raise node.unsupported("blocks of a computed operand; use per-tensor or per-channel scales")
     values = [_along(node, emitter, i, len(emitter.shape(0))) for i in (1, 2) if node.has_input(i)]
     return values[0], values[1] if len(values) > 1 else None
 
@@ -258,8 +254,7 @@ def known_width(node: Node) -> str | None:
 @operator(MATMUL_N_BITS)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
     """
-    Emit `graph.matmul` with float weights `(q - zero point) * scale`. The default zero point is the
-    middle of the range of the bits.
+    Multiply by float weights `(q - zero point) * scale`; the default zero point is the middle.
     """
     node.ignore("accuracy_level", "weight_prepacked")
     k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
@@ -337,7 +332,6 @@ def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
 
 
 def _unpack(stored: Array, bits: int) -> Array:
-    """Return integers of `bits` bits that are packed in the bytes of the last dimension."""
     flat, per_byte = stored.reshape(-1).astype(np.uint8), 8 // bits
     shape = (*stored.shape[:-1], stored.shape[-1] * per_byte)
     return unpacked(flat, stored.size * per_byte, bits).reshape(shape)

@@ -233,9 +233,8 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
     """Return the functions of the cells, in the order of the directions."""
     names = node.strings("activations") or DEFAULTS[kind] * directions
     if len(names) != kind.functions * directions:
-        raise node.wrong(
-            f"{len(names)} activations, expected {kind.functions} for each of {directions}"
-        )
+        count = kind.functions * directions
+        raise node.wrong(f"{len(names)} activations, expected {count}")
     given = [list(node.numbers(f"activation_{p}") or ()) for p in ("alpha", "beta")]
     found: list[FunctionAttr] = []
     for name in names:
@@ -275,10 +274,7 @@ constant_operands(
 
 @operator(DYNAMIC_LSTM)
 def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    Emit an `LSTM` with weights of 8 bits. The input and the state of each step are quantized
-    dynamically over the batch, and multiplied as integers.
-    """
+    """Emit an `LSTM` with 8-bit weights; input and states are quantized dynamically."""
     of_input, of_state = (StoredLstmWeights.read(node, emitter, i, s) for i, s in ((1, 8), (2, 10)))
     weights = IntegerWeights(node, emitter, of_input, of_state)
     return recurrent_layer(node, emitter, Cell.LSTM, weights)
@@ -318,7 +314,6 @@ class StoredLstmWeights:
 
 
 def _of_directions(node: Node, stored: Array, numbers: Array, index: int) -> Array:
-    """Return entries for each direction, or for each output of each direction."""
     outputs = numbers.size // len(stored) if len(stored) else 0
     if numbers.size != len(stored) * outputs or outputs not in (1, stored.shape[2]):
         raise node.wrong(f"operand {index} of shape {list(numbers.shape)} does not fit the weights")

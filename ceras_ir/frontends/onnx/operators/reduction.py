@@ -88,7 +88,6 @@ def reduce(node: Node, emitter: Emitter) -> Value:
 
 
 def _pooled(node: Node, emitter: Emitter, axes: set[int]) -> Value | None:
-    """Return a pooling over a feature map, which can be quantized."""
     kinds = {"ReduceMean": Pool.AVERAGE, "ReduceMax": Pool.MAX}
     shape, value = emitter.shape(0), emitter.value(0)
     kind = kinds.get(node.operator)
@@ -133,7 +132,7 @@ def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
     """Return the operand and `axis`; before opset 13 as rows of all dimensions from `axis`."""
     shape, is_flat = emitter.shape(0), node.opset < 13
     axis = node.axis(node.integer("axis", 1 if is_flat else -1), len(shape))
-    if not is_flat:
+    if not is_flat or prod(shape[axis + 1 :]) == 1:
         return emitter.value(0), axis
     return emitter.reshaped(emitter.value(0), (prod(shape[:axis]), prod(shape[axis:]))), 1
 
@@ -141,25 +140,15 @@ def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
 @operator("Softmax", "LogSoftmax")
 def softmax(node: Node, emitter: Emitter) -> Value:
     """Emit softmax along `axis`; before opset 13 over all dimensions from `axis`."""
-    shape = emitter.shape(0)
-    flat = node.opset < 13
-    axis = node.axis(node.integer("axis", 1 if flat else -1), len(shape))
-    made = _log_softmax if node.operator == "LogSoftmax" else _softmax
-    if not flat or prod(shape[axis + 1 :]) == 1:
-        return made(emitter, emitter.value(0), axis)
-    rows = emitter.reshaped(emitter.value(0), (prod(shape[:axis]), prod(shape[axis:])))
-    return emitter.reshaped(made(emitter, rows, 1), shape)
-
-
-def _softmax(emitter: Emitter, value: Value, axis: int) -> Value:
-    return emitter.emit(graph.SoftmaxOp(emitter.materialize(value), axis))
-
-
-def _log_softmax(emitter: Emitter, value: Value, axis: int) -> Value:
-    """Emit `(x - max) - log(sum of exp(x - max))`."""
-    centred = emitter.sub(value, emitter.reduce(Reduce.MAX, value, [axis]))
-    total = emitter.reduce(Reduce.SUM, emitter.unary(Function.EXP, centred), [axis])
-    return emitter.sub(centred, emitter.unary(Function.LOG, total))
+    value, axis = _along_axis(node, emitter)
+    if node.operator == "Softmax":
+        result: Value = emitter.emit(graph.SoftmaxOp(emitter.materialize(value), axis))
+    else:
+        # `(x - max) - log(sum of exp(x - max))`
+        centered = emitter.sub(value, emitter.reduce(Reduce.MAX, value, [axis]))
+        total = emitter.reduce(Reduce.SUM, emitter.unary(Function.EXP, centered), [axis])
+        result = emitter.sub(centered, emitter.unary(Function.LOG, total))
+    return emitter.reshaped(result, emitter.shape(0))
 
 
 constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
@@ -175,7 +164,7 @@ def top_k(node: Node, emitter: Emitter) -> list[Value]:
     k, n = (given or (0,))[0], shape[axis]
     if not 1 <= k <= n:
         raise node.wrong(f"k must be in [1, {n}], got {k}")
-    order = [i for i in range(len(shape)) if i != axis] + [axis]
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
     rows = emitter.transposed(emitter.value(0), order)
     outer = shape_of_value(rows)[:-1]
     count = int(np.prod(outer))
@@ -206,10 +195,7 @@ constant_operands(
 
 @operator("NonMaxSuppression")
 def non_max_suppression(node: Node, emitter: Emitter) -> Value:
-    """
-    Return the number of rows that the model declares, or otherwise the maximum. Rows after the last
-    chosen box are -1.
-    """
+    """Return the declared or the maximum number of rows; unused rows are -1."""
     boxes, scores = emitter.shape(0), emitter.shape(1)
     if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4 or boxes[::2] != (scores[0], 4):
         raise node.wrong(f"boxes of {list(boxes)} and scores of {list(scores)}")
@@ -246,10 +232,7 @@ MAX_CUMULATED = 1 << 10
 
 @operator("CumSum", "CumProd")
 def cumulate(node: Node, emitter: Emitter) -> Value:
-    """
-    Add or multiply sequentially along an axis, in either direction. Sums of integers need fewer
-    steps, because their order is arbitrary.
-    """
+    """Add or multiply along an axis, in either direction; sums of integers need fewer steps."""
     x = emitter.value(0)
     shape = shape_of_value(x)
     axis = node.axis(int(emitter.array(1).reshape(-1)[0]), len(shape))
@@ -261,9 +244,7 @@ def cumulate(node: Node, emitter: Emitter) -> Value:
         return emitter.reversed(sums, axis) if backwards else sums
     extent = shape[axis]
     if extent > MAX_CUMULATED:
-        raise node.unsupported(
-            f"{extent} elements along the axis, expected at most {MAX_CUMULATED}; split it"
-        )
+        raise node.unsupported(f"{extent} elements, expected at most {MAX_CUMULATED}; split it")
     kind = Binary.ADD if node.operator == "CumSum" else Binary.MUL
     neutral = np.full(
         [1 if i == axis else n for i, n in enumerate(shape)],

@@ -75,7 +75,7 @@ class Resampling:
         return start * (size - 1) + i * length / (output - 1)
 
     def _taps(self, ratio: float, scale: float) -> tuple[int, list[float]]:
-        """Return the offset of the first neighbor from the left one, and the weights."""
+        """Return the offset of the first neighbor from the left neighbor, and the weights."""
         shrink = min(scale, 1.0) if self.antialias else 1.0
         reach = 2 if self.cubic else 1
         first = floor(-reach / shrink) + 1
@@ -103,21 +103,20 @@ RESIZE_MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": 
 def mode(node: Node) -> str | None:
     """mode must be nearest, linear or cubic"""
     got = node.string("mode", "nearest")
-    return (
-        None if got in RESIZE_MODES or got == "cubic" else f"got '{got}'; export with mode='linear'"
-    )
+    is_known = got in RESIZE_MODES or got == "cubic"
+    return None if is_known else f"got '{got}'; export with mode='linear'"
 
 
 @rule("Resize")
 def coordinates(node: Node) -> str | None:
-    """coordinates must be one of ONNX's, and those of a region not of mode nearest"""
+    """coordinates must be defined by ONNX, and a region must not have mode nearest"""
     got = node.string("coordinate_transformation_mode", "half_pixel")
     nearest = node.string("mode", "nearest") == "nearest"
     if got in set(Coordinates) or (got == CROP and not nearest):
         return None
     if got == TENSORFLOW:
         floors = nearest and node.string("nearest_mode", "") == Nearest.FLOOR
-        return None if floors else f"got '{got}' not of mode nearest and floor; export with those"
+        return None if floors else f"got '{got}' without mode nearest and floor; export with them"
     return f"got '{got}'; export with half_pixel"
 
 
@@ -236,7 +235,6 @@ def _by_matrices(
     method: Resampling,
     filler: float,
 ) -> Value:
-    """Multiply by a matrix in each dimension that changes."""
     shape = emitter.shape(0)
     rank = len(shape)
     if sizes is None:
@@ -272,7 +270,6 @@ def _by_matrices(
 
 
 def _multiplied(emitter: Emitter, value: Value, axis: int, weights: NDArray[np.float32]) -> Value:
-    """Multiply the vectors along `axis` by `weights`."""
     rank = len(shape_of_value(value))
     order = [*(i for i in range(rank) if i != axis), axis]
     last = emitter.transposed(value, order)

@@ -1,9 +1,9 @@
 """
-Import attention of ONNX Runtime, which its optimizer and its generator of decoders write.
+Import attention of ONNX Runtime, which the optimizer and the generator of decoders write.
 
-Queries, keys and values are [batch, heads, steps, size]. Past keys and values come from earlier
-calls, and positions may be rotated. If several heads of queries share a head of keys, the queries
-are rows of a single product.
+Queries, keys and values are [batch, heads, steps, size]. Past keys and values originate from
+earlier calls, and positions may be rotated. If several heads of queries share a head of keys, the
+queries are rows of a single product.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def rotary_embedding(node: Node, emitter: Emitter) -> Value:
 def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
     Emit attention in which several heads of queries share a head of keys and values. `seqlens_k`
-    determines the position of the new keys. A query sees the keys up to its position.
+    determines the position of the new keys. A query sees the keys up to the same position.
     """
     node.ignore("rotary_embedding_dim", "no_rope", "kv_cache_bit_width")
     node.ignore("k_quant_type", "v_quant_type", "qk_output", "smooth_softmax")
@@ -80,9 +80,8 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     if count < 1 or shared < 1 or count % shared:
         raise node.wrong(f"{count} heads of queries and {shared} of keys")
     if node.has_input(1):
-        query, key, value = (
-            _heads(emitter, emitter.value(i), n) for i, n in enumerate((count, shared, shared))
-        )
+        counts = enumerate((count, shared, shared))
+        query, key, value = (_heads(emitter, emitter.value(i), n) for i, n in counts)
     else:
         packed = _heads(emitter, emitter.value(0), count + 2 * shared)
         starts, sizes = (0, count, count + shared), (count, shared, shared)
@@ -177,7 +176,6 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 def _attended(
     node: Node, emitter: Emitter, query: Value, key: Value, value: Value, *, mask: int, bias: int
 ) -> Value:
-    """Return the weighted values, with the operands `mask` and `bias` if they are given."""
     batch, _, steps, size = shape_of_value(query)
     length = shape_of_value(key)[2]
     scores = scaled_scores(emitter, query, key, node.number("scale", 0.0) or 1 / sqrt(size))
@@ -212,9 +210,8 @@ def _attended(
 def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> Value:
     """Multiply queries by keys, which several heads may share, times `scale`."""
     (batch, count, steps, size), shared = shape_of_value(query), shape_of_value(key)[1]
-    rows = emitter.reshaped(
-        scaled(emitter, query, scale, "scale"), (batch, shared, count // shared * steps, size)
-    )
+    query = scaled(emitter, query, scale, "scale")
+    rows = emitter.reshaped(query, (batch, shared, count // shared * steps, size))
     product = matrix_product(emitter, rows, emitter.transposed(key, (0, 1, 3, 2)))
     return emitter.reshaped(product, (batch, count, steps, shape_of_value(key)[2]))
 
@@ -229,7 +226,6 @@ def _weighted(emitter: Emitter, scores: Value, value: Value) -> Value:
 
 
 def _heads(emitter: Emitter, x: Value, count: int) -> Value:
-    """Split rows [batch, steps, width] into heads."""
     shape = shape_of_value(x)
     if len(shape) != 3 or count < 1 or shape[2] % count:
         raise emitter.node.wrong(f"{count} heads of an operand of shape {list(shape)}")
@@ -262,7 +258,6 @@ def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
 
 
 def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
-    """Return the positions of `steps` queries from `begin` on."""
     numbers = np.arange(steps)
     if isinstance(begin, Constant):
         return emitter.constant(begin.load().astype(np.int64) + numbers, "positions")

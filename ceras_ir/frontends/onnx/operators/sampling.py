@@ -30,8 +30,7 @@ class Tap(NamedTuple):
 @operator("GridSample")
 def grid_sample(node: Node, emitter: Emitter) -> Value:
     """
-    Emit weighted sums of elements around the positions of a grid. Modes are linear, nearest and
-    cubic. Elements outside are zeros, the border, or the mirrored input.
+    Emit weighted sums around grid positions; outside are zeros, the border, or mirrored input.
     """
     shape, grid = emitter.shape(0), emitter.shape(1)
     n, channels, *extents = shape
@@ -87,9 +86,8 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
         extent = emitter.sub(high, low)
         if not half:
             extent = emitter.binary(Binary.MAX, extent, _number(emitter, 1.0))
-        steps = (np.arange(bins[d] * ratio, dtype=np.float32) + np.float32(0.5)) / np.float32(
-            bins[d] * ratio
-        )
+        centers = np.arange(bins[d] * ratio, dtype=np.float32) + np.float32(0.5)
+        steps = centers / np.float32(bins[d] * ratio)
         inside = emitter.mul(extent, emitter.constant(steps.reshape(1, -1), f"steps{d}"))
         places.append(emitter.add(low, inside))
     height, width = bins[0] * ratio, bins[1] * ratio
@@ -125,7 +123,6 @@ def _number(emitter: Emitter, value: float) -> Value:
 
 
 def _column(emitter: Emitter, value: Value, column: int, shape: Sequence[int]) -> Value:
-    """Return a column of the last dimension."""
     last = len(shape_of_value(value)) - 1
     extent = shape_of_value(value)[last]
     return emitter.reshaped(emitter.part(value, last, column % extent, 1), shape)
@@ -139,7 +136,6 @@ def rows_of_channels(emitter: Emitter, value: Value) -> Value:
 
 
 def _unscaled(emitter: Emitter, x: Value, size: int, corners: bool) -> Value:
-    """Convert positions in [-1, 1] to element indices."""
     above = emitter.add(x, _number(emitter, 1.0))
     if corners:
         return emitter.mul(above, _number(emitter, (size - 1) / 2))
@@ -214,7 +210,6 @@ def _clamped(emitter: Emitter, x: Value, size: int) -> Value:
 
 
 def _outside(emitter: Emitter, x: Value, low: float, high: float, instead: Value) -> Value:
-    """Replace `x` by `instead` if it is not in [low, high]."""
     below = emitter.compare(Compare.LESS, x, _number(emitter, low))
     above = emitter.compare(Compare.LESS, _number(emitter, high), x)
     return emitter.select(below, instead, emitter.select(above, instead, x))

@@ -1,15 +1,15 @@
 """
-Import support vector machines: a kernel of each row and support vector, then one matrix product.
+Import support vector machines: a kernel of each row and support vector, then a matrix product.
 
 A support vector machine remains in float, like an ensemble of trees, because it compares distances
 of the original inputs.
 
-Probabilities of classes are derived from those of pairs. A logistic function of the sum of a pair
-is the probability of its first class against the second, `r[i, j]`. The probabilities `p` of all
-classes minimize `p Q p`, where `Q[i, i]` is the sum of the squares of `r[j, i]`, and `Q[i, j] =
--r[i, j] * r[j, i]` (Wu, Lin and Weng, Probability estimates for multi-class classification by
-pairwise coupling, 2004). Sweeps over the classes compute them. The convergence test affects the
-third digit, so each row ends after the same sweep as in ONNX Runtime.
+Probabilities of classes are derived from pairs. A logistic function of the sum of a pair is the
+probability of the first class against the second, `r[i, j]`. The probabilities `p` of all classes
+minimize `p Q p`, where `Q[i, i]` is the sum of the squares of `r[j, i]`, and `Q[i, j] = -r[i, j] *
+r[j, i]` (Wu, Lin and Weng, Probability estimates for multi-class classification by pairwise
+coupling, 2004). Sweeps over the classes compute them. The convergence test affects the third digit,
+so the number of sweeps of each row is that of ONNX Runtime.
 """
 
 from collections.abc import Sequence
@@ -61,11 +61,7 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
 
 @operator(SVM_CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """
-    Emit the label with the most votes of pairs of classes, and the sums of all pairs, or
-    probabilities if there are `prob_a` and `prob_b`. String labels are integers in the order of
-    their list.
-    """
+    """Emit the label with the most votes, and sums of pairs or probabilities."""
     labels, counts = class_labels(node, "classlabels_ints"), node.integers("vectors_per_class")
     if not counts:
         raise node.unsupported("no support vectors; train LinearSVC, which is a linear model")
@@ -159,7 +155,7 @@ def _list(node: Node, name: str) -> NDArray[np.float32]:
 
 MAX_SWEEPS = 100
 MAX_SWEEP_DIFFERENCE = 0.005
-"""The difference that ends the sweeps of a row, times the number of classes."""
+"""The difference for convergence of a row, times the number of classes."""
 MIN_PROBABILITY = 1e-7
 """Minimum probability of a class against another."""
 
@@ -179,9 +175,8 @@ def coupled(
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
     sigmoid = emitter.unary(Function.SIGMOID, logits)
     highest = float(np.float32(1) - np.float32(MIN_PROBABILITY))
-    weights = _weights(
-        emitter, emitter.unary(Function.CLIP, sigmoid, MIN_PROBABILITY, highest), classes
-    )
+    sigmoid = emitter.unary(Function.CLIP, sigmoid, MIN_PROBABILITY, highest)
+    weights = _weights(emitter, sigmoid, classes)
     start = np.full((rows, classes), 1 / classes, np.float32)
     carried = [
         emitter.materialize(emitter.constant(array, name))
@@ -191,14 +186,12 @@ def coupled(
     def step(_: SSAValue, state: Sequence[SSAValue], __: Sequence[SSAValue]) -> list[Value]:
         before, active = state
         products, total, error = _distance(emitter, weights, before, classes)
-        far = emitter.compare(
-            Compare.LESS_OR_EQUAL, emitter.number(MAX_SWEEP_DIFFERENCE / classes), error
-        )
+        limit = emitter.number(MAX_SWEEP_DIFFERENCE / classes)
+        far = emitter.compare(Compare.LESS_OR_EQUAL, limit, error)
         still = emitter.mul(active, emitter.cast(far, f32))
         is_active = emitter.compare(Compare.LESS, emitter.number(0), still)
-        after = emitter.select(
-            is_active, _swept(emitter, weights, before, products, total, classes), before
-        )
+        swept = _swept(emitter, weights, before, products, total, classes)
+        after = emitter.select(is_active, swept, before)
         any_active = emitter.reduce(Reduce.MAX, still, [0])
         again = emitter.compare(Compare.LESS, emitter.number(0), any_active)
         return [emitter.reshaped(again, ()), after, still]

@@ -1,7 +1,7 @@
 """
 Import transposed convolutions, and deformable convolutions with computed offsets of the taps.
 
-A transposed convolution is a convolution over the input with zeros between its elements. A single
+A transposed convolution is a convolution over the input with zeros between the elements. A single
 `graph.pad` adds the border and these zeros. The filter is reversed in each dimension, and input and
 output channels are exchanged. This is exact.
 """
@@ -34,20 +34,16 @@ from ceras_ir.frontends.onnx.operators.sampling import (
 
 @operator("ConvTranspose")
 def conv_transpose(node: Node, emitter: Emitter) -> Value:
-    """Convert weights [C, O/g, ...] to those of a convolution of stride 1."""
+    """Convert to a convolution of stride 1 over the input with zeros between elements."""
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape) - 2
     if len(weights) != len(shape) or rank < 1:
-        raise node.wrong(
-            f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
-        )
+        raise node.wrong(f"{list(shape)} and weights {list(weights)} must have the same rank >= 3")
     if rank > 3:
         raise node.unsupported(f"{rank} spatial dimensions, expected one to three")
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] != weights[0] or weights[0] % groups:
-        raise node.wrong(
-            f"input of {shape[1]} channels and weights {list(weights)} in {groups} groups"
-        )
+        raise node.wrong(f"{shape[1]} channels and weights {list(weights)} in {groups} groups")
     kernel, outputs = kernel_of(node, rank, weights), weights[1] * groups
     strides = node.per_dimension("strides", rank)
     dilations = node.per_dimension("dilations", rank)
@@ -131,7 +127,7 @@ def _padding(
     auto = node.string("auto_pad", "NOTSET")
     pads = node.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank or any(p < 0 for p in pads):
-        raise node.wrong(f"attribute 'pads' must be {2 * rank} integers of at least 0")
+        raise node.wrong(f"attribute 'pads' must be {2 * rank} integers >= 0")
     full = [
         (n - 1) * s + window_extent(k, d) + e
         for n, s, k, d, e in zip(shape, strides, kernel, dilations, extra, strict=True)
@@ -140,7 +136,7 @@ def _padding(
     if wanted is not None:
         wanted = wanted[-rank:]
         if len(wanted) != rank or any(w < 1 for w in wanted):
-            raise node.wrong(f"attribute 'output_shape' must be {rank} integers of at least 1")
+            raise node.wrong(f"attribute 'output_shape' must be {rank} integers >= 1")
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(n * s for n, s in zip(shape, strides, strict=True))
     elif auto not in ("NOTSET", "VALID"):
@@ -176,8 +172,6 @@ LINEAR = "linear", "zeros", True
 
 @dataclass(frozen=True)
 class _Shapes:
-    """The shapes of a deformable convolution."""
-
     images: int
     channels: int
     extents: tuple[int, ...]
@@ -224,9 +218,8 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
     """
     shapes = _Shapes.of(node, emitter)
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
-    rows = emitter.reshaped(
-        _windows(node, emitter, shapes), (shapes.images, places, taps, shapes.channels)
-    )
+    windows = _windows(node, emitter, shapes)
+    rows = emitter.reshaped(windows, (shapes.images, places, taps, shapes.channels))
     per_group = shapes.channels // shapes.groups
     weights = emitter.reshaped(emitter.value(1), (shapes.outputs, per_group, 1, taps))
     result = convolved(

@@ -1,9 +1,9 @@
 """
 Convert the nodes of decision trees to the tables of `graph.tree_ensemble`.
 
-All comparisons become `x <= threshold`, which is exact: for float32, `x < t` is equivalent to
-`x <= p`, where `p` is the largest float32 below `t`. Equal leaves are stored once. Errors are
-`ValueError`s, to which the caller adds the node.
+All comparisons become `x <= threshold`, which is exact: for float32, `x < t` is equivalent to `x <=
+p` with the largest float32 `p` below `t`. Equal leaves share a row. Errors are `ValueError`s, to
+which the caller adds the node.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -37,7 +37,7 @@ class TreeSplit:
 
 
 Reader: TypeAlias = tuple[list[int], int]
-"""A pair of children, and the index of one of them."""
+"""A pair of children, and an index into it."""
 
 TreeNodes: TypeAlias = Mapping[Hashable, TreeSplit | Leaf]
 
@@ -57,7 +57,7 @@ SECOND = object()
 
 
 def steps_of(split: TreeSplit) -> list[Comparison]:
-    """Return the one or two comparisons by `<=` that are equivalent to a node."""
+    """Return the comparisons by `<=`, at most two, that are equivalent to a node."""
     at_most, below = _at_most(split.threshold), _below(split.threshold)
     to_true, true, false = split.missing_is_true, split.true, split.false
     return {
@@ -72,8 +72,6 @@ def steps_of(split: TreeSplit) -> list[Comparison]:
 
 
 class _TableWriter:
-    """Tables that are written node by node."""
-
     def __init__(self, nodes: TreeNodes, inputs: int, width: int):
         self.nodes, self.inputs, self.width = nodes, inputs, width
         self.features: list[int] = []
@@ -82,7 +80,7 @@ class _TableWriter:
         self.rows: dict[bytes, int] = {}
 
     def tree(self, root: Hashable, column: int) -> int:
-        """Write a tree whose leaves add from `column` on. Return the index of the root."""
+        """Write a tree with leaves that add from `column` on. Return the index of the root."""
         start = [0]
         left: list[tuple[Hashable, list[Reader]]] = [(root, [(start, 0)])]
         while left:
@@ -157,7 +155,6 @@ def narrowest(values: NDArray[np.int64]) -> Array:
 
 
 def _leaves_of(nodes: TreeNodes, root: Hashable, visited: set[Hashable]) -> list[Leaf]:
-    """Return the leaves of a tree. Refuse nodes that were `visited` before."""
     found: list[Leaf] = []
     left = [root]
     while left:
@@ -169,14 +166,13 @@ def _leaves_of(nodes: TreeNodes, root: Hashable, visited: set[Hashable]) -> list
             found.append(node)
             continue
         if name in visited:
-            raise ValueError(f"node {name} has two parents; a tree has one path to each node")
+            raise ValueError(f"node {name} has two parents in the tree")
         visited.add(name)
         left += dict.fromkeys((node.false, node.true))
     return found
 
 
 def _span(leaves: Sequence[Leaf], targets: int) -> tuple[int, int]:
-    """Return the first and the last column that the leaves of a tree add to."""
     found = {target for leaf in leaves for target, _ in leaf} or {0}
     span = min(found), max(found)
     if outside := [target for target in span if not 0 <= target < targets]:

@@ -1,1 +1,1 @@
-"""Loops whose body is the cell of a recurrent layer."""
+"""Loops with the cell of a recurrent layer as their body."""

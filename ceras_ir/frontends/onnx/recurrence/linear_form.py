@@ -86,7 +86,7 @@ class LinearForms:
         self._known: dict[SSAValue, LinearForm | None] = {}
 
     def of(self, value: SSAValue) -> LinearForm | None:
-        """Return the form of a value, None if it is not [rows, n] or treats rows differently."""
+        """Return the form of a value, if it is [rows, n] and treats all rows equally."""
         if value not in self._known:
             self._known[value] = self._form(value)
         return self._known[value]
@@ -97,7 +97,6 @@ class LinearForms:
         return None if axis is None else shape_of(value)[axis]
 
     def _axis(self, value: SSAValue) -> int | None:
-        """Return the dimension of the columns."""
         shape = shape_of(value)
         if self.rows == 1:
             long = [i for i, extent in enumerate(shape) if extent > 1] or [len(shape) - 1]

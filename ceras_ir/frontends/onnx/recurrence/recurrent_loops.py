@@ -1,5 +1,5 @@
 """
-Recognize loops whose body is the cell of a recurrent layer.
+Recognize loops with the cell of a recurrent layer as the body.
 
 The values that depend only on the number of the step are evaluated: counters, indices, conditions.
 """
@@ -44,7 +44,7 @@ class Counters:
     steps: int
 
     def of(self, value: SSAValue) -> StepNumbers | None:
-        """Return a value for each step, None if it depends on anything else."""
+        """Return a value for each step, if it depends only on the number of the step."""
         if prod(shape_of(value)) != 1:
             return None
         if value is self.number:
@@ -97,7 +97,7 @@ class RecurrentLoop:
     scanned: Sequence[Callable[[], Value]] = ()
     """Functions that emit operands with an element for each step, along the first dimension."""
     trips: int | None = None
-    """The number of steps, unless the condition ends the loop."""
+    """The number of steps, if there is no condition."""
     has_condition: bool = False
     """Whether the first result of the body is the condition of the next step."""
     unused: Container[int] = ()
@@ -120,7 +120,6 @@ class RecurrentLoop:
 
     @property
     def _inside(self) -> Sequence[SSAValue]:
-        """The carried values as arguments of the body."""
         return self.body.function.body.block.args[1 : 1 + len(self.carried)]
 
     @property
@@ -137,7 +136,6 @@ class RecurrentLoop:
         return Counters(self.body.function.body.block.args[0], carried, steps)
 
     def _steps(self, counters: Counters) -> int | None:
-        """Return the number of steps if it is known."""
         if self.has_condition:
             again = counters.of(self.body.results[0])
             if again is None:
@@ -166,7 +164,6 @@ class RecurrentLoop:
         return _LayerStep(cell, chosen, after, mask)
 
     def _replaced(self, step: "_LayerStep", counters: Counters) -> Sequence[Value] | None:
-        """Return the results of the loop, computed from those of the layer."""
         state = self._inside[step.chosen[0]]
         parts = (v for form in step.cell.gates for v in form.parts)
         inputs = dict.fromkeys(v for v in parts if v is not state)
@@ -182,7 +179,7 @@ class RecurrentLoop:
         return [result(ends) for result in results]
 
     def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
-        """Return the value outside of the loop from which a step takes `value`."""
+        """Return the value outside of the loop of which `value` is an element."""
         args = list[SSAValue](self.body.function.body.block.args)
         first, split = 1 + len(self.carried), len(args) - len(self.body.captured)
         elements = dict(zip(args[first:split], self.scanned, strict=True))
@@ -206,7 +203,7 @@ class RecurrentLoop:
     def _result(
         self, index: int, step: "_LayerStep", counters: Counters
     ) -> "Callable[[_LayerResults], Value] | None":
-        """Return the function that derives a result of the loop from those of the layer."""
+        """Return the function that derives a result of the loop from the results of the layer."""
         emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
         shape = (*(counters.steps,) * is_stacked, *shape_of(value))
         if not is_stacked and index in self.unused:
@@ -243,7 +240,6 @@ class RecurrentLoop:
     def _layer(
         self, step: "_LayerStep", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
     ) -> "_LayerResults":
-        """Emit the product for the input of all steps, and the recurrence."""
         emitter = self.emitter
         cell, chosen = step.cell, step.chosen
         state = self._inside[chosen[0]]
@@ -309,8 +305,6 @@ def _equal(a: Value, b: Value) -> bool:
 
 @dataclass(frozen=True)
 class _LayerStep:
-    """A matched step."""
-
     cell: WrittenCell
     chosen: Sequence[int]
     """The indices of the state and the cell state in the carried values."""
@@ -345,8 +339,6 @@ class _Source:
 
 @dataclass(frozen=True)
 class _LayerResults:
-    """The results of a layer."""
-
     states: Value
     """The states after each step."""
     state: Value

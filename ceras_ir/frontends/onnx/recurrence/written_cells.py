@@ -129,7 +129,6 @@ class CellMatcher:
         return Cell.GRU, LinearForm({**rest, **inner.parts}, form.offset), inner.offset
 
     def _mixtures(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        """Return candidates of the update gate and the new state."""
         for kept, added in orders(self.after, Binary.ADD):
             for update, before in orders(kept, Binary.MUL):
                 if origin(before) is self.state:
@@ -236,7 +235,6 @@ def _of_rows(mask: SSAValue) -> SSAValue | None:
 
 
 def _denied(condition: SSAValue) -> Iterator[SSAValue]:
-    """Return the values of which `condition` is the negation."""
     for value, other in orders(condition, Binary.XOR):
         rows = _of_rows(value)
         if (array := constant_array(other)) is not None and array.all() and rows is not None:
