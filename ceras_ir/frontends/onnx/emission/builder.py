@@ -310,7 +310,7 @@ def emit_loop(
     carried: Sequence[SSAValue],
     scanned: Sequence[SSAValue] = (),
     *,
-    going: SSAValue | None = None,
+    condition: SSAValue | None = None,
     backwards: Sequence[int] = (),
 ) -> list[SSAValue]:
     """
@@ -318,7 +318,7 @@ def emit_loop(
     new first dimension. Refuse carried values of a changing type, and quantized values in the body.
     """
     node, function = builder.node, body.function
-    outputs = tensors_of(function)[going is not None :]
+    outputs = tensors_of(function)[condition is not None :]
     for value, kind in zip(carried, outputs, strict=False):
         if value.type != kind:
             raise node.unsupported(
@@ -329,7 +329,7 @@ def emit_loop(
     builder.functions += body.inner
     _add(builder, function, "loop")
     op = graph.LoopOp(
-        function, steps, carried, scanned, body.captured, going=going, backwards=backwards
+        function, steps, carried, scanned, body.captured, condition=condition, backwards=backwards
     )
     return _extracted(builder, op, op.packed_types_of(op.body, tensors_of(function)))
 

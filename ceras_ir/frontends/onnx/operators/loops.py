@@ -212,14 +212,14 @@ class _Loop:
         """Emit the loop that calls `body`."""
         node, emitter = self.node, self.emitter
         steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)
-        going: SSAValue | None = None
+        condition: SSAValue | None = None
         if self.can_end_early(body):
             if self.used:
                 raise node.unsupported(NUMBER_OF_OUTPUTS)
             given = self.condition
             if isinstance(given, bool):
                 given = emitter.constant(np.array(given), "condition")
-            going = emitter.materialize(emitter.reshaped(given, ()))
+            condition = emitter.materialize(emitter.reshaped(given, ()))
         elif self.trips is None or self.trips > MAX_ENDLESS_STEPS:
             raise node.unsupported(
                 f"more than {MAX_ENDLESS_STEPS:,} steps without a condition; export it "
@@ -227,11 +227,11 @@ class _Loop:
             )
         else:
             body = body.without_first_result()
-        if len(body.results) == (going is not None):
+        if len(body.results) == (condition is not None):
             raise node.wrong("the loop has no carried values and no outputs")
         carried = [emitter.materialize(self.carried[i]) for i in self.changing]
         backwards = [0] * len(self.used)
-        results = emit_loop(emitter, body, steps, carried, going=going, backwards=backwards)
+        results = emit_loop(emitter, body, steps, carried, condition=condition, backwards=backwards)
         return self.merged(results)
 
 

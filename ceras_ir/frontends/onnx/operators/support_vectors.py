@@ -197,8 +197,8 @@ def coupled(
         return [emitter.reshaped(again, ()), after, still]
 
     body = outlined(emitter, carried, [], step)
-    going = emitter.materialize(emitter.constant(np.array(True), "going"))
-    return emit_loop(emitter, body, MAX_SWEEPS, carried, going=going)[0]
+    condition = emitter.materialize(emitter.constant(np.array(True), "going"))
+    return emit_loop(emitter, body, MAX_SWEEPS, carried, condition=condition)[0]
 
 
 def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
