@@ -16,7 +16,7 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.dataflow.resources import SCRIPTS, YOSYS, count, route
+from ceras_ir.backends.dataflow.resources import YOSYS, YOSYS_SCRIPTS, count, route
 from ceras_ir.backends.nnet.circuits import DEFAULT, TOP, CircuitSize, circuit_sources
 from ceras_ir.backends.nnet.engine import SOURCES, build_simulation
 from ceras_ir.support.diagnostics import InputError
@@ -28,7 +28,9 @@ def netlist(size: CircuitSize, family: str, work: Path) -> str:
         (work / source.name).write_bytes(source.read_bytes())
     names = " ".join(source.name for source in circuit_sources())
     sizes = " ".join(f"-set {name} {value}" for name, value in size.parameters().items())
-    text = f"read_verilog -sv {names}; chparam {sizes} {TOP}; {SCRIPTS[family].format(top=TOP)}"
+    text = (
+        f"read_verilog -sv {names}; chparam {sizes} {TOP}; {YOSYS_SCRIPTS[family].format(top=TOP)}"
+    )
     text += "; write_json net.json; tee -q -o stat stat -json"
     YOSYS.run(["-q", "-p", text], work)
     return (work / "stat").read_text()
@@ -85,7 +87,7 @@ def _number(layer: dict[str, object], key: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--chip", choices=sorted(SCRIPTS))
+    parser.add_argument("--chip", choices=sorted(YOSYS_SCRIPTS))
     parser.add_argument("--lanes", type=int, default=DEFAULT.lanes)
     parser.add_argument("--bus", type=int, default=DEFAULT.bus_bytes)
     parser.add_argument("--lines", type=int, default=DEFAULT.line_bytes)

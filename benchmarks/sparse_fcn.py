@@ -27,7 +27,7 @@ from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.emit import project_files
 from ceras_ir.backends.dataflow.lanes import KERNEL, Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize, total
-from ceras_ir.backends.dataflow.simulation import Simulator
+from ceras_ir.backends.dataflow.simulation import CircuitSimulator
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.pipeline.context import load_context
@@ -119,7 +119,7 @@ def measure(
 ) -> tuple[int, int]:
     """Latency and cycles per frame in Verilator, whose results must be the interpreter's."""
     source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
-    simulator = Simulator(folder, source, result, port_bytes)
+    simulator = CircuitSimulator(folder, source, result, port_bytes)
     shape = (frames, source.rows, source.columns, source.channels)
     x = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
     run, interpreter = simulator.run(x), interpreter_of(module)

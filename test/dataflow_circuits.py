@@ -37,7 +37,7 @@ from ceras_ir.backends.dataflow.plan import (
     good_slots,
     with_rings,
 )
-from ceras_ir.backends.dataflow.simulation import Simulator
+from ceras_ir.backends.dataflow.simulation import CircuitSimulator
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.support.native import has_verilator
 
@@ -238,7 +238,7 @@ def run_circuit(
     for block in blocks:
         values[block] = expected(block, [values[operand] for operand in block.inputs])
     result = blocks[-1]
-    simulator = Simulator(folder, f, result.feature, port_bytes)
+    simulator = CircuitSimulator(folder, f, result.feature, port_bytes)
     free = simulator.run(x.astype(np.int8))
     assert np.array_equal(free.frames, values[result])
     for number, percent in stalls:

@@ -1,1 +1,1 @@
-"""Target dataflow: a circuit with one block for every layer, all of them working at once."""
+"""Target dataflow generates a circuit with a block for each layer. All blocks work in parallel."""

@@ -1,16 +1,18 @@
 """
-The blocks of a pipeline: the circuit of each layer in integers, without lanes, and the extraction
-of blocks from operations. Streams are rows of a channel.
+Describe the circuit of each layer in integers, and extract these blocks from operations.
+
+A word of a stream is a row of a channel. The lanes of a block are chosen later (`lanes.py`).
 
 1. All zero points and roundings are constants of a sum: `bias` includes the constants of operands,
    padding and result, and half a unit for rounding. A block adds, shifts to the right and clamps:
    `floor((s + h) / 2^n) + z` is `floor((s + h + z 2^n) / 2^n)` for all s.
-2. Channels with different shifts share the smallest shift. The rest is shifted before the residual
-   is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is `floor((floor(s / 2^f) + r 2^k) / 2^n)`,
-   because scales let the residual of a channel go left by as many bits more.
+2. Channels with different shifts share the smallest shift `n`. The extra shift `f` of a channel is
+   applied before the residual is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is
+   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. A rule requires that the residual of a channel is
+   shifted to the left by `f` bits more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -32,7 +34,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """What one frame of a stream is."""
+    """The shape of a frame of a stream."""
 
     rows: int
     channels: int
@@ -40,7 +42,7 @@ class Feature:
 
     @property
     def words(self) -> int:
-        """Words of a frame: one for each row of each channel."""
+        """The number of words of a frame: rows times channels."""
         return self.rows * self.channels
 
     @property
@@ -50,7 +52,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class SumScale:
-    """How a sum becomes int8: `clamp(sum >> shift, low, high)`; a negative shift goes left."""
+    """A requantization: `clamp(sum >> shift, low, high)`; a negative shift is to the left."""
 
     shift: int
     low: int
@@ -59,23 +61,23 @@ class SumScale:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One circuit of the pipeline; `inputs` are those that it reads, the streamed one first."""
+    """A circuit of the pipeline. The first of `inputs` is streamed, a second is buffered."""
 
     name: str
     """The node of the network."""
     feature: Feature
-    """What it makes."""
+    """The shape of the result."""
     inputs: "tuple[Block, ...]" = ()
 
     @property
     def input(self) -> Feature:
-        """What its first operand is."""
+        """The shape of the first operand."""
         return self.inputs[0].feature
 
     @cached_property
-    def line(self) -> "frozenset[Block]":
-        """The block and all that it comes from."""
-        return frozenset({self}).union(*(operand.line for operand in self.inputs))
+    def ancestors(self) -> "frozenset[Block]":
+        """The block, its producers, their producers, and so on."""
+        return frozenset({self}).union(*(operand.ancestors for operand in self.inputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +87,25 @@ class Source(Block):
 
 @dataclass(frozen=True)
 class BlockWindows:
-    """Where the windows of a layer lie, rows before columns."""
+    """The windows of a layer. Rows precede columns."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
     before: tuple[int, int] = (0, 0)
-    """Padding above and on the left."""
+    """Padding at the top and on the left."""
     dilations: tuple[int, int] = (1, 1)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The distance from the first to the last row, and from the first to the last column."""
+        rows, columns = ((k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True))
+        return rows, columns
 
 
 @dataclass(frozen=True, eq=False)
 class Convolution(Block):
     """
-    Sums of products, those of channel c rescaled by `floor(sum / 2^further[c])`; a second input is
+    Sums of products. The sums of channel c are shifted by `further[c]`; then a second input is
     added, shifted to the left by `residual_shift`.
     """
 
@@ -107,54 +115,54 @@ class Convolution(Block):
     bias: Integers = field(default_factory=lambda: np.zeros(1, np.int64))
     groups: int = 1
     pad: int = 0
-    """What lies around the input."""
+    """The value of the padding."""
     scale: SumScale = SumScale(0, -128, 127)
     further: Integers | None = None
-    """By how many bits more sums of each channel go right; None where all go alike."""
+    """The extra right shift of each channel; None if all shifts are equal."""
     residual_shift: int = 0
     uniform: bool = False
-    """Whether all weights are one number, which then needs no memory."""
+    """Whether all weights are equal. They then need no memory."""
 
     @property
     def taps(self) -> int:
-        """Products of one output."""
+        """The number of products of an output."""
         return prod(self.weights.shape[1:])
 
     @cached_property
     def non_zeros(self) -> Integers:
-        """Weights of each filter that are not zero."""
+        """The number of nonzero weights of each filter."""
         return np.count_nonzero(self.weights, axis=(1, 2, 3)).astype(np.int64)
 
     @cached_property
     def weight_bits(self) -> int:
-        """Bits of a weight: 8, but for averages."""
+        """The bits of a weight: 8, except for averages."""
         low, high = int(self.weights.min()), int(self.weights.max())
         return max(8, max(-low - 1, high).bit_length() + 1)
 
     @property
     def further_bits(self) -> int:
-        """Bits of a number of `further`."""
+        """The bits of an extra shift."""
         return 0 if self.further is None else int(self.further.max()).bit_length()
 
     @cached_property
     def sum_bits(self) -> int:
-        """Bits that hold every sum on the way, whatever the input is."""
+        """The bits of the accumulator for the worst case, with bias and residual."""
         residual = 128 << self.residual_shift if len(self.inputs) > 1 else 0
         products = np.abs(self.weights).sum(axis=(1, 2, 3)) * 128
-        most = int((np.abs(self.bias) + products).max()) + residual
-        return most.bit_length() + 1
+        worst_case = int((np.abs(self.bias) + products).max()) + residual
+        return worst_case.bit_length() + 1
 
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Block):
-    """The greatest number of each window."""
+    """The maximum of each window."""
 
     windows: BlockWindows = BlockWindows((1, 1))
 
 
 @dataclass(frozen=True)
 class Addend:
-    """One operand of an addition: what it is multiplied by."""
+    """The shift and the sign of an operand of an addition."""
 
     shift: int
     sign: int = 1
@@ -162,7 +170,7 @@ class Addend:
 
 @dataclass(frozen=True, eq=False)
 class Addition(Block):
-    """The sum of two inputs and a constant, rescaled."""
+    """The requantized sum of two inputs and a constant."""
 
     terms: tuple[Addend, Addend] = (Addend(0), Addend(0))
     constant: int = 0
@@ -170,57 +178,60 @@ class Addition(Block):
 
     @property
     def sum_bits(self) -> int:
-        """Bits that hold every sum."""
-        most = sum(128 << term.shift for term in self.terms) + abs(self.constant)
-        return most.bit_length() + 1
+        """The bits of the sum in the worst case."""
+        worst_case = sum(128 << term.shift for term in self.terms) + abs(self.constant)
+        return worst_case.bit_length() + 1
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionTable(Block):
-    """A function of each number."""
+    """A lookup table that is applied to each element."""
 
     table: Integers = field(default_factory=lambda: np.zeros(256, np.int64))
-    """By the stored number as unsigned."""
+    """The results by the input as an unsigned byte."""
 
 
 @dataclass(eq=False)
 class Pipeline:
-    """The blocks of a circuit in the order of the network, from its port to its port."""
+    """The blocks of a circuit in the order of the network."""
 
     source: Source
     blocks: list[Block] = field(default_factory=list[Block])
     operations: dict[Operation, Block] = field(default_factory=dict[Operation, Block])
-    """What made each block; a reshape makes none."""
+    """The block of each operation. A reshape has no block."""
 
     @property
     def result(self) -> Block:
-        """What the output port sends."""
+        """The block with the result of the network."""
         return self.blocks[-1]
 
-    def readers(self, block: Block) -> "list[tuple[Block, int]]":
-        """Who reads a stream, and as which operand."""
+    def consumers(self, block: Block) -> "list[tuple[Block, int]]":
+        """Return the consumers of a stream, each with the index of the operand."""
         return [
-            (reader, n)
-            for reader in self.blocks
-            for n, operand in enumerate(reader.inputs)
+            (consumer, n)
+            for consumer in self.blocks
+            for n, operand in enumerate(consumer.inputs)
             if operand is block
         ]
 
 
 def extract(value: SSAValue, operations: Sequence[Operation]) -> Pipeline:
-    """The blocks of `operations`, which compute one result from `value`."""
+    """Return the blocks of `operations`, which compute a single result from `value`."""
     pipeline = Pipeline(Source("input", _feature(value)))
-    made: dict[SSAValue, Block] = {value: pipeline.source}
+    producers: dict[SSAValue, Block] = {value: pipeline.source}
     for op in operations:
         assert why_not(op) is None, f"{node_name(op)}: {why_not(op)}"
         if isinstance(op, graph.ReshapeOp):
-            made[op.result] = made[op.input]
+            producers[op.result] = producers[op.input]
             continue
-        block = _make(op, lambda v: made[v], pipeline.blocks)
-        made[op.results[0]] = block
+        block = _block_of(op, producers, pipeline.blocks)
+        producers[op.results[0]] = block
         pipeline.blocks.append(block)
         pipeline.operations[op] = block
     return pipeline
+
+
+Producers: TypeAlias = Mapping[SSAValue, Block]
 
 
 def _feature(value: SSAValue) -> Feature:
@@ -237,129 +248,98 @@ def _point(value: SSAValue) -> int:
 
 
 def _scale(requant: RequantAttr) -> tuple[SumScale, Integers]:
-    """
-    The least shift and the clamp, and what is added to sums before: one number, or one for each
-    channel.
-    """
-
-    def added(shift: int) -> int:
+    # The smallest shift, the clamp, and the constants that are added to the sums before.
+    def addend(shift: int) -> int:
         half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
         return half + (point << shift if shift >= 0 else point >> -shift)
 
     shifts, point = requant.net_shifts, requant.zero_point.data
     scale = SumScale(min(shifts), requant.low.data, requant.high.data)
-    return scale, np.array([added(shift) for shift in shifts], np.int64)
+    return scale, np.array([addend(shift) for shift in shifts], np.int64)
 
 
-def _make(op: Operation, made: Callable[[SSAValue], Block], before: Sequence[Block]) -> Block:
+def _block_of(op: Operation, producers: Producers, before: Sequence[Block]) -> Block:
     match op:
         case graph.LinearOperation():
-            return _linear(op, made)
+            return _linear(op, producers)
         case Pool2dOp() if op.function is Pool.AVERAGE:
-            return _average(op, made)
+            return _average(op, producers)
         case Pool2dOp():
-            top, left = op.padding.get_values()[:2]
-            strides = _pair(op.strides.get_values())
-            windows = BlockWindows(_pair(op.window), strides, (int(top), int(left)))
-            return MaxPool(node_name(op), _feature(op.result), (made(op.input),), windows)
+            inputs = (producers[op.input],)
+            return MaxPool(node_name(op), _feature(op.result), inputs, _windows(op))
         case graph.BinaryOp():
-            return _addition(op, made, before)
+            return _addition(op, producers, before)
         case graph.LookupOp():
             table = np.roll(op.tables[0].astype(np.int64), 128)
-            return FunctionTable(node_name(op), _feature(op.result), (made(op.input),), table)
+            return FunctionTable(node_name(op), _feature(op.result), (producers[op.input],), table)
         case _:
             raise AssertionError(op.name)
 
 
-def _pair(values: Sequence[int]) -> tuple[int, int]:
-    first, second = values
-    return int(first), int(second)
+def _windows(op: graph.Conv2dOp | Pool2dOp) -> BlockWindows:
+    kernel, strides, before, dilations = (
+        (int(values[0]), int(values[1]))
+        for values in (
+            op.window,
+            op.strides.get_values(),
+            op.padding.get_values(),
+            op.dilations.get_values(),
+        )
+    )
+    return BlockWindows(kernel, strides, before, dilations)
 
 
-def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Convolution:
+def _linear(op: graph.LinearOperation, producers: Producers) -> Convolution:
     assert op.requant is not None
     weights = graph.known_array(op.weights).astype(np.int64)
-    source, point = made(op.input), _point(op.input)
+    source, point = producers[op.input], _point(op.input)
     groups = 1
     if isinstance(op, graph.Conv2dOp):
-        top, left = op.padding.get_values()[:2]
-        windows = BlockWindows(
-            _pair(op.window),
-            _pair(op.strides.get_values()),
-            (int(top), int(left)),
-            _pair(op.dilations.get_values()),
-        )
-        groups = op.group_count
+        windows, groups = _windows(op), op.group_count
     else:
-        # A product of what was flattened is one window over all of it.
-        rows, channels, columns = (
-            source.feature.rows,
-            source.feature.channels,
-            source.feature.columns,
-        )
-        weights = weights.reshape(len(weights), rows, columns, channels)
-        windows = BlockWindows((rows, columns))
-    scale, added = _scale(op.requant)
-    bias = added - point * weights.sum(axis=(1, 2, 3))
+        # A product of a flattened feature map is a window that covers all of it.
+        f = source.feature
+        weights = weights.reshape(len(weights), f.rows, f.columns, f.channels)
+        windows = BlockWindows((f.rows, f.columns))
+    scale, addends = _scale(op.requant)
+    bias = addends - point * weights.sum(axis=(1, 2, 3))
     if op.bias is not None:
         bias = bias + graph.known_array(op.bias).astype(np.int64)
     inputs: tuple[Block, ...] = (source,)
     if op.residual is not None:
         bias = bias - (_point(op.residual) << np.array(op.residual_shifts))
-        inputs = (source, made(op.residual))
+        inputs = (source, producers[op.residual])
+    shifts = op.requant.channel_shifts
     return Convolution(
-        node_name(op),
-        _feature(op.result),
-        inputs,
-        windows,
-        weights,
-        bias,
-        groups,
-        point,
-        scale,
-        np.array(shifts, np.int64) - scale.shift if (shifts := op.requant.channel_shifts) else None,
-        min(op.residual_shifts),
-    )
+        node_name(op), _feature(op.result), inputs, windows, weights, bias, groups, point, scale,
+        np.array(shifts, np.int64) - scale.shift if shifts else None, min(op.residual_shifts),
+    )  # fmt: skip
 
 
-def _average(op: Pool2dOp, made: Callable[[SSAValue], Block]) -> Convolution:
-    average, source = average_of(op), made(op.input)
+def _average(op: Pool2dOp, producers: Producers) -> Convolution:
+    average, source = average_of(op), producers[op.input]
     assert average is not None and op.requant is not None
     channels, (kh, kw) = source.feature.channels, op.window
     weights: Integers = np.full((channels, kh, kw, 1), average.multiplier, np.int64)
-    top, left = op.padding.get_values()[:2]
+    bias = np.full(channels, average.addend, np.int64)
+    scale = SumScale(average.shift, op.requant.low.data, op.requant.high.data)
     return Convolution(
-        node_name(op),
-        _feature(op.result),
-        (source,),
-        BlockWindows(
-            (kh, kw),
-            _pair(op.strides.get_values()),
-            (int(top), int(left)),
-            _pair(op.dilations.get_values()),
-        ),
-        weights,
-        np.full(channels, average.addend, np.int64),
-        channels,
-        _point(op.input),
-        SumScale(average.shift, op.requant.low.data, op.requant.high.data),
-        uniform=True,
-    )
+        node_name(op), _feature(op.result), (source,), _windows(op), weights, bias, channels,
+        _point(op.input), scale, uniform=True,
+    )  # fmt: skip
 
 
-def _addition(
-    op: graph.BinaryOp, made: Callable[[SSAValue], Block], before: Sequence[Block]
-) -> Addition:
+def _addition(op: graph.BinaryOp, producers: Producers, before: Sequence[Block]) -> Addition:
     assert op.requant is not None
-    scale, added = _scale(op.requant)
+    scale, addends = _scale(op.requant)
     signs = (1, -1 if op.function is Binary.SUB else 1)
     operands = [
-        (made(v), Addend(f.bit_length() - 1, s), s * f * _point(v))
+        (producers[v], Addend(f.bit_length() - 1, s), s * f * _point(v))
         for v, f, s in zip((op.lhs, op.rhs), op.factors, signs, strict=True)
     ]
-    # The one that is made last is streamed; the other waits for it.
+    # The operand that is computed last is streamed; a ring stores the other operand.
     order = {block: n for n, block in enumerate(before)}
     operands.sort(key=lambda operand: -order.get(operand[0], -1))
     (first, a, x), (second, b, y) = operands
     name, feature = node_name(op), _feature(op.result)
-    return Addition(name, feature, (first, second), (a, b), int(added[0]) - x - y, scale)
+    return Addition(name, feature, (first, second), (a, b), int(addends[0]) - x - y, scale)

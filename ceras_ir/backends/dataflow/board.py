@@ -1,8 +1,8 @@
 """
-Chips: multipliers, memories, lookup tables and clock of a board, and the family of the chip.
+Describe a board: multipliers, memories, lookup tables and clock, and the family of the chip.
 
-A family describes how `yosys` maps a circuit: tables for a memory if blocks cost more. The logic
-that parts of a circuit need is measured; `benchmarks/dataflow_estimates.py` fits `tables` to it.
+A family describes how `yosys` maps a circuit. A memory is mapped to lookup tables if memory blocks
+cost more. `benchmarks/dataflow_estimates.py` fits `Family.tables` to measured logic.
 """
 
 import re
@@ -13,26 +13,27 @@ from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
+from ceras_ir.support.options import option, options
 from ceras_ir.targets.capabilities import board_text
 
 
 class LogicPart(StrEnum):
-    """Logic of a block, by what it is counted in."""
+    """A part of the logic of a block. The value names the unit in which it is counted."""
 
     CONTROL = "convolutions"
-    SUM = "bits of sums"
-    SELECT = "bits beyond the first that are chosen from on the way to a lane"
-    DRAIN = "bits beyond the first that are chosen from on the way out"
-    FINISH = "bits of sums that become results at once"
-    MOVE = "bits of sums times bits of how far they go right"
-    PHASE = "bits beyond the first that are chosen from on the way into a buffer"
+    SUM = "bits of accumulators"
+    SELECT = "additional input bits of multiplexers before lanes"
+    DRAIN = "additional input bits of multiplexers after lanes"
+    FINISH = "bits of sums that are requantized in a cycle"
+    MOVE = "bits of sums times bits of the extra shift"
+    PHASE = "additional input bits of multiplexers before a window buffer"
     MAXIMUM = "bits that are compared"
-    FUNCTION = "columns that look up a function"
+    FUNCTION = "columns of lookups"
 
 
 @dataclass(frozen=True)
 class LutRam:
-    """Tables that are a memory with one port to write and one to read at once."""
+    """A memory made of lookup tables, with a write port and a read port."""
 
     words: int
     bits: int
@@ -41,18 +42,19 @@ class LutRam:
 
 @dataclass(frozen=True)
 class Family:
-    """One family; tables are the LUT that it is made of."""
+    """A family of chips. A table is a lookup table (LUT) of the family."""
 
     paired: bool
-    """Whether a multiplier is wide enough for two products of int8."""
+    """Whether a multiplier can compute two products of int8."""
     product_bits: int
-    """Bits of an address from which it is multiplied by a constant in a multiplier."""
+    """The minimum width of an address that is multiplied by a constant in a multiplier."""
     lut_rams: tuple[LutRam, ...]
     table_price: float
-    """What `yosys` takes a table of a memory for, where a block of 18 kbit is `block_price`."""
+    """The cost of a table of a memory in `yosys`, relative to `block_price`."""
     block_price: int
+    """The cost of a memory block of 18 kbit in `yosys`."""
     tables: Mapping[LogicPart, float]
-    """What each unit of a part takes."""
+    """The number of tables per unit of a part."""
 
 
 FAMILIES = {
@@ -93,51 +95,64 @@ FAMILIES = {
         },
     ),
 }
-"""By the names that `yosys` has for them."""
+"""The families by their names in `yosys`."""
+
+
+DEFAULT_BOARD = "zcu102"
+"""The board of S5."""
+
+
+@options
+class ChipOptions:
+    """The options of the target and of the pass `allot-lanes`: the chip, and the usable part."""
+
+    board: str = option(DEFAULT_BOARD, metavar="NAME|FILE")
+    """Compile for this chip: a built-in name or a .toml file."""
+    dsp: int = option(0, metavar="N")
+    """Use at most this number of multipliers of the chip; 0, all."""
+    ram18: int = option(0, metavar="N")
+    """Use at most this number of memories of 18 kbit; 0, all."""
 
 
 CHIP = re.compile(r"\w+ \w+ \w+")
-"""Size, package and speed grade of a chip."""
+"""The size, package and speed grade of a chip."""
 
 
 @dataclass(frozen=True)
 class DataflowBoard:
-    """
-    The fields of a board's TOML file: integers of at least 1, and texts. `nextpnr` may be left out.
-    """
+    """The fields of the TOML file of a board: texts, and integers >= 1. `nextpnr` is optional."""
 
     title: str
     family: str
-    """What `yosys` calls the family: a key of `FAMILIES`."""
+    """The name of the family in `yosys`: a key of `FAMILIES`."""
     dsp: int
-    """Multipliers."""
+    """The number of multipliers."""
     ram18: int
-    """Memories of 18 kbit."""
+    """The number of memories of 18 kbit."""
     lut: int
     clock_mhz: int
     port_bytes: int
-    """Bytes that each port moves in a cycle."""
+    """The bytes per cycle of each port."""
     nextpnr: str = ""
-    """Size, package and speed grade as nextpnr calls them; none if it does not know the chip."""
+    """The size, package and speed grade in nextpnr; empty if nextpnr does not support the chip."""
 
     @property
     def fabric(self) -> Family:
-        """What the chip is made of."""
         return FAMILIES[self.family]
 
     @property
     def pairs(self) -> bool:
-        """Whether one multiplier makes two products of int8."""
+        """Whether a multiplier can compute two products of int8."""
         return self.fabric.paired
 
 
 def load_board(name: str) -> DataflowBoard:
-    """A board of this package by name, or one described in a TOML file."""
+    """Return a board of this package by name, or the board that a TOML file describes."""
     return parse_board(board_text("dataflow", "ceras_ir.backends.dataflow", name), name)
 
 
 def parse_board(text: str, file: str) -> DataflowBoard:
-    """The board that the TOML `text` describes; `file` is named in messages."""
+    """Return the board that the TOML `text` describes. Messages name `file`."""
     content = parse_toml(text, file)
     known = [field.name for field in fields(DataflowBoard)]
     optional = {"nextpnr"} - set(content)
@@ -148,17 +163,16 @@ def parse_board(text: str, file: str) -> DataflowBoard:
             continue
         if name == "family" and isinstance(value, str):
             if value not in FAMILIES:
-                raise InputError(
-                    f"family must be one of {', '.join(FAMILIES)}, got '{value}'", file
-                )
+                known_families = ", ".join(FAMILIES)
+                raise InputError(f"family must be one of {known_families}, got '{value}'", file)
             continue
         if name == "nextpnr":
             if not isinstance(value, str) or not CHIP.fullmatch(value):
                 example = '"85k CABGA756 6"'
                 raise InputError(f"nextpnr must be like {example}, got {value!r}", file)
             continue
-        most = 64 if name == "port_bytes" else 1 << 24
-        if name in ("title", "family") or type(value) is not int or not 1 <= value <= most:
-            kind = "text" if name in ("title", "family") else f"an integer in [1, {most}]"
+        limit = 64 if name == "port_bytes" else 1 << 24
+        if name in ("title", "family") or type(value) is not int or not 1 <= value <= limit:
+            kind = "text" if name in ("title", "family") else f"an integer in [1, {limit}]"
             raise InputError(f"{name} must be {kind}, got {value!r}", file)
     return DataflowBoard(**content)

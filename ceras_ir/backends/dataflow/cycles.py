@@ -1,9 +1,9 @@
 """
-How many cycles a pipeline takes, word by word, without its numbers.
+Model the cycles of a pipeline for each word, without values.
 
-Every block is a process that does what its module does, with the module's latencies; the comments
-name the registers that make them. Ports never stall. `lane_cycles` is the bound of one block
-alone, by which lanes are chosen.
+Each block is a process with the latencies of the module; comments name the registers that cause
+them. Ports never stall. `lane_cycles` is the lower bound of a single block, which is used to choose
+lanes.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from ceras_ir.backends.dataflow.plan import (
     PipelinePlan,
     PlannedConvolution,
     batches,
-    ends_of_windows,
+    completed_windows,
 )
 from ceras_ir.backends.dataflow.processes import (
     Engine,
@@ -37,30 +37,26 @@ from ceras_ir.backends.dataflow.processes import (
 from ceras_ir.backends.dataflow.storage import ceiling
 from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
 
-DRAIN = 5
-"""Cycles from a filter's last weight to the first word of its sums."""
-RESTART = 4
-"""Cycles from the last weight for a group of rows to the first for the next."""
-FETCH = 3
-"""Cycles from the last row that a group needs to its first weight: go, running, fetched."""
-FRAMES = 5
-"""Frames after which cycles per frame are steady in every network that was tried."""
+DRAIN = 5  # cycles from the last weight of a filter to the first word of sums
+RESTART = 4  # cycles from the last weight for a group of rows to the first weight for the next
+FETCH = 3  # cycles from the last row that a group needs to the first weight: go, running, fetched
+FRAMES = 5  # after which cycles per frame are constant in all networks that were tried
 
 
 @dataclass(frozen=True)
 class PipelineTiming:
-    """Cycles of a whole pipeline."""
+    """The cycles of a pipeline."""
 
     latency: int
-    """Until the first frame has left."""
+    """The cycles until the first frame is written."""
     per_frame: int
-    """Between frames, in the steady state."""
+    """The cycles between frames in the steady state."""
 
 
 def lane_cycles(planned: PlannedConvolution) -> int:
     """
-    Cycles per frame that a convolution takes where it never waits for others: to compute, or to
-    write its input.
+    Return the cycles per frame of a convolution that never waits for other blocks: the larger of
+    the cycles to compute and the cycles to write the input.
     """
     feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
     lengths, parts = planned.weights.lengths(), lanes.parts
@@ -69,11 +65,11 @@ def lane_cycles(planned: PlannedConvolution) -> int:
     ]
 
     def group(rows: int, before: int) -> int:
-        """A group of `rows` rows behind one of `before`: weights, or the words of the sums."""
+        # A group of `rows` rows after a group of `before` rows: weights, or the words of the sums.
         total = 0
         for n, length in enumerate(lengths):
-            leaving = filters[n - 1] * (rows if n else before) * parts + DRAIN + parts - 1
-            total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), leaving)
+            draining = filters[n - 1] * (rows if n else before) * parts + DRAIN + parts - 1
+            total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), draining)
         return total
 
     buffer = planned.buffer
@@ -87,7 +83,7 @@ def lane_cycles(planned: PlannedConvolution) -> int:
 
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
-    """Cycles per frame below which the ports and single words do not go."""
+    """Return the lower bound of the cycles per frame that ports and streams set."""
     source, result = pipeline.source.feature, pipeline.result.feature
     words = [source.words * ceiling(source.columns, port_bytes)]
     words.append(result.words * ceiling(result.columns, port_bytes))
@@ -98,27 +94,25 @@ def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
 def model(
     pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int = FRAMES
 ) -> PipelineTiming:
-    """Latency and cycles per frame of the circuit."""
+    """Return the latency and the cycles per frame of the circuit."""
     run = _Model(pipeline, plan, port_bytes, frames)
     return PipelineTiming(run.ends[0], run.ends[frames - 1] - run.ends[frames - 2])
 
 
 class _Model:
-    """The processes of a pipeline and what they share."""
-
     def __init__(self, pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int):
         self.plan, self.port_bytes, self.frames = plan, port_bytes, frames
         self.engine, self.ends = Engine(), list[int]()
         streams: dict[tuple[Block, int], Link] = {}
         outputs: dict[Block, Link] = {}
         for block in (pipeline.source, *pipeline.blocks):
-            readers = pipeline.readers(block)
+            consumers = pipeline.consumers(block)
             outputs[block] = Link()
-            links = [Link() for _ in readers]
-            streams.update(zip(readers, links, strict=True))
-            if len(readers) == 1:
+            links = [Link() for _ in consumers]
+            streams.update(zip(consumers, links, strict=True))
+            if len(consumers) == 1:
                 outputs[block] = links[0]
-            elif readers:
+            elif consumers:
                 self.engine.start(self._fork(outputs[block], links))
         self.engine.start(self._source(pipeline, outputs[pipeline.source]))
         for block in pipeline.blocks:
@@ -135,7 +129,7 @@ class _Model:
             last = ordered
         self.engine.start(self._sink(pipeline, last))
         self.engine.run()
-        # A frame that is made of padding alone leaves before it has come.
+        # A frame that consists of padding can be written before the input arrives.
         assert len(self.ends) >= frames, "the model of the pipeline has stopped"
 
     def _source(self, pipeline: Pipeline, out: Link) -> Process:
@@ -157,14 +151,12 @@ class _Model:
             offer = yield Peek(link)
             self.engine.accept(link, (yield Send(outs, offer)))
 
-    def _pass(self, link: Link, out: Link) -> Process:
-        """A register, which takes a word when the one before leaves."""
+    def _register(self, link: Link, out: Link) -> Process:
         left = 0
         while True:
             left = yield Send([out], (yield Receive(link, left)) + 1)
 
     def _queue(self, link: Link, words: int) -> Link:
-        """A queue of so many words; the link behind it."""
         out, written, freed = Link(), Events(), Events()
 
         def writing() -> Process:
@@ -173,7 +165,7 @@ class _Model:
                 if count >= words:
                     ready = max(ready, (yield Next(freed)))
                 ready = (yield Receive(link, ready)) + 1
-                # The memory, then the register behind it.
+                # The memory, then the register after it.
                 self.engine.post(written, ready + 1)
 
         def reading() -> Process:
@@ -195,20 +187,20 @@ class _Model:
                 self.engine.start(self._pool(block, operands[0], out))
             case Addition():
                 written, freed = Events(), Events()
-                capacity = self.plan.second(block)
+                capacity = self.plan.ring_rows(block)
                 self.engine.start(
                     self._ring(block.inputs[1], operands[1], written, freed, capacity)
                 )
                 self.engine.start(self._addition(block, operands[0], out, written, freed))
             case FunctionTable():
-                self.engine.start(self._pass(operands[0], out))
+                self.engine.start(self._register(operands[0], out))
             case _:
                 raise AssertionError(block)
 
     def _ring(
         self, block: Block, link: Link, written: Events, freed: Events, capacity: int
     ) -> Process:
-        """Words of `block` in a ring; `written` and `freed` are of whole rows."""
+        # `written` and `freed` count complete rows.
         ready, rows, room = 0, 0, capacity
         order = _row_order(block, self.plan)
         while True:
@@ -218,7 +210,7 @@ class _Model:
                     ready = max(ready, (yield Next(freed)))
                     room += 1
                 ready = (yield Receive(link, ready)) + 1
-                if row.ends:
+                if row.is_last:
                     self.engine.post(written, ready)
                     rows += 1
 
@@ -227,7 +219,7 @@ class _Model:
         while True:
             read = yield Next(written)
             for _ in range(block.feature.channels):
-                # The word before has left, or leaves now.
+                # The previous word has left, or leaves in this cycle.
                 read = max(read, left)
                 left = yield Send([out], read + 1)
             self.engine.post(freed, read + 1)
@@ -235,27 +227,27 @@ class _Model:
     def _addition(
         self, block: Addition, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
-        order, left, there, rows = _row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
+        order, left, stored, rows = _row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
         complete = 0
         while True:
             base = rows
             for row in order:
-                while there <= base + row.number:
+                while stored <= base + row.number:
                     complete = max(complete, (yield Next(written)))
-                    there += 1
+                    stored += 1
                 taken = yield Receive(link, max(left[-2], left[-1] - 1, complete))
-                if row.ends:
+                if row.is_last:
                     self.engine.post(freed, taken + 1)
                     rows += 1
                 left.append((yield Send([out], max(taken + 2, left[-1] + 1))))
 
     def _pool(self, block: MaxPool, link: Link, out: Link) -> Process:
-        ends = ends_of_windows(block)
+        ends = completed_windows(block)
         order, clear, ready = _row_order(block.inputs[0], self.plan), 0, 0
         while True:
             for row in order:
                 taken = yield Receive(link, ready)
-                # The middle register moves on when words that end are leaving.
+                # The middle register advances when the words of completed windows leave.
                 ready = max(taken + 1, clear)
                 offer = ready + 1
                 for _ in range(ends[row.number]):
@@ -270,14 +262,14 @@ class _Model:
         rows: Events | None = None
         rows_freed = Events()
         if len(operands) > 1:
-            rows, capacity = Events(), self.plan.second(block)
+            rows, capacity = Events(), self.plan.ring_rows(block)
             self.engine.start(self._ring(block.inputs[1], operands[1], rows, rows_freed, capacity))
         self.engine.start(self._epilogue(planned, out, sums, done, rows, rows_freed))
 
     def _window_buffer(
         self, planned: PlannedConvolution, link: Link, written: Events, freed: Events
     ) -> Process:
-        """Posts every padded row when it is there; `freed` are slots."""
+        # `written` counts padded rows, `freed` counts slots.
         buffer, layer = planned.buffer, planned.layer
         top, rows = layer.windows.before[0], layer.input.rows
         order = _row_order(layer.inputs[0], self.plan)
@@ -293,7 +285,7 @@ class _Model:
                             ready = max(ready, (yield Next(freed)))
                             room += 1
                         ready = (yield Receive(link, ready, buffer.phases - 1)) + 1
-                        if word.ends:
+                        if word.is_last:
                             self.engine.post(written, ready)
                     continue
                 while first_slot + row // buffer.slot_rows >= room:
@@ -304,31 +296,24 @@ class _Model:
             first_slot += buffer.frame_slots
 
     def _sequencer(
-        self,
-        planned: PlannedConvolution,
-        written: Events,
-        freed: Events,
-        sums: Events,
-        done: Events,
+        self, layer: PlannedConvolution, written: Events, freed: Events, sums: Events, done: Events
     ) -> Process:
-        buffer, lengths, parts = planned.buffer, planned.weights.lengths(), planned.lanes.parts
-        stride, end, free = buffer.slot_rows, -RESTART, 0
-        drains = 0
+        buffer, lengths, parts = layer.buffer, layer.weights.lengths(), layer.lanes.parts
+        end, free, is_draining = -RESTART, 0, False
         while True:
-            rows, there = 0, 0
+            rows, stored = 0, 0
             for group in range(buffer.groups):
                 last_group = group == buffer.groups - 1
-                needed = min(buffer.last_rows, buffer.first_rows + group * stride)
-                needed = buffer.last_rows if last_group else needed
+                needed = buffer.last_rows if last_group else buffer.needed_rows(group)
                 while rows < needed:
-                    there = yield Next(written)
+                    stored = yield Next(written)
                     rows += 1
-                now = max(end + RESTART, there + FETCH) + planned.decoding
+                now = max(end + RESTART, stored + FETCH) + layer.decoding
                 for length in lengths:
-                    if drains:
+                    if is_draining:
                         free = (yield Next(done)) + 1
-                    drains = 1
-                    # The last weight waits with its first part.
+                    is_draining = True
+                    # The last weight waits with the first part of the columns.
                     last = max(now + (length - 1) * parts, free) + parts - 1
                     self.engine.post(sums, last + DRAIN)
                     now = last + 1
@@ -337,7 +322,7 @@ class _Model:
                     self.engine.post(freed, end + 1)
             for _ in range(buffer.frame_slots - buffer.groups + 1):
                 self.engine.post(freed, end + 1)
-            # Rows that no window reads come before the next frame's.
+            # Rows without a window precede the rows of the next frame.
             while rows < buffer.padded_rows:
                 yield Next(written)
                 rows += 1
@@ -353,8 +338,8 @@ class _Model:
     ) -> Process:
         lanes, layer = planned.lanes, planned.layer
         channels, height = layer.feature.channels, layer.feature.rows
-        # When the last two words left: `middle` and `out` stop together.
-        before, left, there = 0, 0, 0
+        # The cycles in which the last two words left: `middle` and `out` stop together.
+        before, left = 0, 0
         while True:
             for start in range(0, height, lanes.rows):
                 count = min(lanes.rows, height - start)
@@ -365,11 +350,10 @@ class _Model:
                     for word in range(filters * count):
                         if rows is not None and channel == 0 and word < count:
                             at = max(at, (yield Next(rows)))
-                            there += 1
                         taken = max(taken + 1, before, at)
                         before, left = left, 0
                         if lanes.parts > 1:
-                            # The second goes where the word before was.
+                            # The second part enters the register of the previous word.
                             taken = max(taken + 1, before) + lanes.parts - 2
                         if word == filters * count - 1:
                             self.engine.post(done, taken)
@@ -386,12 +370,11 @@ class _Model:
 class _Word:
     number: int
     """The row of the word."""
-    ends: bool
-    """Whether it is the last of its row."""
+    is_last: bool
+    """Whether the word is the last of the row."""
 
 
 def _row_order(block: Block, plan: PipelinePlan) -> list[_Word]:
-    """The rows of a frame's words in the order in which `block` makes them."""
     last = block.feature.channels - 1
     return [
         _Word(row, channel == last)

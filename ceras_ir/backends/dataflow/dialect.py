@@ -1,20 +1,14 @@
 """
-The `dataflow` dialect: the ports of a pipeline, and how much of a layer it computes at once.
+Define the `dataflow` dialect: the ports of a pipeline, and the lanes of each layer.
 
-A kernel on this device is a function over buffers whose body is operations of `graph` between
-one `dataflow.receive` and one `dataflow.send`. Every operation is a block of the circuit.
+A kernel on this device is a function on buffers. The body has operations of `graph` between a
+`dataflow.receive` and a `dataflow.send`. Each operation is a block of the circuit.
 """
 
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import IntAttr, MemRefType, StringAttr, TensorType
-from xdsl.interpreter import (
-    Interpreter,
-    InterpreterFunctions,
-    PythonValues,
-    impl,
-    register_impls,
-)
+from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
 from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -34,16 +28,18 @@ from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 
 LANES = "dataflow.lanes"
-"""The discardable attribute of a convolution or product in a pipeline."""
+"""The name of the discardable attribute of a convolution or product in a pipeline."""
 
 
 @irdl_attr_definition
 class LanesAttr(ParametrizedAttribute):
     """
-    What is computed at once of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
-    S slots of input rows are kept. Weights are stored `dense`, as `coo` (every non-zero with its
-    place), or as `delta` (how many weights behind the last it is). With `parts = P` before the
-    encoding, each weight meets a part of the columns after the other.
+    The lanes of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
+
+    The block computes R rows of M filters in parallel. S slots of input rows are stored. Weights
+    are stored `dense`, as `coo` (each nonzero weight with the position), or as `delta` (each
+    nonzero weight with the distance to the previous nonzero weight). With `parts = P` before the
+    encoding, each weight is multiplied by P parts of the columns in sequence.
     """
 
     name = "dataflow.lanes"
@@ -55,13 +51,8 @@ class LanesAttr(ParametrizedAttribute):
     encoding: StringAttr
 
     def __init__(self, lanes: BlockLanes):
-        super().__init__(
-            IntAttr(lanes.rows),
-            IntAttr(lanes.filters),
-            IntAttr(lanes.slots),
-            IntAttr(lanes.parts),
-            StringAttr(lanes.encoding.value),
-        )
+        numbers = (lanes.rows, lanes.filters, lanes.slots, lanes.parts)
+        super().__init__(*map(IntAttr, numbers), StringAttr(lanes.encoding.value))
 
     @property
     def lanes(self) -> BlockLanes:
@@ -74,26 +65,27 @@ class LanesAttr(ParametrizedAttribute):
         numbers = (self.rows.data, self.filters.data, self.slots.data, self.parts.data)
         if min(numbers) < 1:
             got = ", ".join(map(str, numbers))
-            raise VerifyException(f"rows, filters, slots and parts must be at least 1, got {got}")
+            raise VerifyException(f"rows, filters, slots and parts must be >= 1, got {got}")
         if self.encoding.data not in list(WeightEncoding):
             known = ", ".join(WeightEncoding)
-            raise VerifyException(f"an encoding is one of {known}, got {self.encoding.data}")
+            raise VerifyException(f"encoding must be one of {known}, got {self.encoding.data}")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        def number() -> IntAttr:
+            parser.parse_punctuation("=")
+            value = IntAttr(parser.parse_integer())
+            parser.parse_punctuation(",")
+            return value
+
         with parser.in_angle_brackets():
             numbers: list[IntAttr] = []
             for name in ("rows", "filters", "slots"):
                 parser.parse_keyword(name)
-                parser.parse_punctuation("=")
-                numbers.append(IntAttr(parser.parse_integer()))
-                parser.parse_punctuation(",")
-            parts = 1
-            if parser.parse_optional_keyword("parts") is not None:
-                parser.parse_punctuation("=")
-                parts = parser.parse_integer()
-                parser.parse_punctuation(",")
-            return (*numbers, IntAttr(parts), StringAttr(parser.parse_identifier()))
+                numbers.append(number())
+            has_parts = parser.parse_optional_keyword("parts") is not None
+            numbers.append(number() if has_parts else IntAttr(1))
+            return (*numbers, StringAttr(parser.parse_identifier()))
 
     def print_parameters(self, printer: Printer) -> None:
         parts = "" if self.parts.data == 1 else f"parts = {self.parts.data}, "
@@ -104,23 +96,22 @@ class LanesAttr(ParametrizedAttribute):
 
 
 def lanes_of(op: Operation) -> BlockLanes | None:
-    """The lanes of a layer, if they have been chosen."""
+    """Return the lanes of a layer, if `allot-lanes` has run."""
     attribute = op.attributes.get(LANES)
     return attribute.lanes if isinstance(attribute, LanesAttr) else None
 
 
 def _expect_stored(buffer: SSAValue, tensor: SSAValue) -> None:
-    """Refuse a buffer that does not hold the stored integers of a tensor."""
     kind, value = buffer.type, tensor.type
     assert isa(kind, MemRefType) and isa(value, Tensor)
     same = kind.get_shape() == value.get_shape()
     if not same or kind.element_type != storage_type(value.element_type):
-        raise VerifyException(f"a buffer of the stored integers expected, got {kind} for {value}")
+        raise VerifyException(f"the buffer must hold the integers of {value}, got {kind}")
 
 
 @irdl_op_definition
 class ReceiveOp(IRDLOperation):
-    """What the input port reads: the tensor whose stored integers are in `buffer`."""
+    """Read a tensor through the input port; `buffer` has the stored integers."""
 
     name = "dataflow.receive"
 
@@ -138,7 +129,7 @@ class ReceiveOp(IRDLOperation):
 
 @irdl_op_definition
 class SendOp(IRDLOperation):
-    """What the output port writes: the stored integers of `value`, into `buffer`."""
+    """Write the stored integers of `value` to `buffer` through the output port."""
 
     name = "dataflow.send"
 
@@ -156,7 +147,7 @@ class SendOp(IRDLOperation):
 
 @register_impls
 class DataflowFunctions(InterpreterFunctions):
-    """What the ports mean, in numpy."""
+    """Interpret the ports in numpy."""
 
     @impl(ReceiveOp)
     def receive(self, interpreter: Interpreter, op: ReceiveOp, args: PythonValues):

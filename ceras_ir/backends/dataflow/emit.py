@@ -1,8 +1,9 @@
 """
-Files of a circuit: the library and the top module, memory contents, and what the report says.
+Create the files of a circuit: library, top module and memory contents; and figures for the report.
 
-`hdl/` is a project for any synthesizer: `$readmemh` finds the memories beside the sources. The C
-beside it is the host's part, which hands frames to the circuit.
+The folder `hdl/` of the output is a project for any synthesizer. `$readmemh` finds the memories
+next to the sources. The C code next to the folder is the program of the host, which passes frames
+to the circuit.
 """
 
 import tempfile
@@ -25,7 +26,8 @@ from ceras_ir.backends.dataflow.resources import (
     route,
     synthesize,
     total,
-)
+)  # fmt: skip
+from ceras_ir.backends.dataflow.rules import DATAFLOW
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
@@ -36,33 +38,31 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import STREAM_FIFO
 from ceras_ir.targets import MICROSECONDS, Prediction
 
-FOLDER = "hdl"
-"""Where the project is in the output folder."""
-ENTRY = "dataflow"
-"""The entry of `manifest.json`."""
-COLUMNS = {
+PROJECT_FOLDER = "hdl"
+MANIFEST_ENTRY = "dataflow"
+REPORT_COLUMNS = {
     "cycles": ("cycles", "{:,}"),
     "multipliers": ("DSP", "{:,}"),
     "memories": ("RAM18", "{:,}"),
     "lanes": ("rows x filters", "{}"),
 }
-"""What the table of layers shows."""
+"""The columns of a layer in the report: key, title and format."""
 
 
 @dataclass(frozen=True, eq=False)
-class Figures:
-    """What the models say of a circuit."""
+class CircuitFigures:
+    """The modelled times and resources of a circuit."""
 
     timing: PipelineTiming
     total: Resources
     busy: float
-    """The share of the lanes' cycles that multiply by no zero."""
+    """The share of the cycles of all lanes in which the weight is not zero."""
     layers: dict[Operation, dict[str, object]]
-    """By operation: a convolution and its table may have the name of one node."""
+    """The entries of the report by operation; a convolution and its table may share a name."""
     counted: Resources | None = None
-    """What yosys counted, if it was asked."""
+    """The resources that yosys counted, with --synthesize or --route."""
     routed_mhz: float | None = None
-    """The clock that nextpnr reached, if it was asked."""
+    """The clock that nextpnr reached, with --route."""
 
     @classmethod
     def of(
@@ -71,7 +71,7 @@ class Figures:
         board: DataflowBoard,
         counted: Resources | None,
         routed_mhz: float | None,
-    ) -> "Figures":
+    ) -> "CircuitFigures":
         parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
         layers: dict[Operation, dict[str, object]] = {}
         for op, block in circuit.pipeline.operations.items():
@@ -90,7 +90,7 @@ class Figures:
         return cls(timing, total(parts), busy, layers, counted, routed_mhz)
 
     def totals(self, board: DataflowBoard) -> dict[str, object]:
-        """Entries of the report's totals."""
+        """Return the entries for the totals of the report."""
         return {
             "cycles_per_frame": self.timing.per_frame,
             "latency_cycles": self.timing.latency,
@@ -102,9 +102,9 @@ class Figures:
         }
 
     def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
-        """Add to the report's entry of each layer what its block takes."""
-        here = [layer for layer in layers if layer["device"] == ENTRY]
-        for layer, figures in zip(entries_of(here, self.layers), self.layers.values(), strict=True):
+        """Add the resources and cycles of the block to the entry of each layer."""
+        own = [layer for layer in layers if layer["device"] == DATAFLOW]
+        for layer, figures in zip(entries_of(own, self.layers), self.layers.values(), strict=True):
             if layer is None:
                 continue
             layer |= figures
@@ -112,25 +112,25 @@ class Figures:
                 layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
 
     def prediction(self, board: DataflowBoard) -> Prediction:
-        """One frame; the blocks work at once."""
+        """Return the modelled time of a frame."""
         return Prediction(
             f"{board.title} at {board.clock_mhz} MHz",
-            "Cycles of every block at full speed. All blocks work at once: one inference takes "
-            "the latency of the pipeline, and the next one follows sooner. The host is not "
-            "modelled.",
+            "Cycles of each block at full speed. All blocks work in parallel: the time of an "
+            "inference is the latency of the pipeline; the next inference starts earlier. The host "
+            "is not included.",
             microseconds=self.timing.latency / board.clock_mhz,
         )
 
 
 def library_files() -> dict[str, str]:
-    """The modules that every project consists of, by file name."""
+    """Return the library of modules by file name."""
     library = files("ceras_ir.backends.dataflow") / "hdl"
     found = [STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
     return {e.name: e.read_text(encoding="utf-8") for e in sorted(found, key=lambda e: e.name)}
 
 
 def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
-    """The project, by file name: the library, the top module, the memories."""
+    """Return the project by file name: library, top module and memories."""
     project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
     found = library_files() | {"pipeline.sv": project.top}
     return found | {name: file.text() for name, file in project.memories.items()}
@@ -139,7 +139,6 @@ def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
 def _count(
     circuit: Circuit, board: DataflowBoard, *, synthesized: bool, routed: bool
 ) -> tuple[Resources | None, float | None]:
-    """Resources as yosys counts them, and the clock that nextpnr reaches, as far as asked."""
     if not (synthesized or routed):
         return None, None
     with tempfile.TemporaryDirectory(prefix="ceras-dataflow-") as work:
@@ -153,34 +152,31 @@ def _count(
 
 def emit_circuit(
     module: ModuleOp, board: DataflowBoard, *, synthesized: bool = False, routed: bool = False
-) -> tuple[list[Artefact], dict[str, object], Figures]:
-    """The project, its entry of `manifest.json`, and figures for the report."""
+) -> tuple[list[Artefact], dict[str, object], CircuitFigures]:
+    """Return the project, the entry of `manifest.json`, and figures for the report."""
     circuit = circuit_of(module, board)
     (launch,) = [op for op in main_function(module).body.block.ops if isinstance(op, LaunchOp)]
     described = {".sv": "SystemVerilog", ".mem": "contents of a memory, for $readmemh"}
     artefacts = [
-        Artefact.of_text(f"{FOLDER}/{name}", described[name[name.rindex(".") :]], text)
+        Artefact.of_text(f"{PROJECT_FOLDER}/{name}", described[name[name.rindex(".") :]], text)
         for name, text in project_files(circuit, board).items()
     ]
     source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
     entry: dict[str, object] = {
-        "folder": FOLDER,
+        "folder": PROJECT_FOLDER,
         "port_bytes": board.port_bytes,
         "frames": graph.shape_of(launch.inputs[0])[0],
         "input": _port(launch, 0, source),
         "output": _port(launch, 1, result),
     }
-    return (
-        artefacts,
-        {ENTRY: entry},
-        Figures.of(circuit, board, *_count(circuit, board, synthesized=synthesized, routed=routed)),
-    )
+    counted = _count(circuit, board, synthesized=synthesized, routed=routed)
+    return artefacts, {MANIFEST_ENTRY: entry}, CircuitFigures.of(circuit, board, *counted)
 
 
 def _port(launch: LaunchOp, number: int, feature: Feature) -> Sequence[int]:
-    """Offset in the arena, rows, columns and channels."""
+    # Offset in the arena, rows, columns and channels.
     value = (*launch.inputs, *launch.outputs)[number]
     block = block_of(value)
     if block is None:
-        raise InputError("a port has no place in memory: run allocate-blocks=io first")
+        raise InputError("a port has no memory: run allocate-blocks with io=true first")
     return [block.offset.data, feature.rows, feature.columns, feature.channels]

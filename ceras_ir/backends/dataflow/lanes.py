@@ -1,10 +1,10 @@
 """
-Choose lanes for each layer: the shortest time per frame for which the chip has room.
+Choose lanes for each layer: the shortest time per frame that fits the chip.
 
-All layers work at once, so the slowest layer sets the time. For a given time, each layer uses the
-cheapest lanes that reach it; the time is found by bisection over the times that layers can have.
+All layers work in parallel, so the slowest layer sets the time. For a given time, each layer uses
+the cheapest lanes that reach it. Bisection over the possible times of the layers finds the time.
 The cost of lanes depends on the scarce resource, so several prices are tried. `circuit_of` checks
-the lanes of a module and returns its blocks with the lanes.
+the lanes of a module and returns the blocks with their lanes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from ceras_ir.backends.dataflow.plan import (
     PlannedConvolution,
     batches,
     good_slots,
-    least_slots,
+    min_slots,
     with_rings,
 )
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
@@ -33,24 +33,24 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, ceiling, delta_bi
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
-LUT_SHARE = 0.75
-"""Part of the chip's tables that a router can use."""
-MOST_ROWS = 16
-MOST_PARTS = 32
-"""Words of a table used as memory, where sums of parts are."""
-MOST_FILTERS = 64
-MOST_WORDS = 1 << 16
-"""Words of a bank: addresses of rows have 16 bits."""
+MAX_LUT_SHARE = 0.75
+"""The share of the tables of a chip that a router can use."""
+MAX_LANE_ROWS = 16
+MAX_LANE_PARTS = 32
+"""The words of a lookup table used as memory, which stores the sums of the parts."""
+MAX_LANE_FILTERS = 64
+MAX_BANK_WORDS = 1 << 16
+"""Addresses of rows have 16 bits."""
 PRICES = (
-    *((1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0)),
-    *((64.0, 1.0, 1.0), (1.0, 64.0, 1.0), (1.0, 1.0, 64.0)),
-)
-"""What a share of the chip's multipliers, memories and tables is worth."""
+    (1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0),
+    (64.0, 1.0, 1.0), (1.0, 64.0, 1.0), (1.0, 1.0, 64.0),
+)  # fmt: skip
+"""The prices of multipliers, memories and tables; each is relative to the budget."""
 
 
 @dataclass(frozen=True)
 class LaneChoice:
-    """Lanes of one layer, with what they take."""
+    """Lanes of a layer, with cycles and resources."""
 
     cycles: int
     resources: Resources
@@ -59,7 +59,7 @@ class LaneChoice:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the circuit may take."""
+    """The resources that the circuit may use."""
 
     dsp: int
     ram18: int
@@ -67,27 +67,27 @@ class Budget:
 
     @classmethod
     def of(cls, board: DataflowBoard, dsp: int = 0, ram18: int = 0) -> "Budget":
-        """That of a board, with less where `dsp` and `ram18` say so."""
+        """Return the resources of a board, limited to `dsp` and `ram18` if they are not 0."""
         return cls(
             min(board.dsp, dsp or board.dsp),
             min(board.ram18, ram18 or board.ram18),
-            int(board.lut * LUT_SHARE),
+            int(board.lut * MAX_LUT_SHARE),
         )
 
     def holds(self, r: Resources) -> bool:
         return r.dsp <= self.dsp and r.ram18 <= self.ram18 and r.lut <= self.lut
 
     def price(self, r: Resources, prices: Sequence[float]) -> float:
-        """What `r` costs, as shares of the budget."""
+        """Return the weighted sum of the shares of the budget that `r` uses."""
         shares = (r.dsp / self.dsp, r.ram18 / self.ram18, r.lut / self.lut)
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
 def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
-    """Lanes of a layer that are worth their price, the fastest first."""
+    """Return the lanes of a layer that are Pareto-optimal, the fastest first."""
     found: list[LaneChoice] = []
     pairs = family.paired
-    # How rows come is not known yet.
+    # The batches of the producer are not known yet.
     single = [range(row, row + 1) for row in range(layer.input.rows)]
     slots: dict[int, int] = {}
     for lanes in _candidates(layer):
@@ -95,38 +95,37 @@ def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
             buffer = PlannedConvolution(layer, lanes, pairs).buffer
             slots[lanes.rows] = good_slots(buffer, single)
         planned = PlannedConvolution(layer, replace(lanes, slots=slots[lanes.rows]), pairs)
-        if planned.buffer.depth > MOST_WORDS:
+        if planned.buffer.depth > MAX_BANK_WORDS:
             continue
         resources = convolution(planned, family).resources()
         found.append(LaneChoice(lane_cycles(planned), resources, planned))
     found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
     kept: list[LaneChoice] = []
     for choice in found:
-        if not any(_beats(other.resources, choice.resources) for other in kept):
+        if not any(_uses_no_more(other.resources, choice.resources) for other in kept):
             kept.append(choice)
     return kept
 
 
-def _beats(a: Resources, b: Resources) -> bool:
-    """Whether `a` takes no more of anything."""
+def _uses_no_more(a: Resources, b: Resources) -> bool:
     return a.dsp <= b.dsp and a.ram18 <= b.ram18 and a.lut <= b.lut
 
 
+def _distinct_sizes(extent: int, start: int, limit: int) -> list[int]:
+    # For each number of groups, only the smallest size that needs no more groups.
+    sizes = range(start, min(extent, limit) + 1)
+    return sorted({ceiling(extent, ceiling(extent, size)) for size in sizes})
+
+
 def _candidates(layer: Convolution) -> list[BlockLanes]:
-    height, filters = layer.feature.rows, len(layer.weights)
-    # Of numbers of rows that need as many groups, the least.
-    rows = sorted(
-        {ceiling(height, ceiling(height, r)) for r in range(1, min(height, MOST_ROWS) + 1)}
-    )
+    filters = len(layer.weights)
     per_group = filters // layer.groups
-    counts = sorted(
-        {ceiling(filters, ceiling(filters, n)) for n in range(1, min(filters, MOST_FILTERS) + 1)}
-        if layer.groups == 1
-        else {n for n in range(1, min(per_group, MOST_FILTERS) + 1) if per_group % n == 0}
-    )
-    width = layer.feature.columns
-    parts = {ceiling(width, ceiling(width, p)) for p in range(2, min(width, MOST_PARTS) + 1)}
-    shapes = [*((r, 1) for r in rows), *((1, p) for p in sorted(parts))]
+    counts = _distinct_sizes(filters, 1, MAX_LANE_FILTERS)
+    if layer.groups > 1:
+        counts = [n for n in range(1, min(per_group, MAX_LANE_FILTERS) + 1) if per_group % n == 0]
+    rows = _distinct_sizes(layer.feature.rows, 1, MAX_LANE_ROWS)
+    parts = _distinct_sizes(layer.feature.columns, 2, MAX_LANE_PARTS)
+    shapes = [*((r, 1) for r in rows), *((1, p) for p in parts)]
     return [
         BlockLanes(r, n, encoding, parts=p)
         for r, p in shapes
@@ -136,7 +135,7 @@ def _candidates(layer: Convolution) -> list[BlockLanes]:
 
 
 def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
-    """The plan with the least cycles per frame that `budget` holds."""
+    """Return the plan with the minimum cycles per frame within `budget`."""
     table = {
         block: choices(block, board.fabric)
         for block in pipeline.blocks
@@ -144,13 +143,8 @@ def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> Pipeline
     }
     for block, found in table.items():
         if not found:
-            raise UnsupportedError(
-                [
-                    _finding(
-                        block, f"a row of it has more than {MOST_WORDS} words: use fewer channels"
-                    )
-                ]
-            )
+            message = f"a row has more than {MAX_BANK_WORDS} words: use fewer channels"
+            raise UnsupportedError([_finding(block, message)])
     floor = port_cycles(pipeline, board.port_bytes)
     times = sorted({max(floor, c.cycles) for found in table.values() for c in found})
     slowest = max(found[-1].cycles for found in table.values())
@@ -176,7 +170,7 @@ def _plan_for(
     board: DataflowBoard,
     budget: Budget,
 ) -> PipelinePlan | None:
-    """The cheapest plan in which no layer takes longer, if the budget holds it."""
+    # The cheapest plan in which no layer exceeds `time`, unless the budget is exceeded.
     for prices in PRICES:
         planned: dict[Block, PlannedConvolution] = {}
         for layer, found in table.items():
@@ -191,9 +185,9 @@ def _plan_for(
     return None
 
 
-def _with_slots(one: PlannedConvolution, source: list[range]) -> PlannedConvolution:
-    """The same with as many slots as an input in batches `source` needs."""
-    return replace(one, lanes=replace(one.lanes, slots=good_slots(one.buffer, source)))
+def _with_slots(planned: PlannedConvolution, source: list[range]) -> PlannedConvolution:
+    slots = good_slots(planned.buffer, source)
+    return replace(planned, lanes=replace(planned.lanes, slots=slots))
 
 
 def _finding(block: Block, message: str) -> Finding:
@@ -206,85 +200,73 @@ def _refuse(
     board: DataflowBoard,
     budget: Budget,
 ) -> NoReturn:
-    """Name the resource that is short, the layer that takes most of it, and what would fit."""
+    """Refuse the network: name the scarce resource, the largest layer, and the remedy."""
     findings: list[Finding] = []
-    for name in ("dsp", "ram18", "lut"):
+    for name, (title, remedy) in RESOURCES.items():
         available: int = getattr(budget, name)
-        least = {
-            layer: min(found, key=lambda c: getattr(c.resources, name))
-            for layer, found in table.items()
-        }
-        plan_of: dict[Block, PlannedConvolution] = {}
-        for layer, choice in least.items():
-            plan_of[layer] = _with_slots(choice.planned, batches(layer.inputs[0], plan_of))
-        parts = estimate(pipeline, with_rings(pipeline, plan_of), board.fabric)
+        planned: dict[Block, PlannedConvolution] = {}
+        for layer, found in table.items():
+            smallest = min(found, key=lambda c: getattr(c.resources, name))
+            planned[layer] = _with_slots(smallest.planned, batches(layer.inputs[0], planned))
+        parts = estimate(pipeline, with_rings(pipeline, planned), board.fabric)
         needed: int = getattr(total(parts), name)
         if needed <= available:
             continue
-        worst = max(parts, key=lambda block: getattr(parts[block], name))
-        share: int = getattr(parts[worst], name)
-        findings.append(
-            _finding(
-                worst,
-                f"the network needs at least {needed} {NAMES[name]}, {share} of them for this "
-                f"layer, and {board.title} may use {available}: a board with {needed} would do, or "
-                f"{WAYS_OUT[name]}",
-            )
+        largest = max(parts, key=lambda block: getattr(parts[block], name))
+        share: int = getattr(parts[largest], name)
+        message = (
+            f"the network needs at least {needed} {title}, {share} of them for this layer, and "
+            f"{board.title} may use {available}: use a board with {needed}, or {remedy}"
         )
+        findings.append(_finding(largest, message))
     if not findings:
-        worst = max(table, key=lambda layer: table[layer][-1].resources.dsp)
-        findings = [
-            _finding(
-                worst,
-                "no lanes keep multipliers, memories and tables within "
-                f"{budget.dsp}, {budget.ram18} and {budget.lut} at once: use a larger board",
-            )
-        ]
+        largest = max(table, key=lambda layer: table[layer][-1].resources.dsp)
+        message = (
+            "no lanes keep multipliers, memories and tables within "
+            f"{budget.dsp}, {budget.ram18} and {budget.lut} at the same time: use a larger board"
+        )
+        findings = [_finding(largest, message)]
     raise UnsupportedError(findings)
 
 
-NAMES = {"dsp": "multipliers", "ram18": "memories of 18 kbit", "lut": "tables (LUT)"}
-WAYS_OUT = {
-    "dsp": "fewer layers, or narrower feature maps",
-    "ram18": "more zero weights (--prune), or fewer channels",
-    "lut": "narrower feature maps",
+RESOURCES = {
+    "dsp": ("multipliers", "fewer layers, or narrower feature maps"),
+    "ram18": ("memories of 18 kbit", "more zero weights (--prune), or fewer channels"),
+    "lut": ("tables (LUT)", "narrower feature maps"),
 }
-"""What a user can change in the network."""
+"""The name of each resource for users, and the changes of a network that need less of it."""
 
 
 KERNEL = "pipeline"
-"""The function that is the circuit."""
+"""The name of the function of the circuit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """A pipeline and its plan."""
+    """A pipeline with a plan."""
 
     pipeline: Pipeline
     plan: PipelinePlan
 
 
 def kernel_of(module: ModuleOp) -> FuncOp | None:
-    """The function that is the circuit, if it has been outlined."""
+    """Return the function of the circuit, if `outline-pipeline` has run."""
     kernel = SymbolTable.lookup_symbol(module, KERNEL)
     return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
 
 
 def pipeline_of(kernel: FuncOp) -> Pipeline:
-    """The blocks of a kernel."""
+    """Return the blocks of a kernel."""
     received = [op for op in kernel.body.block.ops if isinstance(op, ReceiveOp)]
     if len(received) != 1:
-        raise InputError(f"a pipeline has one dataflow.receive, got {len(received)}")
-    inside = [
-        op
-        for op in kernel.body.block.ops
-        if not isinstance(op, ConstantOp | ReceiveOp | SendOp | ReturnOp)
-    ]
-    return extract(received[0].result, inside)
+        raise InputError(f"a pipeline has a single dataflow.receive, got {len(received)}")
+    ports = ConstantOp | ReceiveOp | SendOp | ReturnOp
+    layers = [op for op in kernel.body.block.ops if not isinstance(op, ports)]
+    return extract(received[0].result, layers)
 
 
 def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
-    """The circuit of a module; refuses one whose lanes have not been chosen, or do not fit."""
+    """Return the circuit of a module. Refuse missing lanes and lanes that do not fit a layer."""
     kernel = kernel_of(module)
     if kernel is None:
         raise InputError("the module has no pipeline: run outline-pipeline first")
@@ -296,21 +278,27 @@ def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
         lanes = lanes_of(op)
         if lanes is None:
             raise InputError(f"'{node_name(op)}' has no lanes: run allot-lanes first")
-        one = PlannedConvolution(block, lanes, board.pairs)
-        per_group = len(block.weights) // block.groups
-        rows, columns = block.feature.rows, block.feature.columns
-        if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
-            message = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
-            raise InputError([Finding(node_name(op), op.name, f"{message}, got lanes {lanes}")])
-        if (block.groups > 1 and per_group % lanes.filters) or one.buffer.depth > MOST_WORDS:
-            raise InputError([Finding(node_name(op), op.name, f"lanes do not fit: {lanes}")])
-        if lanes.encoding is WeightEncoding.DELTA and not delta_bits(block):
-            message = "has no deltas: weights of one group, of two channels or more, have"
-            raise InputError([Finding(node_name(op), op.name, message)])
-        planned[block] = one
-        # Operands come before, so that their batches are known.
-        least = least_slots(one.buffer, batches(block.inputs[0], planned))
-        if lanes.slots < least:
-            message = f"needs {least} slots of input rows, got {lanes.slots}: it would stop"
+        planned[block] = PlannedConvolution(block, lanes, board.pairs)
+        if message := _why_not_planned(planned[block], planned):
             raise InputError([Finding(node_name(op), op.name, message)])
     return Circuit(pipeline, with_rings(pipeline, planned))
+
+
+def _why_not_planned(
+    planned: PlannedConvolution, plan: Mapping[Block, PlannedConvolution]
+) -> str | None:
+    layer, lanes, buffer = planned.layer, planned.lanes, planned.buffer
+    per_group = len(layer.weights) // layer.groups
+    rows, columns = layer.feature.rows, layer.feature.columns
+    if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
+        found = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
+        return f"{found}, got lanes {lanes}"
+    if (layer.groups > 1 and per_group % lanes.filters) or buffer.depth > MAX_BANK_WORDS:
+        return f"lanes do not fit: {lanes}"
+    if lanes.encoding is WeightEncoding.DELTA and not delta_bits(layer):
+        return "delta encoding requires weights of a single group with two or more channels"
+    # The producer precedes the layer, so the batches are known.
+    needed = min_slots(buffer, batches(layer.inputs[0], plan))
+    if lanes.slots < needed:
+        return f"needs {needed} slots of input rows, got {lanes.slots}: the circuit would stop"
+    return None

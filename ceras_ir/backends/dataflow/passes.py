@@ -1,6 +1,4 @@
-"""
-Passes of target dataflow: keep a single pipeline, outline it as a kernel, and allot lanes.
-"""
+"""Select a single pipeline for target dataflow, outline it as a kernel, and choose the lanes."""
 
 from dataclasses import dataclass
 
@@ -12,10 +10,9 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from ceras_ir.backends.dataflow.board import load_board
+from ceras_ir.backends.dataflow.board import ChipOptions, load_board
 from ceras_ir.backends.dataflow.dialect import LANES, LanesAttr, ReceiveOp, SendOp, lanes_of
 from ceras_ir.backends.dataflow.lanes import KERNEL, Budget, choose, kernel_of, pipeline_of
-from ceras_ir.backends.dataflow.options import ChipOptions
 from ceras_ir.backends.dataflow.rules import DATAFLOW, pipeline_run
 from ceras_ir.dialects.graph import ConstantOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import CPU, DEVICE, REASON, DeviceAttr, LaunchOp, device_of
@@ -27,9 +24,11 @@ from ceras_ir.transforms.memory.liveness import steps
 @dataclass(frozen=True)
 class KeepOnePipelinePass(ModulePass):
     """
-    Move to the CPU every operation on device dataflow outside the pipeline. The pipeline is a run
-    of consecutive operations with one value in and one out; of several runs, the one with the most
-    products. A network without such a run is refused. Changes no value.
+    Move all operations of device dataflow outside the pipeline to the CPU.
+
+    The pipeline is a run of consecutive operations with a single input and a single result. Of
+    several runs, the run with the most products is selected. A network without a run is refused.
+    Only devices change.
     """
 
     name = "keep-one-pipeline"
@@ -52,16 +51,17 @@ class KeepOnePipelinePass(ModulePass):
             if device_of(operation) == DATAFLOW and operation not in kept:
                 operation.attributes[DEVICE] = DeviceAttr(CPU)
                 operation.attributes[REASON] = StringAttr(
-                    f"the circuit is one pipeline, from '{first}' to '{last}', and this is apart"
+                    f"the circuit is a single pipeline, from '{first}' to '{last}'"
                 )
 
 
 @dataclass(frozen=True)
 class OutlinePipelinePass(ModulePass):
     """
-    Move the operations of the pipeline, with their constants, into the function `@pipeline` between
-    `dataflow.receive` and `dataflow.send`. `mem.launch` of it takes their place. Changes no value:
-    the function computes the same operations on the same stored integers.
+    Move the operations of the pipeline and their constants to the function `@pipeline`.
+
+    They are placed between `dataflow.receive` and `dataflow.send`, and replaced by a `mem.launch`.
+    The rewrite is exact: the function has the same operations on the same stored integers.
     """
 
     name = "outline-pipeline"
@@ -100,8 +100,7 @@ class OutlinePipelinePass(ModulePass):
             operation.detach()
             builder.insert(operation)
         for constant in constants:
-            owner = constant.owner
-            if isinstance(owner, ConstantOp) and not constant.uses:
+            if isinstance(owner := constant.owner, ConstantOp) and not constant.uses:
                 owner.detach()
                 owner.erase()
         builder.insert(SendOp(run.result, target))
@@ -115,12 +114,12 @@ def _buffer(element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]
 @dataclass(frozen=True)
 class AllotLanesPass(ChipOptions, ModulePass):
     """
-    Choose the `dataflow.lanes` of every convolution, product and average of `@pipeline`. Lanes say
-    how many rows and filters are computed at once, and how weights are stored. The slowest layer
-    becomes as fast as the multipliers and memories of `board` allow.
+    Choose the `dataflow.lanes` of each convolution, product and average of `@pipeline`.
 
-    A pipeline that has lanes keeps them. A network that the board cannot hold is refused, with the
-    layer and the resource. Changes no value.
+    Lanes specify the rows and filters that are computed in parallel, and the encoding of weights.
+    The slowest layer becomes as fast as the multipliers and memories of `board` permit. Existing
+    lanes are kept. A network that does not fit the board is refused, with the layer and the
+    resource. Results do not depend on lanes.
     """
 
     name = "allot-lanes"

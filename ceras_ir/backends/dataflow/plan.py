@@ -1,23 +1,23 @@
 """
-A plan: the rows and filters that each convolution computes at once, the order of rows, and rings.
+Plan the rows and filters that each convolution computes in parallel, and the sizes of rings.
 
-1. The pass `allot-lanes` creates lanes and stores them on operations as `#dataflow.lanes`, where
-   they can be read and changed.
-2. Rows of a stream come in batches: a convolution that computes three rows at once sends them
-   channel by channel, so no row of a batch is complete before all of them are. A consumer that
-   waits for a row must have room for the others.
-3. The operands of an addition come from a single stream. While the path of the first operand needs
-   more of that stream, the second path continues to produce rows, which a ring stores. If the rows
-   of the second operand are complete later, a queue stores words of the first. With fewer places
-   the circuit would stop. The minimum follows from windows and batches, not from times, so that it
-   holds however the ports stall. More is there for speed: while a convolution of the other path
-   computes a group of rows, as many follow.
+1. The pass `allot-lanes` stores lanes on operations as `#dataflow.lanes`, which can be edited.
+2. The rows of a stream form batches. A convolution that computes three rows in parallel sends them
+   channel by channel, so all rows of a batch are completed by the last channel. A consumer that
+   waits for a row must store the entire batch.
+3. The operands of an addition originate from a single stream. While the path of the first operand
+   needs more words of this stream, the second path continues to produce rows, which a ring stores.
+   If the rows of the second operand are complete later, a queue stores words of the first operand.
+   With less storage the circuit would stop. The minimum follows from windows and batches, not from
+   times, so it holds for all stalls of the ports. Additional storage increases speed: while a
+   convolution of the other path computes a group of rows, the same number of rows follows.
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from ceras_ir.backends.dataflow.blocks import (
     Addition,
@@ -34,26 +34,26 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, WeightMemory, Win
 @dataclass(frozen=True)
 class BlockLanes:
     """
-    What is computed at once of a layer: `rows` rows for `filters` filters, of all columns, or of
-    one of `parts` parts after the other.
+    The outputs that a layer computes in parallel: `rows` rows of `filters` filters. The columns are
+    computed in parallel, or in `parts` parts one after the other.
     """
 
     rows: int = 1
     filters: int = 1
     encoding: WeightEncoding = WeightEncoding.DENSE
     slots: int = 2
-    """Slots of the window buffer; see `least_slots` for the minimum."""
+    """The number of slots of the window buffer; `min_slots` returns the minimum."""
     parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedConvolution:
-    """A convolution with its lanes: the sizes of all that it is made of."""
+    """A convolution with lanes, and the sizes of its parts."""
 
     layer: Convolution
     lanes: BlockLanes
     paired: bool
-    """Whether a multiplier may make two products of int8."""
+    """Whether a multiplier of the chip can compute two products of int8."""
 
     @cached_property
     def buffer(self) -> WindowBuffer:
@@ -65,12 +65,12 @@ class PlannedConvolution:
 
     @property
     def readers(self) -> int:
-        """Copies of the window buffer: filters with indices of their own read each its own."""
+        """The copies of the window buffer: a copy per filter for sparse weights."""
         return self.lanes.filters if self.lanes.encoding.is_sparse else 1
 
     @property
     def decoding(self) -> int:
-        """Cycles from a word of the weight memory to what it means: a sum behind the last."""
+        """The cycles to decode a word of the weight memory: deltas are summed."""
         return int(self.lanes.encoding is WeightEncoding.DELTA)
 
     @property
@@ -79,28 +79,28 @@ class PlannedConvolution:
 
     @property
     def lane_count(self) -> int:
-        """Products of a cycle."""
+        """The number of products per cycle."""
         return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
 
     @property
     def multipliers(self) -> int:
-        """Those of the chip; a product with more bits than 18 has several."""
+        """The number of multipliers of the chip."""
         per_filter = self.lanes.rows * self.buffer.part_columns
         return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
 
 
 @dataclass(frozen=True, eq=False)
 class PipelinePlan:
-    """What was decided for the blocks of a pipeline."""
+    """The lanes, rings and queues of a pipeline."""
 
     convolutions: Mapping[Block, PlannedConvolution]
     capacities: Mapping[Block, int]
-    """Rows of the ring in which the second operand of an addition waits: a power of two."""
+    """The rows of the ring that stores the second operand of a block: a power of two."""
     delays: Mapping[Block, int]
-    """Words of the queue in which the first waits, where it comes earlier."""
+    """The words of the queue that stores the first operand of a block, if it arrives earlier."""
 
     def busy_share(self, cycles: int) -> float:
-        """Of all lanes' cycles, where a frame takes so many, those that multiply by no zero."""
+        """Return the share of lane cycles with nonzero weights, for `cycles` per frame."""
         useful = lanes = 0
         for planned in self.convolutions.values():
             feature = planned.layer.feature
@@ -108,8 +108,8 @@ class PipelinePlan:
             lanes += planned.lane_count
         return useful / (lanes * cycles) if lanes else 0.0
 
-    def second(self, block: Block) -> int:
-        """Capacity for the second operand of `block`."""
+    def ring_rows(self, block: Block) -> int:
+        """Return the capacity of the ring for the second operand of `block`."""
         assert isinstance(block, Addition | Convolution) and len(block.inputs) > 1
         return self.capacities[block]
 
@@ -118,14 +118,13 @@ Planned = Mapping[Block, PlannedConvolution]
 
 
 def batches(block: Block, planned: Planned) -> list[range]:
-    """The rows of a frame of `block`, batch by batch."""
+    """Return the batches of the rows of a frame of `block`."""
     match block:
         case Convolution():
             rows, step = block.feature.rows, planned[block].lanes.rows
             return [range(start, min(start + step, rows)) for start in range(0, rows, step)]
         case MaxPool():
-            ends = ends_of_windows(block)
-            counts = [sum(ends[:row]) for row in range(len(ends) + 1)]
+            counts = [0, *accumulate(completed_windows(block))]
             found = [
                 range(counts[batch.start], counts[batch.stop])
                 for batch in batches(block.inputs[0], planned)
@@ -137,8 +136,8 @@ def batches(block: Block, planned: Planned) -> list[range]:
             return [range(row, row + 1) for row in range(block.feature.rows)]
 
 
-def ends_of_windows(block: MaxPool) -> list[int]:
-    """How many windows end with each row of the input."""
+def completed_windows(block: MaxPool) -> list[int]:
+    """Return the number of windows that each row of the input completes."""
     w, rows = block.windows, block.input.rows
     ends = [0] * rows
     for window in range(block.feature.rows):
@@ -146,65 +145,65 @@ def ends_of_windows(block: MaxPool) -> list[int]:
     return ends
 
 
-def largest(block: Block, planned: Planned) -> int:
-    """Rows of the largest batch."""
+def max_batch_rows(block: Block, planned: Planned) -> int:
+    """Return the rows of the largest batch."""
     return max(map(len, batches(block, planned)))
 
 
-def complete_with(found: list[range], rows: int) -> int:
-    """Rows that have been sent when the first `rows` are complete."""
+def sent_rows(found: list[range], rows: int) -> int:
+    """Return the rows that have been sent when the first `rows` are complete."""
     return next((batch.stop for batch in found if batch.stop >= rows), rows)
 
 
-def least_slots(buffer: WindowBuffer, source: list[range]) -> int:
-    """Slots with which every group of rows can become complete."""
+def min_slots(buffer: WindowBuffer, source: list[range]) -> int:
+    """Return the minimum number of slots with which each group of rows can be completed."""
     w, slots = buffer.layer.windows, 1
     for group in range(buffer.groups):
-        needed = min(buffer.last_rows, buffer.first_rows + group * buffer.slot_rows)
+        needed = buffer.needed_rows(group)
         inside = max(0, min(needed - w.before[0], buffer.layer.input.rows))
-        sent = complete_with(source, inside) + w.before[0]
+        sent = sent_rows(source, inside) + w.before[0]
         slots = max(slots, (max(needed, sent) - 1) // buffer.slot_rows - group + 1)
     return slots
 
 
 def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
     """
-    Slots with which neither side waits where both take as long for a frame: batches are written
-    evenly over the frame, groups of rows are computed evenly, each once its rows are there.
+    Return the number of slots with which neither producer nor layer waits if both need the same
+    time per frame. Batches are written evenly over the frame. Groups of rows are computed evenly,
+    each when its rows are complete.
     """
     top, height = buffer.layer.windows.before[0], buffer.layer.input.rows
     frames = 4
-    # When each batch begins and ends, in frames; rows are counted over all frames.
+    # The begin and the end of each batch in frames, and the last slot, counted over all frames.
     written: list[tuple[float, float, int]] = []
     for frame in range(frames):
         for n, batch in enumerate(source):
             slot = frame * buffer.frame_slots + (top + batch.stop - 1) // buffer.slot_rows
             begin, end = (frame + (n + i) / len(source) for i in (0, 1))
             written.append((begin, end, slot))
-    # When the slots of each group are free.
+    # The time at which each group frees slots.
     freed: list[tuple[float, int]] = []
     now = 0.0
     for frame in range(frames):
         for group in range(buffer.groups):
-            needed = min(buffer.last_rows, buffer.first_rows + group * buffer.slot_rows)
-            inside = max(0, min(needed - top, height))
+            inside = max(0, min(buffer.needed_rows(group) - top, height))
             n = next((n for n, batch in enumerate(source) if batch.stop >= inside), 0)
-            there = written[frame * len(source) + n][1] if inside else 0.0
-            now = max(now, there) + 1 / buffer.groups
+            complete = written[frame * len(source) + n][1] if inside else 0.0
+            now = max(now, complete) + 1 / buffer.groups
             done = group + 1 if group < buffer.groups - 1 else buffer.frame_slots
             freed.append((now, frame * buffer.frame_slots + done))
-    # Later groups free more.
+    # `freed` is sorted by time and by slots.
     times = [at for at, _ in freed]
-    most = least_slots(buffer, source)
+    slots = min_slots(buffer, source)
     for begin, _, slot in written[2 * len(source) :]:
         before = bisect_right(times, begin + 1e-9)
-        gone = freed[before - 1][1] if before else 0
-        most = max(most, slot - gone + 1)
-    return most
+        free = freed[before - 1][1] if before else 0
+        slots = max(slots, slot - free + 1)
+    return slots
 
 
 def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
-    """The plan of these convolutions, with a place for all that waits for an addition."""
+    """Return the plan with these convolutions and the sizes of rings and queues."""
     both = [block for block in pipeline.blocks if len(block.inputs) > 1]
     delays = {block: _delay(block, pipeline, planned) for block in both}
     return PipelinePlan(
@@ -215,96 +214,91 @@ def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
 
 
 def _delay(block: Block, pipeline: Pipeline, planned: Planned) -> int:
-    """Words of the first operand that come before the second lets the block read them."""
+    # The words of the first operand that arrive before the block can read the second operand.
     first, second = block.inputs
-    fork = _meeting(first, second, pipeline)
+    fork = _fork_of(first, second, pipeline)
     step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
-    # Words leave a convolution when rows are complete, other blocks as words come.
-    way = [b for b in pipeline.blocks if fork in b.line and b in first.line]
-    whole = any(isinstance(b, Convolution) and b is not fork for b in way)
-    most = 0
+    # A convolution sends words when rows are complete; other blocks send them on arrival.
+    path = [b for b in pipeline.blocks if fork in b.ancestors and b in first.ancestors]
+    has_convolution = any(isinstance(b, Convolution) and b is not fork for b in path)
+    waiting = 0
     for start in range(0, block.feature.rows, step):
         end = min(start + step, block.feature.rows)
-        taken = _backward(second, end, fork, planned)
-        if whole:
+        taken = _needed_of_fork(second, end, fork, planned)
+        if has_convolution:
             taken = max((b.start for b in batches(fork, planned) if b.start < taken), default=0)
-        # A sum reads no row before the second's; a convolution has read all that it needs.
+        # An addition reads no row before that of the second operand; a convolution has read all
+        # rows that it needs.
         read = _needed(block, end)[0] if isinstance(block, Convolution) else start
-        most = max(most, _forward(first, taken, fork, planned) - read)
-    if not most:
+        waiting = max(waiting, _possible(first, taken, fork, planned) - read)
+    if not waiting:
         return 0
-    rows = most + largest(first, planned) + _computed(second, fork, first.feature.rows, planned)
+    rows = waiting + max_batch_rows(first, planned)
+    rows += _in_progress(second, fork, first.feature.rows, planned)
     return rows * first.feature.channels
 
 
 def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
     first, second = block.inputs
-    fork = _meeting(first, second, pipeline)
+    fork = _fork_of(first, second, pipeline)
     step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
-    most = 1
+    waiting = 1
     for start in range(0, block.feature.rows, step):
-        # What the first way takes from the fork until the block has read all it needs.
-        end = min(start + step, block.feature.rows)
-        rows = _needed(block, end)[0]
-        taken = _backward(first, rows, fork, planned)
-        ahead = _forward(second, taken, fork, planned)
-        most = max(most, ahead - start)
-    # A batch comes while one is read, so that neither way waits for the other in turn.
-    batch = largest(second, planned)
-    rows = max(most, batch) + max(step, batch)
-    rows += _computed(first, fork, block.feature.rows, planned)
+        # The rows of the fork that the path of the first operand needs.
+        rows = _needed(block, min(start + step, block.feature.rows))[0]
+        taken = _needed_of_fork(first, rows, fork, planned)
+        waiting = max(waiting, _possible(second, taken, fork, planned) - start)
+    # A batch is written while another is read, so that the paths do not wait for each other.
+    batch = max_batch_rows(second, planned)
+    rows = max(waiting, batch) + max(step, batch)
+    rows += _in_progress(first, fork, block.feature.rows, planned)
     return 1 << (rows - 1).bit_length()
 
 
-def _computed(last: Block, fork: Block, rows: int, planned: Planned) -> int:
-    """
-    Rows that the convolutions behind `fork` up to `last` compute at a time, all together, where a
-    frame has `rows`.
-    """
+def _in_progress(last: Block, fork: Block, rows: int, planned: Planned) -> int:
+    # The sum of the rows that the convolutions between `fork` and `last` compute in parallel,
+    # scaled to frames of `rows` rows.
     return sum(
         ceiling(planned[block].lanes.rows * rows, block.feature.rows)
-        for block in last.line
-        if isinstance(block, Convolution) and fork in block.line and block is not fork
+        for block in last.ancestors
+        if isinstance(block, Convolution) and fork in block.ancestors and block is not fork
     )
 
 
-def _meeting(first: Block, second: Block, pipeline: Pipeline) -> Block:
-    """The last block from which both operands come."""
-    above = first.line & second.line
+def _fork_of(first: Block, second: Block, pipeline: Pipeline) -> Block:
     order = [pipeline.source, *pipeline.blocks]
-    return max(above, key=order.index)
+    return max(first.ancestors & second.ancestors, key=order.index)
 
 
 def _needed(block: Block, rows: int) -> tuple[int, ...]:
-    """Rows of each operand for the first `rows` rows of the result."""
+    # The rows of each operand for the first `rows` rows of the result.
     if isinstance(block, Convolution | MaxPool):
-        last = rows - 1
         w = block.windows
-        end = w.strides[0] * last + (w.kernel[0] - 1) * w.dilations[0] + 1 - w.before[0]
+        end = w.strides[0] * (rows - 1) + w.reach[0] + 1 - w.before[0]
         return (max(0, min(block.input.rows, end)), rows)
     return (rows, rows)
 
 
-def _backward(block: Block, rows: int, fork: Block, planned: Planned) -> int:
-    """Rows of `fork` that must have been made for `rows` rows of `block`."""
+def _needed_of_fork(block: Block, rows: int, fork: Block, planned: Planned) -> int:
+    # The rows of `fork` that are needed for `rows` rows of `block`.
+    rows = sent_rows(batches(block, planned), rows)
     if block is fork or isinstance(block, Source):
-        return complete_with(batches(block, planned), rows)
-    needs = _needed(block, complete_with(batches(block, planned), rows))
+        return rows
     return max(
-        _backward(operand, need, fork, planned)
-        for operand, need in zip(block.inputs, needs, strict=False)
-        if fork in operand.line
+        _needed_of_fork(operand, need, fork, planned)
+        for operand, need in zip(block.inputs, _needed(block, rows), strict=False)
+        if fork in operand.ancestors
     )
 
 
-def _forward(block: Block, taken: int, fork: Block, planned: Planned) -> int:
-    """Rows of `block` that can be there when `fork` has made `taken`."""
+def _possible(block: Block, taken: int, fork: Block, planned: Planned) -> int:
+    # The rows of `block` that are possible if `fork` has sent `taken` rows.
     if block is fork:
         return taken
     low, high = 0, block.feature.rows
     while low < high:
         middle = (low + high + 1) // 2
-        if _backward(block, middle, fork, planned) <= taken:
+        if _needed_of_fork(block, middle, fork, planned) <= taken:
             low = middle
         else:
             high = middle - 1

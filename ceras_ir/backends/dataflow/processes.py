@@ -1,9 +1,9 @@
 """
-Processes that exchange words at known cycles: the engine of the model in `cycles.py`.
+Simulate processes that exchange words at known cycles: the engine of the model in `cycles.py`.
 
-A process is a generator. It yields what it waits for and gets the cycle at which that came. Words
-pass when the sender offers and the receiver is ready; since both only know their own past, the
-result does not depend on the order in which processes run.
+A process is a generator. It yields a request and receives the cycle at which the request was
+fulfilled. A word is transferred when the sender offers it and the receiver is ready. Both know
+only their own past, so the result does not depend on the order in which processes run.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 @dataclass(eq=False)
 class Link:
-    """A stream: at most one word is on offer."""
+    """A stream with at most one offered word."""
 
     offer: int | None = None
     sender: "_Sending | None" = None
@@ -23,7 +23,7 @@ class Link:
 
 @dataclass(eq=False)
 class Events:
-    """Cycles at which something happened, to be read in order."""
+    """The cycles of events, in order."""
 
     cycles: deque[int] = field(default_factory=deque[int])
     waiting: "_Running | None" = None
@@ -31,7 +31,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Send:
-    """Offer a word to all of `links` from cycle `offer` on; gives when the last took it."""
+    """Offer a word to all `links` from cycle `offer` on, and return the cycle of the last take."""
 
     links: Sequence[Link]
     offer: int
@@ -39,7 +39,7 @@ class Send:
 
 @dataclass(frozen=True, eq=False)
 class Receive:
-    """Take a word `delay` cycles after it is offered and `ready` has come; gives that cycle."""
+    """Take a word `delay` cycles after both the offer and `ready`, and return that cycle."""
 
     link: Link
     ready: int
@@ -48,50 +48,48 @@ class Receive:
 
 @dataclass(frozen=True, eq=False)
 class Peek:
-    """Wait for an offer without taking it; gives its cycle."""
+    """Wait for an offer without taking the word, and return the cycle of the offer."""
 
     link: Link
 
 
 @dataclass(frozen=True, eq=False)
 class Next:
-    """The cycle of the next event."""
+    """Wait for the next event, and return the cycle."""
 
     events: Events
 
 
-Request: TypeAlias = Send | Receive | Peek | Next
-Process: TypeAlias = Generator[Request, int, None]
+ProcessRequest: TypeAlias = Send | Receive | Peek | Next
+Process: TypeAlias = Generator[ProcessRequest, int, None]
 
 
 @dataclass(eq=False)
 class _Running:
     process: Process
-    peeking: bool = False
+    is_peeking: bool = False
 
 
 @dataclass(eq=False)
 class _Sending:
-    """A word on its way to several receivers."""
-
     owner: _Running
     left: int
     latest: int = 0
 
 
 class Engine:
-    """Runs processes until none can go on."""
+    """The scheduler of processes."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[_Running, int]] = deque()
         self._owners: dict[int, _Running] = {}
 
     def start(self, process: Process) -> None:
-        """Add a process; its first request is asked for when `run` begins."""
+        """Add a process. `run` starts it."""
         self._ready.append((_Running(process), -1))
 
     def post(self, events: Events, cycle: int) -> None:
-        """Record an event, and wake who waits for it."""
+        """Record an event, and wake the process that waits for it."""
         if events.waiting is not None:
             owner, events.waiting = events.waiting, None
             self._ready.append((owner, cycle))
@@ -99,11 +97,11 @@ class Engine:
             events.cycles.append(cycle)
 
     def accept(self, link: Link, cycle: int) -> None:
-        """Take the word that was peeked at."""
-        self._pass(link, cycle)
+        """Take a word after `Peek`."""
+        self._transfer(link, cycle)
 
     def run(self) -> None:
-        """Until every process waits or has ended."""
+        """Run until each process waits or has ended."""
         while self._ready:
             running, value = self._ready.popleft()
             try:
@@ -112,7 +110,7 @@ class Engine:
                 continue
             self._handle(running, request)
 
-    def _handle(self, running: _Running, request: Request) -> None:
+    def _handle(self, running: _Running, request: ProcessRequest) -> None:
         match request:
             case Send():
                 sending = _Sending(running, len(request.links))
@@ -120,36 +118,32 @@ class Engine:
                     assert link.sender is None
                     link.offer, link.sender = request.offer, sending
                 for link in request.links:
-                    self._meet(link)
-            case Receive():
-                request.link.receiver = request
-                self._owners[id(request.link)] = running
-                self._meet(request.link)
-            case Peek():
-                running.peeking = True
-                request.link.receiver = Receive(request.link, 0)
-                self._owners[id(request.link)] = running
-                self._meet(request.link)
+                    self._match(link)
+            case Receive() | Peek():
+                running.is_peeking = isinstance(request, Peek)
+                link = request.link
+                link.receiver = Receive(link, 0) if isinstance(request, Peek) else request
+                self._owners[id(link)] = running
+                self._match(link)
             case Next():
                 if request.events.cycles:
                     self._ready.append((running, request.events.cycles.popleft()))
                 else:
                     request.events.waiting = running
 
-    def _meet(self, link: Link) -> None:
+    def _match(self, link: Link) -> None:
         receiver = link.receiver
         if link.sender is None or link.offer is None or receiver is None:
             return
         owner, link.receiver = self._owners[id(link)], None
-        if owner.peeking:
-            owner.peeking = False
+        if owner.is_peeking:
             self._ready.append((owner, link.offer))
             return
         cycle = max(link.offer, receiver.ready) + receiver.delay
         self._ready.append((owner, cycle))
-        self._pass(link, cycle)
+        self._transfer(link, cycle)
 
-    def _pass(self, link: Link, cycle: int) -> None:
+    def _transfer(self, link: Link, cycle: int) -> None:
         sending, link.sender, link.offer = link.sender, None, None
         assert sending is not None
         sending.left -= 1

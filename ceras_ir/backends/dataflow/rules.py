@@ -1,14 +1,16 @@
 """
-The rules of blocks, each with a reason: the value found, the values accepted, and the way out;
-and the run of operations that becomes the pipeline.
+Decide whether a block can compute an operation, and select the operations of the pipeline.
 
-1. `blocks.py` makes blocks from the same facts; a rule that admits too much is an assertion there.
-2. A circuit has two ports. Between two places with a single live value, all operations are on the
-   device or none; of several such runs, the run with the most products is selected.
+1. The reason of a rule names the finding, the limit and the remedy. `blocks.py` asserts that an
+   operation passes the rules.
+2. A circuit has two ports. A run therefore extends between two positions with a single live value.
+   Of several runs, the run with the most products is selected.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
@@ -25,63 +27,63 @@ from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.transforms.memory.liveness import steps
 
 DATAFLOW = "dataflow"
-"""What `#mem.device` calls the circuit."""
+"""The name of the circuit in `#mem.device`."""
 
-MOST_EXTENT = 1 << 12
-"""Rows, channels and columns of a feature map: streams count them in 16 bits, over frames."""
+MAX_EXTENT = 1 << 12
+"""The maximum of rows, channels and columns of a feature map. Counters have 16 bits."""
 
-WIDE_WEIGHT = (1 << 17) - 1
-"""The largest multiplier of an average: multipliers are at least 18 bits wide."""
+MAX_AVERAGE_MULTIPLIER = (1 << 17) - 1
+"""Multipliers are at least 18 bits wide."""
 
 
 def why_not_int8(*values: SSAValue) -> str | None:
-    """Streams carry int8 with one scale and zero point per tensor."""
+    """Streams carry int8 with a per-tensor scale and zero point."""
     for value in values:
         element = graph.quantized_element(value)
         if element is None or element.storage.width.data != 8 or not element.is_signed:
             return f"streams carry int8, got {graph.element_of(value)}: quantize to i8"
         if element.is_per_axis:
-            return f"a stream has one scale, got {element}: quantize per tensor"
+            return f"a stream has a single scale, got {element}: quantize per tensor"
     return None
 
 
 def why_not_shape(*values: SSAValue) -> str | None:
-    """Streams are [N, H, W, C] or [N, C], at most 4096 of each."""
+    """Streams have the shape [N, H, W, C] or [N, C], with extents of at most 4096."""
     for value in values:
         shape = graph.shape_of(value)
-        if len(shape) not in (2, 4) or max(shape) > MOST_EXTENT:
+        if len(shape) not in (2, 4) or max(shape) > MAX_EXTENT:
             return (
-                f"a stream is [N, H, W, C] or [N, C] of at most {MOST_EXTENT} each, got "
+                f"a stream is [N, H, W, C] or [N, C] with extents of at most {MAX_EXTENT}, got "
                 f"{list(shape)}: split or reshape the layer"
             )
     return None
 
 
 def why_not_requant(requant: RequantAttr | None) -> str | None:
-    """Shifts of -15 to 31 bits rescale sums, one per layer or channel, rounding half up or down."""
+    """Sums are requantized by shifts of -15 to 31 bits per layer or channel, half up or down."""
     if requant is None:
-        return "a block rescales its sums, and this one has no scale: quantize it"
-    least, most = min(requant.net_shifts), max(requant.net_shifts)
+        return "a block requantizes the sums, but there is no scale: quantize the operation"
+    low, high = min(requant.net_shifts), max(requant.net_shifts)
     if any(m & (m - 1) for m in requant.multipliers):
         return f"blocks shift, got a multiplier of {requant.multiplier.data}: use scales of 2^n"
-    if least < 0 and least != most:
-        return f"channels differ by shifts to the right, got {least} to {most}: quantize per tensor"
-    for shift in (least, most):
+    if low < 0 and low != high:
+        return f"per-channel shifts must be to the right, got {low} to {high}: quantize per tensor"
+    for shift in (low, high):
         if not -15 <= shift <= 31:
             return f"a block shifts by -15 to 31 bits, got {shift}: quantize with other scales"
-    if most > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
+    if high > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
         return f"blocks round half up or down, got {requant.mode.value}: quantize with half_up"
-    if least < 0 and requant.zero_point.data % (1 << -least):
-        return f"the zero point {requant.zero_point.data} is no multiple of 2^{-least}: use another"
+    if low < 0 and requant.zero_point.data % (1 << -low):
+        return f"the zero point {requant.zero_point.data} is no multiple of 2^{-low}: use another"
     return None
 
 
 def why_not_linear(op: graph.LinearOperation) -> str | None:
     """Convolutions and matrix products have constant int8 weights without zero points."""
     if op.table is not None:
-        return "a table is a block of its own: leave fuse-lookup out"
+        return "a table requires a separate block: do not run fuse-lookup"
     if any(v is not None and graph.constant_array(v) is None for v in (op.weights, op.bias)):
-        return "weights and bias are memories of the circuit: fold what computes them"
+        return "weights and bias are memories of the circuit, got computed values: fold constants"
     weights = graph.quantized_element(op.weights)
     if weights is None or weights.storage.width.data != 8:
         return f"weights are int8, got {graph.element_of(op.weights)}: quantize to i8"
@@ -100,64 +102,62 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
 
 
 def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
-    """A residual goes left by as many bits more in a channel as its sums go right."""
+    """The difference between the right shift and the residual shift is equal for all channels."""
     if op.residual is None or op.requant is None:
         return None
-    apart = np.array(op.requant.net_shifts) - np.array(op.residual_shifts)
-    if len(set(apart.tolist())) > 1:
+    differences = np.array(op.requant.net_shifts) - np.array(op.residual_shifts)
+    if len(set(differences.tolist())) > 1:
         return (
-            f"a residual goes left by {op.residual_shifts} bits where sums go right by "
-            f"{op.requant.net_shifts}, by other differences: quantize per tensor"
+            f"the residual shifts {op.residual_shifts} and the right shifts "
+            f"{op.requant.net_shifts} have different distances: quantize per tensor"
         )
     return None
 
 
 def average_of(op: Pool2dOp) -> Averaging | None:
-    """The average as a product with one weight, if it is exact for every sum."""
+    """Return the average as a product with a single weight, if this is exact."""
     element = graph.quantized_element(op.input)
     assert op.requant is not None and element is not None
-    kh, kw = op.window
-    point = element.zero_point
-    return averaging(kh * kw, op.requant, point, max_multiplier=WIDE_WEIGHT, product_limit=1 << 40)
+    return averaging(
+        prod(op.window), op.requant, element.zero_point, max_multiplier=MAX_AVERAGE_MULTIPLIER,
+        product_limit=1 << 40,
+    )  # fmt: skip
 
 
 def why_not_pool(op: Pool2dOp) -> str | None:
-    """Windows of maxima have no gaps; averages divide by one number, exactly by 17 bits."""
+    """A maximum has no dilations. An average has a single divisor, exact with 17 bits."""
     if (reason := why_not_int8(op.input, op.result) or why_not_shape(op.input)) is not None:
         return reason
     if op.function is Pool.MAX:
-        if any(d != 1 for d in op.dilations.get_values()):
-            return (
-                f"windows of maxima have no gaps, got dilations {list(op.dilations.get_values())}"
-            )
-        return None
+        dilations = list(op.dilations.get_values())
+        return None if set(dilations) == {1} else f"a maximum has no dilations, got {dilations}"
     if any(op.padding.get_values()) and not op.includes_padding:
-        return "averages at the border divide by less: pad explicitly, or count_include_pad"
+        return "averages at the border have smaller divisors: pad explicitly, or count_include_pad"
     if average_of(op) is None:
         return f"no exact multiplier of 17 bits divides by {list(op.window)}: use a smaller window"
     return None
 
 
 def why_not_addition(op: graph.BinaryOp) -> str | None:
-    """Additions and subtractions have two streams of one shape, and factors of 2^n."""
+    """Additions and subtractions have two streams of equal shape, and factors of 2^n."""
     if op.function not in (Binary.ADD, Binary.SUB):
         return f"blocks add and subtract, got {op.function.value}: run it on the CPU"
     if any(graph.constant_array(v) is not None for v in (op.lhs, op.rhs)) or op.lhs is op.rhs:
-        return "an addition has two streams: fold constants into the layer before"
+        return "an addition has two streams: fold constants into the previous layer"
     if graph.shape_of(op.lhs) != graph.shape_of(op.rhs):
-        return "the two streams of an addition have one shape: expand the smaller one"
+        return "the two streams of an addition have equal shapes: expand the smaller operand"
     if any(f & (f - 1) for f in op.factors):
         return f"operands are shifted, got factors {list(op.factors)}: use scales of 2^n"
     if op.requant is not None and op.requant.is_per_channel:
-        return "an addition has one scale: quantize its result per tensor"
+        return "an addition has a single scale: quantize the result per tensor"
     values = (op.lhs, op.rhs, op.result)
     return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
 
 
 def why_not_lookup(op: graph.LookupOp) -> str | None:
-    """A table of 256 entries is the same for all channels."""
+    """All channels have the same table of 256 entries."""
     if op.channel_rows is not None:
-        return "a block has one table for all channels: quantize per tensor"
+        return "a block has a single table for all channels: quantize per tensor"
     return why_not_int8(op.input, op.result) or why_not_shape(op.input)
 
 
@@ -169,14 +169,8 @@ def why_not_reshape(op: graph.ReshapeOp) -> str | None:
     return f"a stream can only be flattened to [N, C], got {list(before)} to {list(after)}"
 
 
-OTHERS = (
-    "blocks are convolutions, matrix products, pooling, additions and tables of int8; the CPU runs "
-    "what leads to them and what follows"
-)
-
-
 def why_not(op: Operation) -> str | None:
-    """None if a block computes `op`; else one sentence."""
+    """Return None if a block can compute `op`; otherwise the reason."""
     match op:
         case graph.LinearOperation():
             return why_not_linear(op)
@@ -189,7 +183,10 @@ def why_not(op: Operation) -> str | None:
         case graph.ReshapeOp():
             return why_not_reshape(op)
         case _:
-            return OTHERS
+            return (
+                "blocks are convolutions, matrix products, pooling, additions and tables of int8; "
+                "the CPU executes all operations before and after them"
+            )
 
 
 RULES: tuple[Callable[..., str | None], ...] = (
@@ -203,7 +200,6 @@ RULES: tuple[Callable[..., str | None], ...] = (
     why_not_int8,
     why_not_shape,
 )
-"""All of them."""
 
 
 @dataclass(frozen=True)
@@ -220,48 +216,47 @@ class PipelineRun:
 
 
 def runs(main: FuncOp) -> list[PipelineRun]:
-    """All runs of operations placed on the device, each of maximum length."""
+    """Return all runs of operations on the device, each of maximum length."""
     operations = steps(main)
     cuts = _cuts(main, operations)
     found: list[PipelineRun] = []
-    start: int | None = None
-    for place in sorted(cuts):
-        if start is not None and all(device_of(op) == DATAFLOW for op in operations[start:place]):
-            if found and found[-1].operations[-1] is operations[start - 1] and start > 0:
-                before = found.pop()
-                run = [*before.operations, *operations[start:place]]
-                found.append(PipelineRun(before.value, run, cuts[place]))
-            else:
-                found.append(PipelineRun(cuts[start], operations[start:place], cuts[place]))
-        start = place
+    for start, end in pairwise(sorted(cuts)):
+        run = operations[start:end]
+        if not all(device_of(op) == DATAFLOW for op in run):
+            continue
+        value = cuts[start]
+        if found and start > 0 and found[-1].operations[-1] is operations[start - 1]:
+            previous = found.pop()
+            value, run = previous.value, [*previous.operations, *run]
+        found.append(PipelineRun(value, run, cuts[end]))
     return found
 
 
 def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
-    """Positions before operations, or after the last, with a single live value, and the value."""
+    # The positions with a single live value, before an operation or after the last, and the value.
     position = {op: n for n, op in enumerate(operations)}
-    alive: dict[SSAValue, tuple[int, int]] = {}
+    ranges: dict[SSAValue, tuple[int, int]] = {}
     values = [*main.body.block.args, *(r for op in operations for r in op.results)]
     for value in values:
-        made = position.get(value.owner, -1) if isinstance(value.owner, Operation) else -1
+        defined = position.get(value.owner, -1) if isinstance(value.owner, Operation) else -1
         used = max((position.get(u.operation, len(operations)) for u in value.uses), default=-1)
-        alive[value] = (made, used)
+        ranges[value] = (defined, used)
     found: dict[int, SSAValue] = {}
-    for place in range(len(operations) + 1):
-        live = [v for v, (made, used) in alive.items() if made < place <= used]
+    for at in range(len(operations) + 1):
+        live = [v for v, (defined, used) in ranges.items() if defined < at <= used]
         if len(live) == 1 and not isinstance(live[0].owner, ConstantOp):
-            found[place] = live[0]
+            found[at] = live[0]
     return found
 
 
 def pipeline_run(main: FuncOp) -> PipelineRun | None:
-    """The run that becomes the circuit: the run with the most products, or None without any."""
+    """Return the run with the most products, which becomes the circuit."""
     best = max(runs(main), key=lambda run: run.macs, default=None)
     return best if best is not None and best.macs else None
 
 
 class PipelineAccelerator(Accelerator):
-    """A block for each layer that the rules admit; without times, as it works next to the CPU."""
+    """The circuit as an accelerator of all layers that pass the rules, without modelled times."""
 
     device = DATAFLOW
 

@@ -1,4 +1,4 @@
-"""Target dataflow: SystemVerilog with one block per layer, and the C of the host."""
+"""Define target dataflow: SystemVerilog with a block per layer, and the C code of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.dataflow.options import ChipOptions
+from ceras_ir.backends.dataflow.board import ChipOptions, load_board
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import with_options_of
 from ceras_ir.targets import (
@@ -33,15 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataflowTarget(ChipOptions, Target):
-    """A hardware project for one network: every layer a circuit, all of them working at once."""
+    """Generate a hardware project: each layer is a circuit, and all work in parallel."""
 
     name = "dataflow"
     arithmetic = Arithmetic(
-        floats=False,
-        multipliers=False,
-        residual_spread=ROW_SPREAD,
-        half_even=False,
-        widths=(8,),
+        floats=False, multipliers=False, residual_spread=ROW_SPREAD, half_even=False, widths=(8,)
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}
@@ -52,17 +48,16 @@ class DataflowTarget(ChipOptions, Target):
     }
 
     synthesize: bool = option(
-        False,
-        "count resources by yosys (minutes) instead of estimating them",
+        False, "count resources by yosys (minutes) instead of estimating them"
     )
     route: bool = option(
         False,
-        "place and route by nextpnr (minutes) for the clock that the circuit reaches; counts "
-        "resources by yosys too. For boards of ECP5",
+        "place and route by nextpnr (minutes) to determine the clock of the circuit; also count "
+        "resources by yosys. For boards of ECP5",
     )
     stall: int = option(
         0,
-        "let both ports of the simulator wait in so many of 100 cycles, at random",
+        "stall both ports of the simulator at random in this percentage of cycles",
         metavar="PERCENT",
         tools=("ceras-run", "ceras-verify"),
     )
@@ -72,24 +67,20 @@ class DataflowTarget(ChipOptions, Target):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_ir.backends.dataflow.board import load_board
-
         load_board(name)
 
     def check(self) -> None:
-        from ceras_ir.backends.dataflow.board import load_board
-
         super().check()
         if not 0 <= self.stall < 100:
             raise UsageError(f"--stall must be in [0, 100), got {self.stall}")
         if self.route and not load_board(self.board).nextpnr:
             raise UsageError(
-                f"--route is for boards that nextpnr knows, and {self.board} is none: leave it to "
-                "the vendor's tools"
+                f"--route requires a board that nextpnr supports, got {self.board}: use the tools "
+                "of the vendor"
             )
         for name, number in (("dsp", self.dsp), ("ram18", self.ram18)):
             if number < 0:
-                raise UsageError(f"--{name} must be at least 0, got {number}")
+                raise UsageError(f"--{name} must be >= 0, got {number}")
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
@@ -97,8 +88,8 @@ class DataflowTarget(ChipOptions, Target):
 
         if isinstance(op, CallingOperation):
             return (
-                "no block is a loop that is too long to unroll, or a branch with one; take fewer "
-                "steps, or compile for target c"
+                "there is no block for a loop that is too long to unroll, or for a branch with "
+                "such a loop; use fewer steps, or compile for target c"
             )
         return None
 
@@ -121,14 +112,13 @@ class DataflowTarget(ChipOptions, Target):
         return [
             Stage(PLACED, (PlacePass(self.name), KeepOnePipelinePass())),
             Stage("pipeline", (OutlinePipelinePass(), lanes)),
-            # The circuit sees nothing but the arena: ends of the network are in it too.
+            # The circuit accesses only the arena, so it must hold the graph inputs and outputs.
             Stage(MEMORY, (AllocateBlocksPass(io=True),)),
         ]
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
-        from ceras_ir.backends.dataflow.board import load_board
-        from ceras_ir.backends.dataflow.emit import COLUMNS, emit_circuit
+        from ceras_ir.backends.dataflow.emit import REPORT_COLUMNS, emit_circuit
 
         board = load_board(self.board)
         files, manifest, figures = emit_circuit(
@@ -139,7 +129,7 @@ class DataflowTarget(ChipOptions, Target):
             manifest,
             figures.totals(board),
             lambda layers: figures.annotate(layers, board),
-            COLUMNS,
+            REPORT_COLUMNS,
             prediction=figures.prediction(board),
         )
 

@@ -1,9 +1,9 @@
 """
 Print the top module: an instance for each block, streams between them, and two ports.
 
-Numbers of a layer are parameters of the instance; tables and weights are files of hexadecimal
-words. A stream with several readers is forked. An output whose rows come in batches is put into
-order.
+The sizes of a layer are parameters of the instance. Tables and weights are files of hexadecimal
+words. A stream with several consumers is forked. If the rows of the result form batches, a ring
+restores the order.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Pipeline,
     SumScale,
 )
-from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution, largest
+from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution, max_batch_rows
 from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling, delta_bits
 
 Parameters = dict[str, int | str]
@@ -27,31 +27,31 @@ Parameters = dict[str, int | str]
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """Words of a memory, and their width in bits."""
+    """The words of a memory, and their width in bits."""
 
     words: list[int]
     width: int
 
     def text(self) -> str:
-        """As `$readmemh` reads it."""
+        """Return the file for `$readmemh`."""
         digits = ceiling(self.width, 4)
         return "".join(f"{word:0{digits}x}\n" for word in self.words)
 
 
 @dataclass
 class Memories:
-    """Files of words, by name."""
+    """The memory files by name."""
 
     files: dict[str, MemoryFile] = field(default_factory=dict[str, MemoryFile])
 
     def add(self, name: str, words: list[int], width: int) -> str:
-        """The file's name as a parameter has it."""
+        """Add a file, and return the name as the value of a parameter."""
         self.files[f"{name}.mem"] = MemoryFile(words, width)
         return f'"{name}.mem"'
 
 
 def feature_parameters(feature: Feature) -> Parameters:
-    """The size of a frame."""
+    """Return the parameters of the size of a frame."""
     return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
 
 
@@ -60,7 +60,7 @@ def _scale(scale: SumScale) -> Parameters:
 
 
 def _vector(values: list[int], width: int) -> str:
-    """A parameter of several numbers, the first in the lowest bits."""
+    # The first value has the least significant bits.
     word = sum(value << width * n for n, value in enumerate(values))
     return f"{len(values) * width}'h{word:x}"
 
@@ -68,7 +68,7 @@ def _vector(values: list[int], width: int) -> str:
 def block_parameters(
     block: Block, plan: PipelinePlan, name: str, memories: Memories
 ) -> tuple[str, Parameters]:
-    """The module of a block and the parameters of its instance `name`."""
+    """Return the module of a block and the parameters of the instance `name`."""
     match block:
         case Convolution():
             return "convolution", _convolution(plan.convolutions[block], plan, name, memories)
@@ -76,7 +76,7 @@ def block_parameters(
             return "max_pool", _max_pool(block, name, memories)
         case Addition():
             a, b = block.terms
-            capacity = plan.second(block)
+            capacity = plan.ring_rows(block)
             words = capacity * block.feature.channels
             return "addition", feature_parameters(block.feature) | {
                 "CAPACITY": capacity,
@@ -97,7 +97,7 @@ def block_parameters(
 
 
 def pool_windows(block: MaxPool) -> int:
-    """Windows of a channel that can be open at once."""
+    """Return the maximum number of unfinished windows of a column."""
     return min(block.feature.rows, ceiling(block.windows.kernel[0], block.windows.strides[0]))
 
 
@@ -151,7 +151,7 @@ def _convolution(
     column_bits = buffer.address_bits + buffer.shift_bits
     row_map = [
         slot << 24 | bank << 16 | at
-        for slot, bank, at in map(buffer.row_place, range(buffer.padded_rows))
+        for slot, bank, at in map(buffer.row_position, range(buffer.padded_rows))
     ]
     files: Parameters = {
         "WEIGHTS": '""'
@@ -196,7 +196,7 @@ def _convolution(
         "GROUPS": buffer.groups,
         "ROTATION_BITS": buffer.rotation_bits,
         "SHIFT_BITS": buffer.shift_bits,
-        "MOST_SHIFT": buffer.most_shift,
+        "MOST_SHIFT": buffer.max_shift,
         "ROW_TABLE": _vector([a << buffer.rotation_bits | r for a, r in rows], row_bits),
         "TAP_TABLE": _vector(taps if lanes.encoding is WeightEncoding.DELTA else [0], tap_bits),
         "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
@@ -206,7 +206,7 @@ def _convolution(
         "FURTHER_BITS": layer.further_bits,
     }
     if len(layer.inputs) > 1:
-        capacity = plan.second(layer)
+        capacity = plan.ring_rows(layer)
         parameters |= {
             "RESIDUAL": 1,
             "RESIDUAL_SHIFT": layer.residual_shift,
@@ -217,7 +217,8 @@ def _convolution(
 
 
 def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:
-    """The constants of filters that are computed at once: biases, each with its shift above it."""
+    # A word has the biases of the filters that are computed in parallel. The extra shift of a
+    # filter is stored in the bits above the bias.
     layer, filters = planned.layer, planned.lanes.filters
     size = layer.sum_bits + layer.further_bits
     constants = [int(b) & (1 << layer.sum_bits) - 1 for b in layer.bias]
@@ -232,12 +233,12 @@ def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:
 
 
 TOP = "pipeline"
-"""The module that a user instantiates."""
+"""The name of the top module."""
 
 
 @dataclass
 class Project:
-    """The generated files, by name."""
+    """The text of the top module, and the memory files by name."""
 
     top: str
     memories: Mapping[str, MemoryFile]
@@ -245,8 +246,6 @@ class Project:
 
 @dataclass
 class _ModuleWriter:
-    """Collects instances and wires."""
-
     pipeline: Pipeline
     plan: PipelinePlan
     port_bytes: int
@@ -271,46 +270,42 @@ class _ModuleWriter:
 CLOCK = {"clk": "clk", "rst": "rst"}
 
 
-def _reads(wire: str, handshake: str, prefix: str = "in") -> dict[str, str]:
-    """Ports of a block that reads a stream; `handshake` is the reader's own of a fork."""
+def _input_ports(wire: str, handshake: str, prefix: str = "in") -> dict[str, str]:
+    # After a fork, each consumer has a separate handshake.
     valid, ready = handshake.split()
-    return {
-        f"{prefix}_valid": valid,
-        f"{prefix}_ready": ready,
-        f"{prefix}_data": f"{wire}_data",
-        f"{prefix}_row": f"{wire}_row",
-        f"{prefix}_channel": f"{wire}_channel",
+    return {f"{prefix}_valid": valid, f"{prefix}_ready": ready} | {
+        f"{prefix}_{part}": f"{wire}_{part}" for part in ("data", "row", "channel")
     }
 
 
-def _writes(wire: str) -> dict[str, str]:
+def _output_ports(wire: str) -> dict[str, str]:
     return {
         f"out_{part}": f"{wire}_{part}" for part in ("valid", "ready", "data", "row", "channel")
     }
 
 
 def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Project:
-    """The top module and its memories."""
+    """Return the top module and the memory files."""
     writer = _ModuleWriter(pipeline, plan, port_bytes)
     names = {block: f"b{n}" for n, block in enumerate((pipeline.source, *pipeline.blocks))}
     handshakes: dict[tuple[Block, int], str] = {}
     for block, name in names.items():
         writer.lines.append(f"  // {name}: {_described(block)}")
         writer.wires(name, block.feature)
-        readers = pipeline.readers(block)
-        if len(readers) > 1:
-            writer.lines.append(f"  logic [{len(readers) - 1}:0] {name}_offers, {name}_takes;\n")
+        consumers = pipeline.consumers(block)
+        if len(consumers) > 1:
+            writer.lines.append(f"  logic [{len(consumers) - 1}:0] {name}_offers, {name}_takes;\n")
             writer.instance(
                 "stream_fork",
                 f"{name}_fork",
-                {"READERS": len(readers)},
+                {"READERS": len(consumers)},
                 CLOCK
                 | {"in_valid": f"{name}_valid", "in_ready": f"{name}_ready"}
                 | {"out_valid": f"{name}_offers", "out_ready": f"{name}_takes"},
             )
-        for n, reader in enumerate(readers):
-            own = f"{name}_offers[{n}] {name}_takes[{n}]" if len(readers) > 1 else ""
-            handshakes[reader] = own or f"{name}_valid {name}_ready"
+        for n, consumer in enumerate(consumers):
+            own = f"{name}_offers[{n}] {name}_takes[{n}]" if len(consumers) > 1 else ""
+            handshakes[consumer] = own or f"{name}_valid {name}_ready"
     source = pipeline.source
     beats = ceiling(source.feature.columns, port_bytes)
     port: Parameters = {"PORT_BYTES": port_bytes, "BEATS": beats}
@@ -321,7 +316,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
         CLOCK
         | {"port_valid": "s_axis_tvalid", "port_ready": "s_axis_tready"}
         | {"port_data": "s_axis_tdata"}
-        | _writes(names[source]),
+        | _output_ports(names[source]),
     )
     for block in pipeline.blocks:
         name = names[block]
@@ -330,12 +325,12 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
             prefix, wire, handshake = "second" if n else "in", names[operand], handshakes[block, n]
             if not n and block in plan.delays:
                 wire, handshake = _queue(writer, block, wire, handshake, name)
-            ports |= _reads(wire, handshake, prefix)
+            ports |= _input_ports(wire, handshake, prefix)
         module, parameters = block_parameters(block, plan, name, writer.memories)
         if module == "convolution" and len(block.inputs) == 1:
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
             ports |= {f"second_{part}": value for part, value in unused.items()}
-        writer.instance(module, f"{name}_block", parameters, ports | _writes(name))
+        writer.instance(module, f"{name}_block", parameters, ports | _output_ports(name))
     _output(writer, names[pipeline.result])
     return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories.files)
 
@@ -343,7 +338,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
 def _queue(
     writer: _ModuleWriter, block: Block, wire: str, handshake: str, name: str
 ) -> tuple[str, str]:
-    """The queue in front of the first operand of `block`: its wires, and their handshake."""
+    # Return the wires and the handshake of the queue before the first operand.
     feature, words, queued = block.input, writer.plan.delays[block], f"{name}_queued"
     writer.wires(queued, feature)
     sizes: Parameters = {
@@ -353,7 +348,7 @@ def _queue(
         "DEPTH": words,
         "ADDRESS_BITS": bits(words),
     }
-    ports = CLOCK | _reads(wire, handshake) | _writes(queued)
+    ports = CLOCK | _input_ports(wire, handshake) | _output_ports(queued)
     writer.instance("stream_fifo", f"{name}_queue", sizes, ports)
     return queued, f"{queued}_valid {queued}_ready"
 
@@ -364,8 +359,8 @@ def _described(block: Block) -> str:
 
 
 def in_order(pipeline: Pipeline, plan: PipelinePlan) -> bool:
-    """Whether the result's rows come one after the other."""
-    return largest(pipeline.result, plan.convolutions) == 1
+    """Return whether the rows of the result are in order, so that batches have a single row."""
+    return max_batch_rows(pipeline.result, plan.convolutions) == 1
 
 
 def _output(writer: _ModuleWriter, wire: str) -> None:
@@ -378,7 +373,7 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
             "row_order",
             "order",
             feature_parameters(feature) | ring,
-            CLOCK | _reads(wire, f"{wire}_valid {wire}_ready") | _writes("ordered"),
+            CLOCK | _input_ports(wire, f"{wire}_valid {wire}_ready") | _output_ports("ordered"),
         )
         wire = "ordered"
     beats = ceiling(feature.columns, writer.port_bytes)
@@ -387,15 +382,15 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
         "port_out",
         feature_parameters(feature) | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
         CLOCK
-        | _reads(wire, f"{wire}_valid {wire}_ready")
+        | _input_ports(wire, f"{wire}_valid {wire}_ready")
         | {"port_valid": "m_axis_tvalid", "port_ready": "m_axis_tready"}
         | {"port_data": "m_axis_tdata", "port_last": "m_axis_tlast"},
     )
 
 
 def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
-    """Rows that the output keeps to put them into order: a batch, twice."""
-    return 1 << (2 * largest(pipeline.result, plan.convolutions) - 1).bit_length()
+    """Return the rows of the ring that orders the result: two batches, as a power of two."""
+    return 1 << (2 * max_batch_rows(pipeline.result, plan.convolutions) - 1).bit_length()
 
 
 def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
@@ -403,10 +398,10 @@ def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
     body = "\n".join(writer.lines)
     return (
         "// Generated; the blocks are in the other files of this folder.\n"
-        f"// A frame in: {source.rows} rows of {source.channels} channels of {source.columns} "
-        "bytes, each channel's from a beat of its own.\n"
-        f"// A frame out: {result.rows} rows of {result.channels} channels of {result.columns} "
-        "bytes, likewise.\n"
+        f"// Input frame: {source.rows} rows of {source.channels} channels of {source.columns} "
+        "bytes. Each channel starts with a new beat.\n"
+        f"// Output frame: {result.rows} rows of {result.channels} channels of {result.columns} "
+        "bytes, in the same format.\n"
         f"module {TOP} (\n"
         "    input logic clk,\n    input logic rst,\n"
         "    input logic s_axis_tvalid,\n    output logic s_axis_tready,\n"

@@ -1,7 +1,7 @@
 """
 Target nnet stores a network in a binary file for a C++ engine, which may use an FPGA.
 
-`emit` writes the file. `reader.read` reads and checks it; reader and writer share no code. `dump`
+`emit` writes the file. `reader.read` loads and checks it; reader and writer share no code. `dump`
 prints it. `rules.why_not` returns why the FPGA cannot execute an operation. `engine` builds the
 C++ engine in `runtime/` and executes networks. `docs/nnet-format.md` specifies the format.
 """

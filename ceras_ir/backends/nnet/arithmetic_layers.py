@@ -1,7 +1,7 @@
 """
 Encode and check convolutions, matrix products, pooling, reductions, and binary operations.
 
-Bias, multipliers and residual of a convolution or matrix product follow its operands.
+Bias, multipliers and residual of a convolution or matrix product follow the operands.
 """
 
 import struct
@@ -121,7 +121,7 @@ record_as(POOL2D, graph.Pool2dOp, _pool_words, lambda op: op.requant)
 
 
 REDUCTION_NUMBERS = (graph.Reduce.SUM, graph.Reduce.PRODUCT, graph.Reduce.MAX, graph.Reduce.MIN)
-"""The index of a function is its number in the format."""
+"""The index of a function is the number in the format."""
 
 
 def _check_reduce(case: Case) -> None:
@@ -242,7 +242,7 @@ def encode_binary(op: graph.BinaryOp, add_table: AddTable) -> LayerRecord:
 
 
 RELATION_NUMBERS = (graph.Compare.EQUAL, graph.Compare.LESS, graph.Compare.LESS_OR_EQUAL)
-"""The index of a relation is its number in the format."""
+"""The index of a relation is the number in the format."""
 
 
 def _check_compare(case: Case) -> None:

@@ -35,13 +35,13 @@ BLOCK_START = 8  # from the last row that a block needs to its first input vecto
 SWAP = 5  # from the first input vector of a tile until the next weights may arrive
 ARRAY_DEPTH = 8  # from an input vector to the epilogue, in addition to `MAX_CHAIN_ROWS`
 
-# The epilogue. Its sums have two halves.
+# The epilogue. The sums have two halves.
 EPILOGUE_STEP = 1  # from the last sum of a half to the first sum of the other half
 HALF_FREE = 6  # from the last sum of a half to the first product that is added in the same half
-HEADER_FREE = 12  # the same to the constants of the tile after the next, which precede its weights
+HEADER_FREE = 12  # the same to the constants of the tile after the next, which precede the weights
 EPILOGUE_DEPTH = 8  # from a sum to the write command
 
-# The writer. Its results have two halves.
+# The writer. The results have two halves.
 WRITE_START = 9  # from a full half, or the last beat of the other, to the first beat
 WRITE_FREE = 4  # from the last beat of a half to the first sum that may be written to it
 WRITE_END = 15  # from the last beat to the end, in addition to the latency
@@ -67,7 +67,7 @@ class _Read:
 
 @dataclass
 class _Bus:
-    """The reads of rows and residuals, which share the bus cycles that constants leave free."""
+    """The transfers of rows and residuals, which share the bus cycles that constants leave free."""
 
     row: _Read
     group: _Read
@@ -100,7 +100,7 @@ class _Bus:
         return 2 / (2 - max(saved, 0.0))
 
     def advance(self, cycles: float) -> None:
-        """Read rows and residuals for `cycles`, up to those that are allowed."""
+        """Read rows and residuals for `cycles`, up to the allowed numbers."""
         while cycles > 1e-9:
             rows = self.rows_allowed * self.row.cycles - self.rows
             groups = self.groups_allowed * self.group.cycles - self.groups
@@ -182,7 +182,7 @@ def _ceiling(size: int, unit: int) -> int:
 
 @dataclass
 class _Launch:
-    """A launch with its registers and the offsets of input, result and residual."""
+    """A launch with the registers and the offsets of input, result and residual."""
 
     registers: Mapping[str, int]
     starts: tuple[int, int, int]

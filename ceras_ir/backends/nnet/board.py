@@ -30,7 +30,7 @@ BOARD_CIRCUITS = (*ARRAY_CIRCUITS, "lookup", "concat", "slice", "transpose", "re
 
 @dataclass(frozen=True)
 class BoardCircuit:
-    """The rates and limits of the FPGA for one kind of operation."""
+    """The rates and limits of the FPGA for a kind of operation."""
 
     bytes_per_cycle: float
     """The maximum, as for `macs_per_cycle`."""
@@ -55,7 +55,7 @@ class FpgaBoard:
     circuits: dict[str, BoardCircuit] = field(default_factory=dict[str, BoardCircuit])
     """The circuits by the name of the operation without `graph.`."""
     array: CircuitSize | None = None
-    """The size of the core in Verilog, or None if the board has other circuits."""
+    """The size of the core in Verilog, if the circuits are in Verilog."""
 
 
 def load_board(name: str) -> FpgaBoard:

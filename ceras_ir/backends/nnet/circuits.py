@@ -1,7 +1,7 @@
 """
 Describe the circuits in SystemVerilog: sizes, sources, registers, and the files for a board.
 
-Each number is defined in a single source, from which this module reads it: registers in
+Each number is defined in a single source, which this module parses: registers in
 `hdl/layer_registers.sv`, sizes of the core in the other modules of `hdl/`, and limits of the engine
 in the headers of `runtime/`. The header `registers.h` of the engine and the table in
 docs/nnet-board.md are printed from these. The files for a board are written without tools of
@@ -46,7 +46,7 @@ REGISTER_PACKAGE = "layer_registers.sv"
 
 @dataclass(frozen=True)
 class CircuitSize:
-    """The parameters of `hdl/nnet_core.sv`. The defaults are those of the module."""
+    """The parameters of `hdl/nnet_core.sv`. The defaults are read from the module."""
 
     lanes: int = number(CORE, "LANES")
     """The number of rows and of columns of the array."""
@@ -93,7 +93,7 @@ _USED_BITS = re.compile(r"(signed )?(\d+) bits(?:; )?")
 
 @dataclass(frozen=True)
 class RegisterConstant:
-    """A constant of the package; `meaning` is its comment."""
+    """A constant of the package; `meaning` is the comment."""
 
     name: str
     value: int
@@ -102,7 +102,7 @@ class RegisterConstant:
 
 @dataclass(frozen=True)
 class RegisterField:
-    """A register of a launch: the index of its first word, and the bits in this word."""
+    """A register of a launch: the index of the first word, and the bits in this word."""
 
     name: str
     word: int
@@ -181,7 +181,7 @@ def registers_header() -> str:
         "",
         "namespace ceras::registers {",
         "",
-        "// The position of a field in the words of a layer, and its lowest and highest value.",
+        "// The position of a field in the words of a layer, and the lowest and highest value.",
         "struct Field {",
         "  const char* name;",
         "  int word, shift, bits;",

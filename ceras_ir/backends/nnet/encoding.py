@@ -66,7 +66,7 @@ class TensorRecord:
     scale: float
     zero_point: int
     section: Section | None
-    """The section of a constant; None for a value in the arena."""
+    """The section of a constant; a value in the arena has no section."""
     block: int
     offset: int
     pitch: int = 0
@@ -147,11 +147,11 @@ def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int,
 
 
 AddTable = Callable[[bytes], int]
-"""Store a table, and return the number of its first 256 bytes."""
+"""Store a table, and return the number of the first 256 bytes."""
 
 OpT = TypeVar("OpT", bound=Operation)
 Encoder = Callable[[OpT, AddTable], LayerRecord | None]
-"""Create the record of an operation, or return None; the caller adds operands and names."""
+"""Create the record of an operation, or return None: the caller adds operands and names."""
 
 ENCODERS: dict[type[Operation], Encoder[Operation]] = {}
 

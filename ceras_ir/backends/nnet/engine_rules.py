@@ -122,7 +122,7 @@ def sizes_fit(op: Operation) -> str | None:
 
 def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
     """
-    Return why an operation cannot access a value with gaps between rows, or None.
+    Return why an operation cannot access a value with gaps between rows.
 
     A column of a concatenation has such gaps. All operations support them, except for weights and
     for reshapes that change the rows.
@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def why_refused(op: Operation) -> str | None:
-    """Return None if the engine can execute `op`; otherwise the reason of the first broken rule."""
+    """Return the reason of the first rule that `op` breaks, or None."""
     return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
 
 

@@ -155,7 +155,7 @@ def expect(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer to check, with its tensors."""
+    """A layer to check, with the tensors."""
 
     file: NnetFile
     number: int
@@ -206,7 +206,7 @@ class Kind:
     words: int | None = 0
     """The number of attributes; None if `check` counts them."""
     operands: int | None = 1
-    """The number of operands before those of the output stage; None for one or more."""
+    """The number of operands before the output stage; None if it varies (>= 1)."""
     epilogue: bool = False
     """Whether bias, multipliers and residual may follow the operands."""
     function: bool = False

@@ -34,7 +34,7 @@ CONSTANT_BYTES = 8
 
 
 class FpgaAccelerator(Accelerator):
-    """The circuits of any FPGA, or those of `board` with modelled times."""
+    """The circuits of any FPGA, or of `board`, with modelled times."""
 
     device = FPGA
 
@@ -88,7 +88,7 @@ def _is_next_to_a_circuit(op: Operation) -> bool:
 
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
-    """Return why the circuits of `board` cannot execute `op`, or None."""
+    """Return why the circuits of `board` cannot execute `op`."""
     if isinstance(op, graph.ReshapeOp):
         return None
     circuit = _circuit_of(op, board)
@@ -128,7 +128,7 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
         return Cost(cpu, host + more + cycles / board.clock_mhz, FPGA)
     cycles = moved / circuit.bytes_per_cycle
     if isinstance(op, graph.SliceOp | graph.TransposeOp):
-        # Each run of contiguous elements is a burst, which needs at least one cycle.
+        # Each run of contiguous elements is a burst, which needs a cycle or more.
         cycles = max(cycles, prod(shape_of(op.result)) / _run_length(op))
     if isinstance(op, graph.LinearOperation) and circuit.macs_per_cycle:
         outputs, inputs = shape_of(op.weights)[0], shape_of(op.weights)[-1]
@@ -139,7 +139,7 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
 
 
 def _packing_us(op: Operation, lanes: int, board: FpgaBoard) -> float:
-    # The CPU packs computed weights into full tiles, which the FPGA then reads.
+    # The CPU packs computed weights into full tiles, which the FPGA loads.
     if not packed_operands(op):
         return 0.0
     assert isinstance(op, graph.LinearOperation)
@@ -151,7 +151,7 @@ def _packing_us(op: Operation, lanes: int, board: FpgaBoard) -> float:
 
 def moved_bytes(op: Operation) -> int:
     """
-    Return the bytes that `op` reads and writes.
+    Return the bytes that `op` moves.
 
     A reshape of the same bytes moves no data, nor does an operand of a concatenation that is in
     place. Before memory planning, all operands that can be in place count as in place.
@@ -235,7 +235,7 @@ ZERO_BLOCK = number("runtime/zero_blocks.h", "ZERO_BLOCK")
 
 
 def skipped_share(op: graph.LinearOperation) -> float:
-    """Return the share of products that the engine skips: those in blocks of zero weights."""
+    """Return the share of products in blocks of zero weights, which the engine skips."""
     weights = graph.constant_array(op.weights)
     grouped = isinstance(op, graph.Conv2dOp) and op.group_count != 1
     element = graph.quantized_element(op.weights)

@@ -23,7 +23,7 @@ def make_parser() -> ToolParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     dump = commands.add_parser("dump", help="print all tables of a file")
     dump.add_argument("file", metavar="MODEL.nnet")
-    dump.add_argument("--bytes", action="store_true", help="print each byte with its field")
+    dump.add_argument("--bytes", action="store_true", help="print each byte with the field")
     check = commands.add_parser("check", help="check a file as the engine does when it loads it")
     check.add_argument("file", metavar="MODEL.nnet")
     diff = commands.add_parser("diff", help="print the differences of two files; status 1 if any")

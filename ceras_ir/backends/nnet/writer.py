@@ -201,7 +201,7 @@ def _section_of(dtype: np.dtype[np.generic]) -> Section:
 
 
 def why_not_written(op: Operation) -> str | None:
-    """Return why the format or the engine does not support an operation, or None."""
+    """Return why the format or the engine does not support an operation."""
     if reason := why_refused(op):
         return reason
     record = encode(op, lambda _: 0)

@@ -23,8 +23,8 @@ from ceras_ir.backends.dataflow.plan import (
     PipelinePlan,
     PlannedConvolution,
     batches,
-    complete_with,
-    least_slots,
+    min_slots,
+    sent_rows,
 )
 from ceras_ir.backends.dataflow.resources import Usage, estimate, total
 from ceras_ir.backends.dataflow.storage import (
@@ -73,7 +73,7 @@ def test_taps_meet_their_rows(seed: int):
                 carry, bank = divmod(place + rotation, banks)
                 read = (group + carry) * buffer.slot_words + address
                 padded = w.strides[0] * row + j * w.dilations[0]
-                slot, expected_bank, at = buffer.row_place(padded)
+                slot, expected_bank, at = buffer.row_position(padded)
                 assert bank == expected_bank
                 assert read == slot * buffer.slot_words + at % buffer.slot_words
 
@@ -234,7 +234,7 @@ def test_batches_go_through_pools():
     plan = plan_of(pipeline, {first: BlockLanes(3, 1), last: BlockLanes(2, 1)})
     assert [len(b) for b in batches(first, plan.convolutions)] == [3] * 5 + [1]
     assert [len(b) for b in batches(pool, plan.convolutions)] == [1, 2, 1, 2, 1, 1]
-    assert complete_with(batches(pool, plan.convolutions), 2) == 3
+    assert sent_rows(batches(pool, plan.convolutions), 2) == 3
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])
@@ -250,7 +250,7 @@ def test_with_fewer_slots_it_would_stop(rows: int):
             first: PlannedConvolution(first, BlockLanes(rows, 1), True)
         }
         buffer = WindowBuffer(second, at_once, 1)
-        least = least_slots(buffer, batches(first, planned))
+        least = min_slots(buffer, batches(first, planned))
         planned[second] = PlannedConvolution(second, BlockLanes(at_once, 1, slots=least), True)
         assert model(pipeline, PipelinePlan(planned, {}, {}), 8).per_frame > 0
         if least > 1:

@@ -189,7 +189,7 @@ def test_real_networks(tool: Tool, name: str):
         (["--dsp", "0", "--board", "none"], 1, "target dataflow has no board 'none'"),
         (["--jobs", "0"], 2, "--jobs is for target vta, not dataflow"),
         (["--dsp", "many"], 2, "expected a whole number, got 'many'"),
-        (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),
+        (["--dsp", "-1"], 2, "--dsp must be >= 0, got -1"),
         (["--dsp", "1"], 3, "unsupported: the network needs at least"),
     ],
 )
@@ -217,9 +217,9 @@ def test_a_damaged_manifest_is_refused(tool: Tool, tmp_path: Path, net: str):
     path = tmp_path / "out" / "manifest.json"
     content = json.loads(path.read_text())
     for key, value, message in (
-        ("folder", "../hdl", "'folder' must name a folder inside"),
+        ("folder", "../hdl", "'folder' must be inside the compiled folder"),
         ("input", [0, 1], "four numbers each"),
-        ("port_bytes", 0, "'port_bytes' is in [1, 64]"),
+        ("port_bytes", 0, "'port_bytes' must be in [1, 64]"),
     ):
         path.write_text(json.dumps(content | {"dataflow": content["dataflow"] | {key: value}}))
         done = tool("ceras-run", "out", "--inputs", "in.npz", "--outputs", "out.npz")

@@ -97,6 +97,6 @@ def build_around_engine(source: str, target: Path, purpose: str) -> None:
     """Compile a source of this folder with the engine under the sanitizers, but for its `main`."""
     engine = runtime_part(extra_flags=SANITIZERS)
     flags = (*engine.flags, f"-I{SOURCES}")
-    main = Part([Path(__file__).with_name(source)], engine.headers, flags, engine.made)
+    main = Part([Path(__file__).with_name(source)], engine.headers, flags, engine.generated)
     rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])
     build(target, purpose, [rest, main])

@@ -9,7 +9,7 @@
 // CHECK:         graph.conv2d {{.*}} {mem.device = #mem.device<dataflow>
 // CHECK:         graph.conv2d {{.*}} {mem.device = #mem.device<dataflow>
 // CHECK:         graph.requantize
-// CHECK:         graph.conv2d {{.*}} {mem.device = #mem.device<cpu>, mem.reason = "the circuit is one pipeline, from 'a' to 'b', and this is apart"
+// CHECK:         graph.conv2d {{.*}} {mem.device = #mem.device<cpu>, mem.reason = "the circuit is a single pipeline, from 'a' to 'b'"
 func.func @main(%x: !x) -> !x {
   %w = graph.constant dense<1> : tensor<2x1x1x2xi8> : !w
   %a = graph.conv2d %x, %w {mem.device = #mem.device<dataflow>, requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (!x, !w) -> !x loc("a")
