@@ -1,1 +1,1 @@
-"""Target onnx: the graph as an ONNX model, its quantized values between Q and DQ."""
+"""Target onnx exports the graph as an ONNX model with Q/DQ pairs around quantized values."""

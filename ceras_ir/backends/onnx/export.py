@@ -1,8 +1,7 @@
 """
-From a module to an ONNX model, and from an exported model back to a network that the interpreter
-runs.
+Export a module as an ONNX model, and import an exported model again for the interpreter.
 
-The model has the nodes of the network in order, between its named ends.
+The model has the nodes of the network in the same order, with the names of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from xdsl.utils.target import Target
 
 from ceras_ir.backends.interp.target import Interpreted
 from ceras_ir.backends.onnx.operations import Operations
-from ceras_ir.backends.onnx.rules import rounds_otherwise, why_not
+from ceras_ir.backends.onnx.rules import rounds_differently, why_not
 from ceras_ir.backends.onnx.values import ModelBuilder, Values, side_of, tensor_kind, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.network.artefacts import Artefact
@@ -42,22 +41,22 @@ from ceras_ir.support.diagnostics import (
 from ceras_ir.targets.capabilities import Sample, Trace
 from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
 
-MODEL = "model.onnx"
-"""The file that target onnx writes."""
-GREATEST = 2**31 - 1
-"""Bytes of a model in one file."""
-NAMED = 5
-"""How many nodes a note names."""
+MODEL_FILE = "model.onnx"
+MAX_MODEL_BYTES = 2**31 - 1
+"""The limit of a protobuf file."""
+MAX_NOTE_NODES = 5
+"""The number of nodes that a note names."""
 
 
 def export_model(
     module: ModuleOp, title: str, *, exact: bool = True, silent: bool = False
 ) -> onnx.ModelProto:
     """
-    The network as a model called `title`; every operation that ONNX cannot say is refused by
-    name, all at once, and those whose ties a re-import rounds otherwise are named on stderr unless
-    `silent`.
-    With `exact`, a small constant before QuantizeLinear makes it round half up.
+    Return the network as a model with the name `title`.
+
+    All operations without an ONNX form are refused together, by name. Unless `silent`, stderr names
+    the nodes with ties that an import of the model rounds differently. With `exact`, a small
+    constant before QuantizeLinear changes the rounding to half up.
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
@@ -69,16 +68,16 @@ def export_model(
         builder.tensors.add(name)
         inputs.append(_info(name, argument))
         values.define(argument, name, unchanged(argument), side_of(argument))
-    # A constant may be called as an output is: exporters name biases by their layers.
+    # A constant can have the name of an output: exporters name biases after layers.
     builder.tensors.update(output_names(main))
     operations = Operations(builder, values, exact=exact)
     for op in ops:
         operations.write(op)
     outputs = list[onnx.ValueInfoProto]()
-    ends = {info.name for info in inputs}
+    named = {info.name for info in inputs}
     for name, value in zip(output_names(main), result_values(main), strict=True):
         tensor = values.get(value, unchanged(value), side_of(value))
-        _name_end(builder, tensor, name, value, ends)
+        _name_output(builder, tensor, name, value, named)
         outputs.append(_info(name, value))
     if not silent:
         _note(ops)
@@ -86,19 +85,20 @@ def export_model(
 
 
 def emit(module: ModuleOp, title: str) -> list[Artefact]:
-    """The only file of target onnx."""
+    """Return the only file of target onnx."""
     data = serialized(export_model(module, title))
 
     def write(stream: BinaryIO) -> None:
         stream.write(data)
 
-    return [Artefact(MODEL, "the network as an ONNX model, quantized values between Q/DQ", write)]
+    description = "the network as an ONNX model, quantized values between Q/DQ"
+    return [Artefact(MODEL_FILE, description, write)]
 
 
 def serialized(model: onnx.ModelProto) -> bytes:
-    """The bytes of an `.onnx` file."""
-    if model.ByteSize() > GREATEST:
-        raise InputError("the model would exceed 2 GB, which one ONNX file cannot hold")
+    """Return the bytes of an `.onnx` file."""
+    if model.ByteSize() > MAX_MODEL_BYTES:
+        raise InputError("the model exceeds 2 GB, the limit of an ONNX file; use target c")
     return model.SerializeToString(deterministic=True)
 
 
@@ -113,12 +113,12 @@ def _refuse(ops: list[Operation]) -> None:
 
 
 def _note(ops: list[Operation]) -> None:
-    others = [node_name(op) for op in ops if rounds_otherwise(op)]
-    if others:
-        more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+    names = [node_name(op) for op in ops if rounds_differently(op)]
+    if names:
+        listed, more = ", ".join(names[:MAX_NOTE_NODES]), len(names) - MAX_NOTE_NODES
         remark(
-            f"onnx: note: imported again, ties of {', '.join(others[:NAMED])}{more} round "
-            "otherwise than here; see docs/onnx-export.md"
+            f"onnx: note: an import of the model rounds ties of {listed}"
+            f"{f' and {more} more' if more > 0 else ''} differently; see docs/onnx-export.md"
         )
 
 
@@ -127,22 +127,20 @@ def _info(name: str, value: SSAValue) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, tensor_kind(dtype), list(graph.shape_of(value)))
 
 
-def _name_end(
-    builder: ModelBuilder, tensor: str, name: str, value: SSAValue, ends: set[str]
+def _name_output(
+    builder: ModelBuilder, tensor: str, name: str, value: SSAValue, named: set[str]
 ) -> None:
-    """Call the tensor by the output's name, or copy it where it has another one already."""
-    made = any(tensor in node.output for node in builder.nodes)
-    if made and tensor not in ends:
-        builder.rename(tensor, name)
-    else:
+    # A tensor that is an input, a constant or another output is copied.
+    is_result = any(tensor in node.output for node in builder.nodes)
+    if not is_result or tensor in named:
         dtype: np.dtype[np.generic] = graph.numpy_dtype(graph.element_of(value))
-        copy = builder.node("Identity", [tensor], f"{name}/output", dtype, graph.shape_of(value))
-        builder.rename(copy, name)
-    ends.add(name)
+        tensor = builder.node("Identity", [tensor], f"{name}/output", dtype, graph.shape_of(value))
+    builder.rename(tensor, name)
+    named.add(name)
 
 
 class Reimported(Interpreted):
-    """The model at `path`; its Q/DQ become integers again, its float sums `ordered`."""
+    """The interpreter of the model at `path`, with integers for Q/DQ and `ordered` float sums."""
 
     def __init__(self, path: Path):
         module = read_network(str(path))
@@ -150,19 +148,19 @@ class Reimported(Interpreted):
         if options.is_quantized:
             run_stages(load_context(), module, front_stages(options))
         else:
-            # All that was chosen to be quantized may have been kept in float.
+            # The quantized network can be entirely in float.
             FloatSumRule().apply(load_context(), module)
         super().__init__(module)
 
     def trace(self, sample: Sample, trace: Trace) -> None:
-        """Nothing: its operations are others than the steps of what was exported."""
+        """Trace no values, because the operations differ from the exported network."""
 
 
 @dataclass(frozen=True)
 class OnnxText(Target):
     """
-    A binary ONNX file, for `-o FILE.onnx`; `title` names the network in it. With `exact=false`
-    QuantizeLinear rounds ties as ONNX does, to even, and no constants tell it otherwise.
+    Write a binary ONNX file, for `-o FILE.onnx`. `title` is the name of the network in the file.
+    With `exact=false`, no constants change the rounding of QuantizeLinear, which is half to even.
     """
 
     name = "onnx"
@@ -171,7 +169,6 @@ class OnnxText(Target):
     exact: bool = True
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-
         if output.isatty():
             raise UsageError("-t onnx writes a binary file: add -o FILE.onnx")
         data = serialized(export_model(module, self.title, exact=self.exact))

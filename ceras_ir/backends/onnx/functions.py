@@ -1,9 +1,9 @@
 """
-Elementwise functions as ONNX nodes, clamp ranges as Relu, Max, Min or Clip, and shifts.
+Add the ONNX nodes of elementwise functions and clamps, and recognize shifts.
 
-The importer makes products and quotients with powers of two out of shifts of unsigned integers.
-ONNX has an operator for the shift, and none for a power of these integers: the power itself is
-written only if something else reads it, for which ONNX has no form.
+The importer converts a shift of unsigned integers to a product or quotient with a power of two.
+ONNX has an operator for the shift but not for a power of unsigned integers. An operation that
+computes such a power is therefore omitted, if shifts are its only consumers.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def has_operator(function: FunctionAttr) -> bool:
-    """Whether ONNX has a function, as an operator or made of others."""
+    """Return whether ONNX has a function, as an operator or as a composition."""
     kind = function.kind
     is_composed = kind is Function.SWISH or function.clip_range is not None
     return is_composed or kind.facts.onnx is not None
@@ -31,12 +31,12 @@ def has_operator(function: FunctionAttr) -> bool:
 def add_function(
     builder: ModelBuilder, function: FunctionAttr, x: str, name: str, shape: Sequence[int]
 ) -> str:
-    """The nodes that apply `function` to the float tensor `x`; the result."""
+    """Add nodes that apply `function` to the float tensor `x`, and return the result."""
     if (affine := function.affine) is not None:
         x = add_function(builder, function.core, x, f"{name}/core", shape)
         scale, offset = (
-            builder.constant(np.array(number, np.float32), f"{name}/{what}")
-            for number, what in zip(affine, ("scale", "offset"), strict=True)
+            builder.constant(np.array(number, np.float32), f"{name}/{role}")
+            for number, role in zip(affine, ("scale", "offset"), strict=True)
         )
         x = builder.node("Mul", [x, scale], f"{name}/scaled", FLOAT, shape)
         return builder.node("Add", [x, offset], name, FLOAT, shape)
@@ -51,7 +51,7 @@ def add_function(
             onnx.name, [x], name, FLOAT, shape, attributes=attributes, since=onnx.since
         )
     assert kind is Function.SWISH, kind
-    # As exporters write it; the operator Swish is of opset 24.
+    # The form that exporters write. The operator Swish requires opset 24.
     gate = builder.node("Sigmoid", [x], f"{name}/sigmoid", FLOAT, shape)
     return builder.node("Mul", [x, gate], name, FLOAT, shape)
 
@@ -62,12 +62,12 @@ def add_clip(
     """
     Clip to a range; return `x` if both bounds are infinite.
 
-    A single finite bound becomes Relu, Max or Min. Without a bound, ONNX Runtime's Clip limits
-    infinities to the largest float32.
+    A single finite bound becomes Relu, Max or Min, because Clip in ONNX Runtime replaces a missing
+    bound by the largest float32, which changes infinities.
     """
     bounds = [
-        builder.constant(np.array(bound, np.float32), what)
-        for bound, what in ((low, "low"), (high, "high"))
+        builder.constant(np.array(bound, np.float32), role)
+        for bound, role in ((low, "low"), (high, "high"))
         if not isinf(bound)
     ]
     if not bounds:
@@ -86,20 +86,15 @@ def add_clamp(
     name: str,
     shape: Sequence[int],
 ) -> str:
-    """What a clamp range narrower than the storage says, as bounds of real numbers."""
+    """Clip to the clamp of `requant` in real numbers, if it is narrower than the storage."""
 
     def real(stored: int) -> float:
         return float((stored - element.zero_point) * np.float32(element.scale))
 
     low, high = requant.low.data, requant.high.data
-    return add_clip(
-        builder,
-        x,
-        -np.inf if low == element.low else real(low),
-        np.inf if high == element.high else real(high),
-        name,
-        shape,
-    )
+    real_low = -np.inf if low == element.low else real(low)
+    real_high = np.inf if high == element.high else real(high)
+    return add_clip(builder, x, real_low, real_high, name, shape)
 
 
 DIRECTIONS = {Binary.MUL: "LEFT", Binary.DIV: "RIGHT"}
@@ -109,12 +104,12 @@ class Shift(NamedTuple):
     """The operands of a `BitShift`."""
 
     value: SSAValue
-    places: SSAValue
+    amount: SSAValue
     direction: str
 
 
 def shift_of(op: Operation) -> Shift | None:
-    """The shift that a product or a quotient of integers is."""
+    """Return the shift that a product or a quotient with a power of two represents."""
     if not isinstance(op, graph.BinaryOp) or op.function not in DIRECTIONS:
         return None
     power = op.rhs.owner
@@ -123,8 +118,8 @@ def shift_of(op: Operation) -> Shift | None:
     return Shift(op.lhs, power.rhs, DIRECTIONS[op.function])
 
 
-def is_count_of_shifts(op: graph.BinaryOp) -> bool:
-    """Whether shifts alone read a power of two, each of which says it by its exponent."""
+def is_only_for_shifts(op: graph.BinaryOp) -> bool:
+    """Return whether `op` is a power of two with only shifts as consumers."""
     return _is_power_of_two(op) and all(
         use.index == 1 and shift_of(use.operation) is not None for use in op.result.uses
     )

@@ -1,4 +1,11 @@
-"""The ONNX nodes of operations that only move elements, and corrections of ties in rounding."""
+"""
+Add the ONNX nodes of data movement operations, and constants that correct the rounding of ties.
+
+QuantizeLinear rounds half to even. An added constant of a quarter of the unit of the accumulator
+rounds ties up, and changes no other result if the requantization is a shift. If it has an odd
+multiplier m, the constant is smaller by the factor m. For averages with inexact reciprocals, a
+factor near 1 replaces the constant; see `tilt` in `analysis/qdq.py`.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +42,12 @@ from ceras_ir.transforms.quantization.analysis.qdq import (
     tilt,
 )
 
-# QuantizeLinear rounds ties to even; the following makes it round those of an operation as the
-# operation does. A quarter of the sum's unit, added, rounds ties up and moves no other number over
-# a boundary where a shift rescales; where an odd multiplier m does, it takes a quarter of an m-th.
-# Of averages over windows whose reciprocal is not exact, a factor near 1 does it; see
-# `analysis/ties.py`.
-
-
 TieConstant = tuple[str, NDArray[np.float32]]
-"""An operator and what it gets besides, so that it broadcasts to the result."""
+"""An operator and the second operand, which broadcasts to the result."""
 
 
 def tie_constants(op: Operation) -> list[TieConstant]:
-    """What to apply to the real numbers that `op` rounds; nothing where it has no ties."""
+    """Return the operators to apply to the result of `op` before QuantizeLinear."""
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
         return []
@@ -59,46 +59,45 @@ def tie_constants(op: Operation) -> list[TieConstant]:
         return []
     if isinstance(op, graph.Pool2dOp):
         if frexp(elements[0].scale / elements[1].scale)[0] != 0.5:
-            return []  # Ties of such averages are chance.
-        return _of_average(op, elements[0], elements[1], (units / 4).astype(np.float32))
+            return []  # Such averages have ties only by chance.
+        quarters = (units / 4).astype(np.float32)
+        return _tie_constants_of_average(op, elements[0], elements[1], quarters)
     quarters = (tie_rooms(units, requant.multipliers, requant.shift.data) / 2).astype(np.float32)
     if not quarters.any():
         return []
     return [("Add", quarters if bool((quarters != quarters[0]).any()) else quarters[0])]
 
 
-def _of_average(
+def _tie_constants_of_average(
     op: graph.Pool2dOp, source: UniformType, target: UniformType, quarters: NDArray[np.float32]
 ) -> list[TieConstant]:
     directions = tie_directions(op, source, target)[None, :, :, None]
     found: list[TieConstant] = []
     if directions.any():
-        found.append(("Mul", _alike(1.0 + directions * tilt(op, source, target))))
+        found.append(("Mul", _scalar_if_equal(1.0 + directions * tilt(op, source, target))))
     if not directions.all():
-        found.append(("Add", _alike((directions == 0) * quarters)))
+        found.append(("Add", _scalar_if_equal((directions == 0) * quarters)))
     return found
 
 
-def _alike(numbers: NDArray[np.generic]) -> NDArray[np.float32]:
-    """One number where all are the same."""
+def _scalar_if_equal(numbers: NDArray[np.generic]) -> NDArray[np.float32]:
     exact = numbers.astype(np.float32)
     first = exact.reshape(-1)[:1]
     return first.reshape(()) if bool((exact == first).all()) else exact
 
 
-WIDE = np.dtype(np.int64)
-"""The integers that ONNX indexes by, and computes narrow ones in."""
+INT64 = np.dtype(np.int64)
 
 
 class Movement:
-    """Appends nodes and says which tensors hold the results."""
+    """The nodes of data movement operations, and the helpers for all operations."""
 
     def __init__(self, builder: ModelBuilder, values: Values, *, exact: bool):
         self.builder, self.values = builder, values
         self.exact = exact
 
     def move(self, op: Operation) -> None:
-        """The nodes of an operation that moves elements."""
+        """Add the nodes of a data movement operation."""
         match op:
             case graph.TransposeOp():
                 if isinstance(op.input.owner, graph.ConstantOp):
@@ -133,19 +132,19 @@ class Movement:
                 raise AssertionError(op.name)
 
     def kind(self, op: GraphOperation) -> int:
-        """ONNX's number of the result's type."""
+        """Return the number of the result type in ONNX."""
         return tensor_kind(self.dtype(op.output))
 
     @staticmethod
     def dtype(value: SSAValue) -> np.dtype[np.generic]:
-        """The numpy type of a value that is not quantized."""
+        """Return the numpy type of a value without quantization."""
         return graph.numpy_dtype(graph.element_of(value))
 
     def _order(self, value: SSAValue) -> Order:
         return self.values.order(value) or unchanged(value)
 
     def _finish(self, value: SSAValue, tensor: str, order: Order) -> None:
-        """`tensor` holds the real numbers of `value`."""
+        # `tensor` has the real numbers of `value` in `order`.
         if graph.quantized_element(value) is None:
             self.values.define(value, tensor, order)
             return
@@ -167,20 +166,17 @@ class Movement:
         attributes: Mapping[str, Attribute] | None = None,
         since: int = 13,
     ) -> None:
-        """One node that makes the real numbers of `value`."""
         assert isinstance(value.owner, Operation)
         dtype = FLOAT if graph.quantized_element(value) else self.dtype(value)
-        shape = self.values.shape(value, order)
-        name = node_name(value.owner)
-        made = self.builder.node(
+        shape, name = self.values.shape(value, order), node_name(value.owner)
+        result = self.builder.node(
             operator, inputs, name, dtype, shape, attributes=attributes, since=since
         )
-        self._finish(value, made, order)
+        self._finish(value, result, order)
 
-    def _along(
+    def _node_with_axis(
         self, op: GraphOperation, input: SSAValue, operator: str, axis: int, **attributes: int
     ) -> None:
-        """A node that works along one dimension."""
         order = self._order(input)
         x = self.values.get(input, order)
         attributes["axis"] = order.index(axis)
@@ -208,41 +204,40 @@ class Movement:
         x = self.values.get(op.input, order)
         rows = rows or [(0, source[order[0]], 0, 1)]
         lists = zip(("starts", "ends", "axes", "steps"), zip(*rows, strict=True), strict=True)
-        inputs = [x, *(self.builder.integers(values, what) for what, values in lists)]
+        inputs = [x, *(self.builder.integers(values, role) for role, values in lists)]
         self._node(op.result, "Slice", inputs, order)
 
     def _take(self, op: graph.TakeOp) -> None:
-        """Gather, which counts from the end as well, of indices that are brought to the rows."""
+        # Gather accepts negative indices; Clip limits all indices to the rows.
         name, rows = node_name(op), graph.shape_of(op.input)[0]
         extents = graph.shape_of(op.indices)
         indices = self.values.get(op.indices, unchanged(op.indices))
-        if self.dtype(op.indices) != WIDE:
-            indices = self._in_wide(indices, f"{name}/wide", extents)
+        if self.dtype(op.indices) != INT64:
+            indices = self._to_int64(indices, f"{name}/wide", extents)
         bounds = [self.builder.constant(np.array(n), "row") for n in (-rows, rows - 1)]
-        place = self.builder.node("Clip", [indices, *bounds], f"{name}/row", WIDE, extents)
+        row = self.builder.node("Clip", [indices, *bounds], f"{name}/row", INT64, extents)
         x = self.values.get(op.input, order := unchanged(op.input))
-        self._node(op.result, "Gather", [x, place], order, attributes={"axis": 0})
+        self._node(op.result, "Gather", [x, row], order, attributes={"axis": 0})
 
-    def _in_wide(self, x: str, name: str, shape: Sequence[int]) -> str:
-        """`x` in 64-bit integers."""
-        to: dict[str, Attribute] = {"to": tensor_kind(WIDE)}
-        return self.builder.node("Cast", [x], name, WIDE, shape, attributes=to)
+    def _to_int64(self, x: str, name: str, shape: Sequence[int]) -> str:
+        to: dict[str, Attribute] = {"to": tensor_kind(INT64)}
+        return self.builder.node("Cast", [x], name, INT64, shape, attributes=to)
 
     def _pad(self, op: graph.PadOp) -> None:
         order, value = self._order(op.input), op.stored_value
         element = graph.quantized_element(op.input)
-        around: Array
+        padding: Array
         if element is None:
-            around = np.array(value, self.dtype(op.input))
+            padding = np.array(value, self.dtype(op.input))
         else:
-            around = dequantize(np.array(int(value)), element)
-        x, dtype = self.values.get(op.input, order), around.dtype
-        filler = self.builder.constant(around, "border")
+            padding = dequantize(np.array(int(value)), element)
+        x, dtype = self.values.get(op.input, order), padding.dtype
+        filler = self.builder.constant(padding, "border")
         shape = self.values.shape(op.input, order)
         for axis, d in enumerate(order):
             between = op.interior.get_values()[d]
             if between:
-                x = self._spread(op, x, dtype, shape, (axis, between), filler)
+                x = self._pad_between(op, x, dtype, shape, (axis, between), filler)
         low, high = ([v.get_values()[d] for d in order] for v in (op.low, op.high))
         inputs = [x, self.builder.integers([*low, *high], "pads")]
         if op.function is Pad.CONSTANT:
@@ -251,7 +246,7 @@ class Movement:
         mode = {"mode": op.function.value}
         self._node(op.result, "Pad", inputs, order, attributes=mode, since=since)
 
-    def _spread(
+    def _pad_between(
         self,
         op: graph.PadOp,
         x: str,
@@ -260,50 +255,49 @@ class Movement:
         where: tuple[int, int],
         filler: str,
     ) -> str:
-        """
-        Elements between neighbours along one dimension: each gets a dimension of its own, which
-        is padded and laid flat again, and what follows the last is cut off. Updates `shape`.
-        """
+        # Insert elements between neighbours: add a dimension of extent 1 after `axis`, pad it,
+        # merge both dimensions, and remove the elements after the last. Updates `shape`.
         axis, between = where
         extent, name = shape[axis], f"{node_name(op)}/spread"
         element = graph.quantized_element(op.input)
 
         def step(operator: str, inputs: Sequence[str], extents: Sequence[int]) -> str:
-            made = self.builder.node(operator, inputs, name, dtype, extents)
+            result = self.builder.node(operator, inputs, name, dtype, extents)
             if element is None:
-                return made
-            # Quantizers write every node so; ONNX Runtime refuses opset 21 where it must add them.
-            return self.values.stored_between(made, name, element, unchanged(op.input), extents)
+                return result
+            # Quantizers write Q/DQ after each node. If they are missing, ONNX Runtime adds them,
+            # which fails with opset 21.
+            return self.values.stored_between(result, name, element, unchanged(op.input), extents)
 
-        apart = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-        x = step("Reshape", [x, self.builder.integers(apart, "shape")], apart)
-        apart[axis + 1] += between
-        pads = [0] * (2 * len(apart))
-        pads[len(apart) + axis + 1] = between
-        x = step("Pad", [x, self.builder.integers(pads, "pads"), filler], apart)
+        split = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+        x = step("Reshape", [x, self.builder.integers(split, "shape")], split)
+        split[axis + 1] += between
+        pads = [0] * (2 * len(split))
+        pads[len(split) + axis + 1] = between
+        x = step("Pad", [x, self.builder.integers(pads, "pads"), filler], split)
         shape[axis] = extent * (between + 1)
         x = step("Reshape", [x, self.builder.integers(shape, "shape")], shape)
         shape[axis] -= between
         lists = (("starts", 0), ("ends", shape[axis]), ("axes", axis))
-        ends = [self.builder.integers([value], what) for what, value in lists]
-        return step("Slice", [x, *ends], shape)
+        bounds = [self.builder.integers([value], role) for role, value in lists]
+        return step("Slice", [x, *bounds], shape)
 
     def _resize(self, op: graph.ResizeOp) -> None:
         x = self.values.get(op.input, FEATURES)
         source, target = graph.shape_of(op.input), graph.shape_of(op.result)
         if all(f == target[i + 1] / source[i + 1] for i, f in enumerate(op.factors)):
-            # Where the ratio has no float32, sizes say it exactly.
+            # Sizes are exact even if the ratio is no float32 number.
             sizes = [target[d] for d in FEATURES]
             inputs = [x, "", "", self.builder.integers(sizes, "sizes")]
         else:
             scales = np.array([1, 1, *op.factors], np.float32)
             inputs = [x, "", self.builder.constant(scales, "scales")]
-        where = op.coordinates.data
+        coordinates = op.coordinates.data
         attributes: dict[str, Attribute] = {
             "mode": op.function.value,
-            "coordinate_transformation_mode": where.value,
+            "coordinate_transformation_mode": coordinates.value,
         }
         if op.function is Resize.NEAREST:
             attributes["nearest_mode"] = op.rounding.data.value
-        since = 19 if where is Coordinates.HALF_PIXEL_SYMMETRIC else 13
+        since = 19 if coordinates is Coordinates.HALF_PIXEL_SYMMETRIC else 13
         self._node(op.result, "Resize", inputs, FEATURES, attributes=attributes, since=since)

@@ -1,4 +1,4 @@
-"""The ONNX nodes of every operation of the graph, on real numbers; see `values` for the rest."""
+"""Add the ONNX nodes of each operation of the graph, on real numbers; `values` adds Q/DQ pairs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ceras_ir.backends.onnx.functions import (
     add_clamp,
     add_clip,
     add_function,
-    is_count_of_shifts,
+    is_only_for_shifts,
     shift_of,
 )
-from ceras_ir.backends.onnx.movement import WIDE, Movement
-from ceras_ir.backends.onnx.values import FEATURES, Attribute, Order, broadcast, unchanged
+from ceras_ir.backends.onnx.movement import INT64, Movement
+from ceras_ir.backends.onnx.values import FEATURES, Array, Attribute, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
 from ceras_ir.dialects.quant import RequantAttr
@@ -24,40 +24,29 @@ from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION, exponents_of
 
-BINARIES: dict[Binary, str] = {
-    Binary.ADD: "Add",
-    Binary.SUB: "Sub",
-    Binary.MUL: "Mul",
-    Binary.DIV: "Div",
-    Binary.MIN: "Min",
-    Binary.MAX: "Max",
-    Binary.POW: "Pow",
-    Binary.AND: "BitwiseAnd",
-    Binary.OR: "BitwiseOr",
-    Binary.XOR: "BitwiseXor",
-}
-BITWISE_SINCE = 18
+BINARY_OPERATORS: dict[Binary, str] = {
+    Binary.ADD: "Add", Binary.SUB: "Sub", Binary.MUL: "Mul", Binary.DIV: "Div",
+    Binary.MIN: "Min", Binary.MAX: "Max", Binary.POW: "Pow",
+    Binary.AND: "BitwiseAnd", Binary.OR: "BitwiseOr", Binary.XOR: "BitwiseXor",
+}  # fmt: skip
+BITWISE_OPSET = 18
 ARITHMETIC = frozenset({Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV})
-"""Functions that wrap around, of which ONNX Runtime has none of 8 or 16 bits."""
-RELATIONS: dict[Compare, str] = {
-    Compare.EQUAL: "Equal",
-    Compare.LESS: "Less",
-    Compare.LESS_OR_EQUAL: "LessOrEqual",
-}
-REDUCTIONS: dict[Reduce, tuple[str, int]] = {
-    Reduce.SUM: ("ReduceSum", 13),
-    Reduce.PRODUCT: ("ReduceProd", 18),
-    Reduce.MAX: ("ReduceMax", 18),
-    Reduce.MIN: ("ReduceMin", 18),
-}
-"""Operators whose axes are an operand, and since which opset."""
+"""Functions that wrap around. ONNX Runtime does not implement them for 8 or 16 bits."""
+COMPARISONS: dict[Compare, str] = {
+    Compare.EQUAL: "Equal", Compare.LESS: "Less", Compare.LESS_OR_EQUAL: "LessOrEqual",
+}  # fmt: skip
+REDUCTION_OPERATORS: dict[Reduce, tuple[str, int]] = {
+    Reduce.SUM: ("ReduceSum", 13), Reduce.PRODUCT: ("ReduceProd", 18),
+    Reduce.MAX: ("ReduceMax", 18), Reduce.MIN: ("ReduceMin", 18),
+}  # fmt: skip
+"""The operators, and the first opset in which the axes are an operand."""
 
 
 class Operations(Movement):
-    """Appends the nodes of one operation after the other."""
+    """The nodes of all operations."""
 
     def write(self, op: Operation) -> None:
-        """The nodes of `op`."""
+        """Add the nodes of `op`."""
         match op:
             case graph.ConstantOp():
                 pass
@@ -83,30 +72,31 @@ class Operations(Movement):
                 order = self._order(op.input)
                 x = self.values.get(op.input, order)
                 self._finish(op.result, self._clamped(op.result, x, op.requant, order), order)
-            case graph.BinaryOp() if is_count_of_shifts(op):
-                pass  # Each shift says it by its exponent.
+            case graph.BinaryOp() if is_only_for_shifts(op):
+                pass  # Each shift uses the exponent.
             case graph.BinaryOp() if (shift := shift_of(op)) is not None:
-                operands, order = self._broadcast_operands(op, (shift.value, shift.places))
+                operands, order = self._broadcast_operands(op, (shift.value, shift.amount))
                 direction: dict[str, Attribute] = {"direction": shift.direction}
                 self._node(op.result, "BitShift", operands, order, attributes=direction)
             case graph.BinaryOp():
                 self._binary(op)
             case graph.CompareOp() | graph.SelectOp():
                 operands, order = self._broadcast_operands(op)
-                known = RELATIONS[op.function] if isinstance(op, graph.CompareOp) else "Where"
-                self._node(op.result, known, operands, order)
+                is_comparison = isinstance(op, graph.CompareOp)
+                operator = COMPARISONS[op.function] if is_comparison else "Where"
+                self._node(op.result, operator, operands, order)
             case graph.CastOp():
                 order = self._order(op.input)
                 x = self.values.get(op.input, order)
                 self._node(op.result, "Cast", [x], order, attributes={"to": self.kind(op)})
             case graph.SoftmaxOp():
-                self._along(op, op.input, "Softmax", op.axis.value.data)
+                self._node_with_axis(op, op.input, "Softmax", op.axis.value.data)
             case graph.NormalizeOp():
                 self._normalize(op)
             case graph.ArgOp():
-                kind = "ArgMax" if op.function is Reduce.MAX else "ArgMin"
-                last = int(op.takes_last)
-                self._along(op, op.input, kind, op.axis.value.data, select_last_index=last)
+                operator = "ArgMax" if op.function is Reduce.MAX else "ArgMin"
+                axis, last = op.axis.value.data, int(op.takes_last)
+                self._node_with_axis(op, op.input, operator, axis, select_last_index=last)
             case graph.TopKOp():
                 self._top_k(op)
             case graph.ReduceOp():
@@ -128,14 +118,15 @@ class Operations(Movement):
         count = self.builder.constant(np.array(shape[-1:], np.int64), f"{name}/k")
         x = [self.values.get(op.input, order), count]
         attributes = {"axis": axis, "largest": int(op.function is Reduce.MAX)}
-        made = self.builder.node(
+        indices = self.builder.node(
             "TopK", x, name, self.dtype(op.result), self.values.shape(op.result, order),
             attributes=attributes, unused=1,
         )  # fmt: skip
-        self._finish(op.result, made, order)
+        self._finish(op.result, indices, order)
 
     def _normalize(self, op: graph.NormalizeOp) -> None:
-        """One node where the mean is taken off; its parts, in the same order, elsewhere."""
+        # ONNX has an operator only for normalization with subtraction of the mean. The other form
+        # is composed of nodes in the order of the definition.
         order, name = unchanged(op.result), node_name(op)
         inputs = [self.values.get(v, unchanged(v)) for v in op.operands]
         epsilon = op.epsilon.value.data
@@ -146,27 +137,27 @@ class Operations(Movement):
             )
             return
         shape = self.values.shape(op.result, order)
-        one = (*shape[:-1], 1)
+        reduced = (*shape[:-1], 1)
 
-        def node(operator: str, operands: list[str], made: Sequence[int]) -> str:
-            return self.builder.node(operator, operands, f"{name}/{operator}", FLOAT, made)
+        def node(operator: str, operands: list[str], extents: Sequence[int]) -> str:
+            return self.builder.node(operator, operands, f"{name}/{operator}", FLOAT, extents)
 
-        def constant(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], of: str) -> str:
-            return self.builder.constant(array, f"{name}/{of}")
+        def constant(array: Array, role: str) -> str:
+            return self.builder.constant(array, f"{name}/{role}")
 
         axes = constant(np.array([-1], np.int64), "axes")
-        total = node("ReduceSum", [node("Mul", [inputs[0]] * 2, shape), axes], one)
+        total = node("ReduceSum", [node("Mul", [inputs[0]] * 2, shape), axes], reduced)
         extent = constant(np.array(shape[-1], np.float32), "extent")
-        mean = node("Div", [total, extent], one)
-        least = constant(np.array(epsilon, np.float32), "epsilon")
-        deviation = node("Sqrt", [node("Add", [mean, least], one)], one)
+        mean = node("Div", [total, extent], reduced)
+        addend = constant(np.array(epsilon, np.float32), "epsilon")
+        deviation = node("Sqrt", [node("Add", [mean, addend], reduced)], reduced)
         inputs[0] = node("Div", [inputs[0], deviation], shape)
         if op.bias is not None:
             inputs = [node("Mul", inputs[:2], shape), inputs[2]]
         self._node(op.result, "Mul" if op.bias is None else "Add", inputs, order)
 
     def _lookup(self, op: graph.LookupOp) -> None:
-        """The function that the table was made from; of 16 bits, what the table holds."""
+        # The tabulated function. A table for 16 bits also limits the argument.
         function, source = op.attributes[FUNCTION], graph.quantized_element(op.input)
         assert isinstance(function, graph.FunctionAttr) and source is not None
         x = self.values.get(op.input, order := self._order(op.input))
@@ -178,15 +169,15 @@ class Operations(Movement):
         self._function(op, function, x, order, exponents_of(op))
 
     def _lookup_pixels(self, op: graph.LookupOp) -> None:
-        """What plain bytes stand for, gathered: tables of channels lie one behind the other."""
+        # Gather from the concatenated tables of the channels.
         order, name = self._order(op.input), node_name(op)
         shape = self.values.shape(op.result, order)
         x = self.values.get(op.input, order)
-        x = self._in_wide(x, f"{name}/byte", shape)
+        x = self._to_int64(x, f"{name}/byte", shape)
         if op.channel_rows is not None:
             starts = np.array(op.channel_rows, np.int64) * op.tables.shape[1]
             first = self.builder.constant(broadcast(starts, order), f"{name}/first")
-            x = self.builder.node("Add", [x, first], f"{name}/place", WIDE, shape)
+            x = self.builder.node("Add", [x, first], f"{name}/place", INT64, shape)
         element = graph.stored_element(op.result)
         reals = dequantize(op.tables.reshape(-1), element).astype(np.float32)
         table = self.builder.constant(reals, f"{name}/table")
@@ -202,19 +193,17 @@ class Operations(Movement):
         exponents: tuple[Sequence[int], Sequence[int]] | None,
     ) -> None:
         shape, name = self.values.shape(op.result, order), node_name(op)
-        # The layer that a function was split from has the name.
-        is_taken = name in self.builder.names
-        called = f"{name}/{function.kind.value}" if is_taken else name
+        # A layer from which the function was separated may already have the name.
+        node = f"{name}/{function.kind.value}" if name in self.builder.names else name
         before, after = exponents or ((), ())
         x = self._scaled(x, before, f"{name}/argument", order, shape)
-        x = add_function(self.builder, function, x, called, shape)
+        x = add_function(self.builder, function, x, node, shape)
         x = self._scaled(x, [-e for e in after], f"{name}/result", order, shape)
         self._finish(op.result, x, order)
 
     def _scaled(
         self, x: str, exponents: Sequence[int], name: str, order: Order, shape: Sequence[int]
     ) -> str:
-        """Channels times powers of two; nothing where all of these are 1."""
         if not any(exponents):
             return x
         factors = broadcast(np.exp2(np.array(exponents, np.float32)), order)
@@ -229,20 +218,14 @@ class Operations(Movement):
         shape = self.values.shape(op.result, order)
         if isinstance(op, graph.Conv2dOp):
             _, kh, kw, _ = graph.shape_of(op.weights)
-            x = self.builder.node(
-                "Conv",
-                operands,
-                name,
-                FLOAT,
-                shape,
-                attributes={
-                    "kernel_shape": [kh, kw],
-                    "strides": op.strides.get_values(),
-                    "pads": op.padding.get_values(),
-                    "dilations": op.dilations.get_values(),
-                    "group": op.group_count,
-                },
-            )
+            attributes: dict[str, Attribute] = {
+                "kernel_shape": [kh, kw],
+                "strides": op.strides.get_values(),
+                "pads": op.padding.get_values(),
+                "dilations": op.dilations.get_values(),
+                "group": op.group_count,
+            }
+            x = self.builder.node("Conv", operands, name, FLOAT, shape, attributes=attributes)
         else:
             x = self.builder.node("Gemm", operands, name, FLOAT, shape, attributes={"transB": 1})
         if op.residual is not None:
@@ -258,7 +241,6 @@ class Operations(Movement):
         x: str,
         order: Order,
     ) -> None:
-        """The activation of a float operation, or the clamp range of a quantized one."""
         if activation is not None:
             shape = self.values.shape(op.result, order)
             name = f"{node_name(op)}/{activation.kind.value}"
@@ -290,44 +272,45 @@ class Operations(Movement):
         if op.function is graph.Pool.AVERAGE:
             operator, windows["count_include_pad"] = "AveragePool", int(op.includes_padding)
         name = node_name(op)
-        made = self.builder.node(operator, [x], name, FLOAT, shape, attributes=windows, since=since)
+        x = self.builder.node(operator, [x], name, FLOAT, shape, attributes=windows, since=since)
         if op.function is graph.Pool.AVERAGE and op.requant is not None:
-            made = self._clamped(op.result, made, op.requant, FEATURES)
-        self._finish(op.result, made, FEATURES)
+            x = self._clamped(op.result, x, op.requant, FEATURES)
+        self._finish(op.result, x, FEATURES)
 
     def _binary(self, op: graph.BinaryOp) -> None:
         operands, order = self._broadcast_operands(op)
-        operator = BINARIES[op.function]
+        operator = BINARY_OPERATORS[op.function]
         dtype = FLOAT if op.is_quantized else self.dtype(op.result)
         since = 13
         if operator.startswith("Bitwise"):
-            # Truth values have operators of their own.
-            since = 13 if dtype == np.bool_ else BITWISE_SINCE
+            # Booleans have separate operators.
+            since = 13 if dtype == np.bool_ else BITWISE_OPSET
             operator = operator.removeprefix("Bitwise") if dtype == np.bool_ else operator
         shape, name = self.values.shape(op.result, order), node_name(op)
         if op.function in ARITHMETIC and dtype.kind in "iu" and dtype.itemsize < 4:
-            x = self._in_64_bits(op, operands, order)
+            x = self._binary_in_int64(op, operands, order)
         else:
             x = self.builder.node(operator, operands, name, dtype, shape, since=since)
         self._epilogue(op, op.activation, op.requant, x, order)
 
-    def _in_64_bits(self, op: graph.BinaryOp, operands: Sequence[str], order: Order) -> str:
-        """The last bits of the result on wide integers, which are those on narrow ones."""
+    def _binary_in_int64(self, op: graph.BinaryOp, operands: Sequence[str], order: Order) -> str:
+        # The least significant bits of the result do not depend on the width of the operands.
         name = node_name(op)
         shape, is_plain = self.values.shape(op.result, order), order == unchanged(op.result)
         inputs = list[str]()
         for x, value in zip(operands, op.operands, strict=True):
             own = graph.shape_of(value)
-            whole = (*(1,) * (len(order) - len(own)), *own)
-            extents = own if is_plain else [whole[d] for d in order]
-            inputs.append(self._in_wide(x, f"{name}/wide", extents))
-        x = self.builder.node(BINARIES[op.function], inputs, f"{name}/exact", WIDE, shape)
+            padded = (*(1,) * (len(order) - len(own)), *own)
+            extents = own if is_plain else [padded[d] for d in order]
+            inputs.append(self._to_int64(x, f"{name}/wide", extents))
+        operator = BINARY_OPERATORS[op.function]
+        x = self.builder.node(operator, inputs, f"{name}/exact", INT64, shape)
         to: dict[str, Attribute] = {"to": self.kind(op)}
         return self.builder.node("Cast", [x], name, self.dtype(op.result), shape, attributes=to)
 
     def _reduce(self, op: graph.ReduceOp) -> None:
         order = self._order(op.input)
-        operator, since = REDUCTIONS[op.function]
+        operator, since = REDUCTION_OPERATORS[op.function]
         axes = sorted(order.index(a) for a in op.axes.get_values())
         inputs = [self.values.get(op.input, order), self.builder.integers(axes, "axes")]
         self._node(op.result, operator, inputs, order, attributes={"keepdims": 1}, since=since)
@@ -335,17 +318,15 @@ class Operations(Movement):
     def _broadcast_operands(
         self, op: GraphOperation, operands: Sequence[SSAValue] | None = None
     ) -> tuple[list[str], Order]:
-        """
-        The operands of `op`, unless others are given, in the order of the first of the result's
-        rank that moves dimensions, if any does.
-        """
-        read, plain = op.operands if operands is None else operands, unchanged(op.output)
-        orders = (order for v in read if (order := self.values.order(v)) is not None)
-        chosen = next((o for o in orders if len(o) == len(plain) and o != plain), plain)
-        return [self._broadcast(v, op.output, chosen) for v in read], chosen
+        # The common order is that of the first operand with the rank of the result and an order
+        # other than that of the graph, if any.
+        inputs, plain = op.operands if operands is None else operands, unchanged(op.output)
+        orders = (order for v in inputs if (order := self.values.order(v)) is not None)
+        common = next((o for o in orders if len(o) == len(plain) and o != plain), plain)
+        return [self._broadcast(v, op.output, common) for v in inputs], common
 
     def _broadcast(self, value: SSAValue, result: SSAValue, order: Order) -> str:
-        """`value` in `order`, with the leading dimensions that broadcasting would put before it."""
+        # Add the leading dimensions that broadcasting implies before the transposition.
         missing = len(order) - len(graph.shape_of(value))
         if not missing:
             return self.values.get(value, order)
@@ -357,7 +338,7 @@ class Operations(Movement):
         target = self.builder.integers(shape, "shape")
         name = f"{node_name(value.owner) if isinstance(value.owner, Operation) else 'input'}/expand"
         x = self.builder.node("Reshape", [x, target], name, dtype, shape)
+        extents = [shape[d] for d in order]
         return self.builder.node(
-            *("Transpose", [x], f"{name}/transpose", dtype, [shape[d] for d in order]),
-            attributes={"perm": order},
+            "Transpose", [x], f"{name}/transpose", dtype, extents, attributes={"perm": order}
         )

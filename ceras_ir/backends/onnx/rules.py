@@ -1,8 +1,8 @@
 """
-What ONNX can say of an operation, and what it cannot.
+Decide whether an operation has an ONNX form.
 
-`why_not` gives the reason for which an operation has no ONNX form that means the same;
-`rounds_otherwise` tells which ones mean the same but for ties.
+`why_not` returns the reason why an operation has no equal ONNX form. `rounds_differently` returns
+whether the form is equal except for ties.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation
 
-from ceras_ir.backends.onnx.functions import has_operator, is_count_of_shifts
+from ceras_ir.backends.onnx.functions import has_operator, is_only_for_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
@@ -28,62 +29,58 @@ from ceras_ir.transforms.quantization.analysis.rescaling import (
 )
 from ceras_ir.transforms.quantization.integer_forms import addend_multipliers
 
-SAME_FACTOR = 2.0**-20
-"""Relative; multipliers of fewer bits than a factor has differ from it by less."""
-SAME_AVERAGE = 2.0**-14
-"""The same for reciprocals, which keep bits for windows that are partly in the padding."""
-POWERS = (f32, i32, i64)
-"""The types of numbers that have powers."""
-LEAST, GREATEST = 2.0**-31, 2.0**30
-"""Factors beyond leave nothing of an accumulator, or saturate it: shifts are bounded by them."""
+MAX_FACTOR_ERROR = 2.0**-20
+"""The maximum relative error of a factor that is rounded to a multiplier and a shift."""
+MAX_AVERAGE_ERROR = 2.0**-14
+"""The same for averages, with fewer bits, because windows in the padding have larger factors."""
+POWER_TYPES = (f32, i32, i64)
+"""The element types for which ONNX has powers."""
+MIN_FACTOR, MAX_FACTOR = 2.0**-31, 2.0**30
+"""Factors outside these bounds reduce an accumulator to 0, or saturate it. Shifts are limited."""
+EXPORTED = (
+    graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp | graph.Pool2dOp | graph.RequantizeOp
+    | graph.UnaryOp | graph.SoftmaxOp | graph.ReshapeOp | graph.NormalizeOp | graph.TakeOp
+    | graph.TransposeOp | graph.ConcatOp | graph.ResizeOp | graph.SliceOp | graph.GatherOp
+    | graph.PadOp | graph.ReduceOp | graph.ArgOp | graph.TopKOp | graph.CompareOp | graph.SelectOp
+    | graph.CastOp | graph.ConstantOp | graph.QuantizeOp | graph.ScaledQuantizeOp
+    | graph.DequantizeOp
+)  # fmt: skip
 
 
 def why_not(op: Operation) -> str | None:
-    """Why ONNX cannot say what `op` computes; None where it can."""
+    """Return why `op` has no ONNX form, or None."""
     match op:
         case graph.LinearOperation() if op.weight_scale is not None:
-            return "ONNX multiplies no floats by int8 weights; leave encode-weights out"
+            return "ONNX has no product of floats and int8 weights; do not run encode-weights"
         case graph.LinearOperation() if op.table is not None:
-            return "ONNX has no table behind a sum of products; leave fuse-lookup out"
+            return "ONNX has no table after a convolution or product; do not run fuse-lookup"
         case graph.ShiftSwishOp():
-            return "swish made of shifts is no function of ONNX; quantize with a table for it"
+            return "ONNX has no swish that consists of shifts; quantize it with a table"
         case graph.LookupOp() if op.has_pixel_input:
             if graph.quantized_element(op.output) is None:
-                return "tables of pixels make integers in ONNX"
+                return "in ONNX, tables of pixels must have integer results"
         case graph.LookupOp():
             return _table_reason(op)
-        case graph.BinaryOp() if op.function is graph.Binary.POW and not is_count_of_shifts(op):
-            if (element := graph.element_of(op.result)) not in POWERS:
+        case graph.BinaryOp() if op.function is graph.Binary.POW and not is_only_for_shifts(op):
+            if (element := graph.element_of(op.result)) not in POWER_TYPES:
                 return f"ONNX has no power of {element}; use int32, or target c"
-        case graph.Conv2dOp() | graph.MatmulOp() | graph.BinaryOp() | graph.Pool2dOp():
-            pass
-        case graph.RequantizeOp() | graph.UnaryOp() | graph.SoftmaxOp() | graph.ReshapeOp():
-            pass
-        case graph.NormalizeOp() | graph.TakeOp():
-            pass
         case graph.IntegerSoftmaxOp() | graph.IntegerNormalizeOp():
             return "ONNX has no softmax or normalization of integers; quantize with --rows float"
-        case graph.TransposeOp() | graph.ConcatOp() | graph.ResizeOp() | graph.SliceOp():
-            pass
-        case graph.GatherOp() | graph.PadOp() | graph.ReduceOp() | graph.ArgOp() | graph.TopKOp():
-            pass
-        case graph.CompareOp() | graph.SelectOp() | graph.CastOp() | graph.ConstantOp():
-            pass
         case graph.QuantizeOp() | graph.ScaledQuantizeOp() if (
             graph.stored_element(op.output).storage.width.data > 16
         ):
-            return "QuantizeLinear makes 8 or 16 bits, this makes 32"
-        case graph.QuantizeOp() | graph.ScaledQuantizeOp() | graph.DequantizeOp():
-            pass
+            return "QuantizeLinear requires results of 8 or 16 bits, got 32"
         case graph.CallingOperation() | graph.ExtractOp():
             return (
-                "a loop that is too long to unroll, or a branch with one, is not written as ONNX; "
-                "take fewer steps, or another target"
+                "a loop that is too long to unroll, or a branch with such a loop, cannot be "
+                "exported; use fewer steps, or another target"
             )
+        case _ if isinstance(op, EXPORTED):
+            pass
         case graph.GraphOperation():
-            return "this operation is not written yet; use target c, or the model as it came"
+            return "the export of this operation is not implemented; use target c"
         case _:
-            return "it is of another level than the graph; export before it"
+            return "the operation is not of the graph level; export before it is created"
     for attribute in (*op.properties.values(), *op.attributes.values()):
         if isinstance(attribute, graph.FunctionAttr) and not has_operator(attribute):
             return f"ONNX has no function {attribute.kind}"
@@ -93,16 +90,16 @@ def why_not(op: Operation) -> str | None:
             return f"a scale of {element} is no normal float32 number"
     if (requant := _requant(op)) is not None:
         if requant.zero_point.data != graph.stored_element(op.output).zero_point:
-            return "its requantization adds another zero point than the type of its result has"
-        near = SAME_AVERAGE if isinstance(op, graph.Pool2dOp) else SAME_FACTOR
+            return "the zero point of the requantization differs from that of the result"
+        limit = MAX_AVERAGE_ERROR if isinstance(op, graph.Pool2dOp) else MAX_FACTOR_ERROR
         for actual, expected in _factors(op, requant):
-            if not _agree(actual, expected, near) and not _is_nearest(op, requant):
-                return f"it rescales by {actual:.8g}, where its scales say {expected:.8g}"
+            if not _agree(actual, expected, limit) and not _is_nearest(op, requant):
+                return f"the requantization has the factor {actual:.8g}, the scales {expected:.8g}"
     return None
 
 
-def rounds_otherwise(op: Operation) -> bool:
-    """Whether ties of `op` go elsewhere when its ONNX form is quantized by `fold-qdq`."""
+def rounds_differently(op: Operation) -> bool:
+    """Return whether `fold-qdq` rounds ties of the ONNX form of `op` differently."""
     requant = _requant(op)
     if requant is None or (requant.shift.data == 0):
         return False
@@ -119,18 +116,18 @@ def rounds_otherwise(op: Operation) -> bool:
 def _table_reason(op: graph.LookupOp) -> str | None:
     function = op.attributes.get(FUNCTION)
     if not isinstance(function, graph.FunctionAttr):
-        return f"ONNX has no tables, and no attribute {FUNCTION} says which function this is"
+        return f"ONNX has no tables, and there is no attribute {FUNCTION} with the function"
     source, target = graph.quantized_element(op.input), graph.stored_element(op.output)
     assert source is not None
     exponents, channels = exponents_of(op), graph.shape_of(op.result)[-1:]
     if op.channel_rows is not None and exponents is None:
-        return f"its channels have tables of their own, and no attribute {INPUT_EXPONENTS} says why"
+        return f"channels have different tables, and there is no attribute {INPUT_EXPONENTS}"
     if exponents is not None and op.channel_rows is None:
-        return f"it has attributes {INPUT_EXPONENTS}, but one table"
+        return f"there is an attribute {INPUT_EXPONENTS}, but only a single table"
     entries = op.tables.shape[1]
     if exponents is None:
-        good = lookup_table(function, source, target, entries) == op.table
-        return None if good else _other_table(function)
+        is_equal = lookup_table(function, source, target, entries) == op.table
+        return None if is_equal else _other_table(function)
     if any(len(e) != channels[0] for e in exponents):
         return f"{channels[0]} exponents expected, got {len(exponents[0])} and {len(exponents[1])}"
     pairs = list(zip(*exponents, strict=True))
@@ -143,7 +140,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
 
 
 def _other_table(function: graph.FunctionAttr) -> str:
-    return f"its table is not that of {function.kind.value} between its scales"
+    return f"the table differs from the function {function.kind.value} for these scales"
 
 
 def _requant(op: Operation) -> RequantAttr | None:
@@ -160,47 +157,44 @@ def _scale_of(op: Operation) -> float:
 
 
 def _factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
-    """What stored operands are multiplied by, and what their scales ask for, in pairs."""
-    own = requant.multipliers[0] / 2.0**requant.shift.data
+    # Pairs of the factor of a stored operand, and the factor that follows from the scales.
+    factors = np.array(requant.multipliers) / 2.0**requant.shift.data
+    first = float(factors[0])
     match op:
         case graph.Conv2dOp() | graph.MatmulOp():
-            weights = graph.stored_element(op.weights)
-            scales = [_scale(op, 0) * s.data for s in weights.scales]
-            count = max(len(scales), len(requant.multipliers))
-            factors = np.broadcast_to(
-                np.array(requant.multipliers) / 2.0**requant.shift.data, (count,)
-            )
-            wanted = np.broadcast_to(np.array(scales) / _scale_of(op), (count,))
-            pairs = list(zip(factors.tolist(), wanted.tolist(), strict=True))
+            scales = np.array([s.data for s in graph.stored_element(op.weights).scales])
+            scales = _scale(op, 0) * scales
+            pairs = _pairs(factors, scales / _scale_of(op))
             if op.residual is not None:
-                moved = np.broadcast_to(np.exp2(op.residual_shifts), (count,))
-                wanted = np.broadcast_to(graph.scale_of(op.residual) / np.array(scales), (count,))
-                pairs += zip(moved.tolist(), wanted.tolist(), strict=True)
+                residual = graph.scale_of(op.residual) / np.broadcast_to(scales, (len(pairs),))
+                pairs += _pairs(np.exp2(op.residual_shifts), residual)
             return pairs
         case graph.BinaryOp() if op.function is graph.Binary.MUL:
-            return [(own, _scale(op, 0) * _scale(op, 1) / _scale_of(op))]
+            return [(first, _scale(op, 0) * _scale(op, 1) / _scale_of(op))]
         case graph.BinaryOp():
-            return [
-                (own * factor, _scale(op, i) / _scale_of(op)) for i, factor in enumerate(op.factors)
-            ]
+            ratios = [_scale(op, i) / _scale_of(op) for i in (0, 1)]
+            return [(first * f, ratio) for f, ratio in zip(op.factors, ratios, strict=True)]
         case graph.Pool2dOp():
             size = prod(op.kernel.get_values())
-            return [(own * size, _scale(op, 0) / _scale_of(op))]
+            return [(first * size, _scale(op, 0) / _scale_of(op))]
         case _:
-            return [(own, _scale(op, 0) / _scale_of(op))]
+            return [(first, _scale(op, 0) / _scale_of(op))]
 
 
-def _agree(actual: float, expected: float, near: float) -> bool:
-    if min(actual, expected) >= GREATEST or max(actual, expected) <= LEAST:
+def _pairs(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> list[tuple[float, float]]:
+    a, b = np.broadcast_arrays(actual, expected)
+    return list(zip(a.tolist(), b.tolist(), strict=True))
+
+
+def _agree(actual: float, expected: float, limit: float) -> bool:
+    if min(actual, expected) >= MAX_FACTOR or max(actual, expected) <= MIN_FACTOR:
         return True
-    return abs(actual - expected) <= near * expected
+    return abs(actual - expected) <= limit * expected
 
 
 def _is_nearest(op: Operation, requant: RequantAttr) -> bool:
-    """
-    Whether multipliers and shift are what the scales become: of channels that share a shift
-    the small factors are far off, relatively, and still as near as that shift allows.
-    """
+    # Multipliers and shift can be the best approximation of the factors, although channels with
+    # small factors have large relative errors: all channels share the shift.
     if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
         *sides, target = stored_types(op)
         multipliers, shift = addend_multipliers(sides, target)

@@ -1,4 +1,4 @@
-"""Target onnx: the network as an ONNX model that computes the same integers."""
+"""Define target onnx: an ONNX model that computes the same integers as the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnnxTarget(Target):
-    """An ONNX model, quantized as the network is; whoever reads it decides where it runs."""
+    """Export an ONNX model with the same quantization as the network."""
 
     name = "onnx"
     arithmetic = Arithmetic(rows=False)
@@ -41,6 +41,6 @@ class OnnxTarget(Target):
         return ".onnx", serialized(export_model(module, title, exact=False, silent=True))
 
     def open(self, folder: Path, manifest: Manifest) -> Reimported:
-        from ceras_ir.backends.onnx.export import MODEL, Reimported
+        from ceras_ir.backends.onnx.export import MODEL_FILE, Reimported
 
-        return Reimported(folder / MODEL)
+        return Reimported(folder / MODEL_FILE)

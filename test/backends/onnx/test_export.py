@@ -353,4 +353,4 @@ def test_other_roundings_are_said(tool: Tool) -> None:
     }"""
     result = tool("ceras-opt", "-", "-t", "onnx", "-o", "out.onnx", stdin=text)
     assert result.status == 0
-    assert "round otherwise" in result.stderr
+    assert "rounds ties of" in result.stderr

@@ -92,5 +92,5 @@ def test_what_is_not_written_yet_says_so() -> None:
       func.return %y : tensor<3x2xf32>
     }"""
     module = Parser(load_context(), text).parse_module()
-    with pytest.raises(UnsupportedError, match="not written yet; use target c, or the model as it"):
+    with pytest.raises(UnsupportedError, match="is not implemented; use target c"):
         export_model(module, "network")
