@@ -387,7 +387,7 @@ def test_a_damaged_image_is_not_run(tool: Tool, tmp_path: Path):
     image[manifest["systolic"]["streams"][0] + 39] = 0x7F
     (folder / "array.bin").write_bytes(image)
     done = tool(*run)
-    assert done.status == 1 and "array.bin: error: is not the file that was" in done.stderr
+    assert done.status == 1 and "array.bin: error: differs from the compiled file" in done.stderr
     # Compiled so, it would be refused for what it does.
     manifest["sha256"]["array.bin"] = sha256(image).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -51,7 +51,7 @@ class Verification:
     def _repr_html_(self) -> str:
         rows = [[v.level, "yes" if v.good else "NO", v.text] for v in self.verdicts]
         title = presentation.paragraph(f"{'all' if self.ok else 'NOT all'} levels agree")
-        return presentation.joined([title, presentation.table(["level", "good", "what"], rows)])
+        return presentation.joined([title, presentation.table(["level", "good", "result"], rows)])
 
 
 def verify(
@@ -69,16 +69,18 @@ def verify(
     other model is quantized for the target.
     """
     if isinstance(targets, str):
-        raise UsageError("targets is a list of names")
+        raise UsageError("targets must be a list of names, such as ['c']")
     classes = (
         [cls for cls in compiling_targets() if cls.verified_by_default]
         if targets is None
         else [find_target(name) for name in targets]
     )
     if not classes:
-        raise UsageError("targets is empty: name some")
+        raise UsageError("targets is empty: name targets, or omit it")
     if useless := [cls.name for cls in classes if not cls.compiles]:
-        raise UsageError(f"target {useless[0]} is the reference that others are compared with")
+        raise UsageError(
+            f"target {useless[0]} is the reference of the comparison: name other targets"
+        )
     options = model.options
     verdicts: list[Verdict] = []
     with diagnosed(model.title):

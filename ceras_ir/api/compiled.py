@@ -63,7 +63,7 @@ class Compiled:
         """Return the content of one of `files`."""
         with diagnosed(name):
             if name not in self.files:
-                raise InputError(f"no such file; it has {', '.join(self.files)}", name)
+                raise InputError(f"no such file; the folder has {', '.join(self.files)}", name)
             return (self._folder / name).read_bytes()
 
     @property
@@ -157,7 +157,9 @@ def open_compiled(folder: str | PathLike[str]) -> Compiled:
     """Open a folder that `ceras-compile` or `Compiled.save` wrote."""
     with diagnosed(fspath(folder)):
         if not Path(folder).is_dir():
-            raise InputError("no such folder", fspath(folder))
+            raise InputError(
+                "no such folder; expected a folder that ceras-compile or save wrote", fspath(folder)
+            )
         return Compiled(Path(folder))
 
 
@@ -165,7 +167,9 @@ def _report(folder: Path) -> Entry:
     try:
         content: object = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"not a readable report: {error}", str(folder / REPORT)) from None
+        raise InputError(
+            f"not a readable report: {error}; compile again", str(folder / REPORT)
+        ) from None
     if not isa(content, Entry):
-        raise InputError("not a report", str(folder / REPORT))
+        raise InputError("not a report; compile again", str(folder / REPORT))
     return content

@@ -228,7 +228,7 @@ class Model:
         name = fspath(path)
         with diagnosed(name):
             if not name.endswith(".mlir"):
-                raise UsageError("IR text is saved in a file whose name ends in .mlir")
+                raise UsageError("IR text needs a file name that ends in .mlir")
             with open_output(name) as stream:
                 print_module(self._module, stream, debuginfo=True)
 
@@ -276,7 +276,7 @@ def load(
         if batch < 1:
             raise UsageError(f"batch must be at least 1, got {batch}")
         if os.path.isdir(name):
-            raise InputError("is a folder: open_compiled reads what was compiled", name)
+            raise InputError("a folder: open_compiled opens a compiled network", name)
         module = read_network(name, batch=batch, shapes=shapes, values=values, states=states)
         title = os.path.splitext(os.path.basename(name))[0] or "model"
         return Model(module, title)

@@ -122,14 +122,14 @@ def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:
     if images is None:
         return ",".join(paths)
     if not any(map(is_folder, paths)):
-        raise UsageError("image options are for a folder of images")
+        raise UsageError("image options apply only to a folder of images")
     options = images.spell()
     return ",".join(f"{p}?{options}" if is_folder(p) and options else p for p in paths)
 
 
 def _refuse_images(images: ImageOptions | None) -> None:
     if images is not None:
-        raise UsageError("image options are for a folder of images")
+        raise UsageError("image options apply only to a folder of images")
 
 
 def _is_array(data: object) -> bool:
@@ -157,7 +157,9 @@ def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
     if not isinstance(data, Mapping):
         if len(inputs) != 1:
             names = ", ".join(tensor.name for tensor in inputs)
-            raise InputError(f"one array for {len(inputs)} inputs: name them ({names})", what)
+            raise InputError(
+                f"one array for {len(inputs)} inputs: give a dict with the keys {names}", what
+            )
         data = {inputs[0].name: data}
     by_name = cast("Mapping[str, ArrayLike]", data)
     arrays: dict[str, Array] = {str(name): np.asarray(value) for name, value in by_name.items()}

@@ -121,7 +121,7 @@ def _crash_report(tool: str, cause: BaseException) -> str:
         try:
             with open_output(place) as stream:
                 stream.writelines([about, *traceback.format_exception(cause)])
-            return f"reproducer: {place}: the command and all of the traceback"
+            return f"reproducer: {place}: the command and the full traceback"
         except InputError as error:
             problem = error.lines(place)[0]
     return f"no reproducer: {problem}"
@@ -278,7 +278,7 @@ def run_tool(
         report([f"{file}: error: {with_remedy(error, file)}"])
         return 1
     except MemoryError:
-        report([f"{tool}: error: out of memory; are the shapes of the network as they should be?"])
+        report([f"{tool}: error: out of memory: check the shapes of the network"])
         return 1
     except KeyboardInterrupt:
         report([f"{tool}: interrupted"])

@@ -51,7 +51,7 @@ def refuse_overwriting(output: str | None, *sources: str | None) -> None:
         return
     for source in (part for text in sources if text for part in (text, *text.split(","))):
         if os.path.isfile(source) and os.path.samefile(source, output):
-            raise UsageError(f"'{output}' is read, and would be overwritten: name another output")
+            raise UsageError(f"'{output}' is an input of the command: name another output")
 
 
 def first_unused(folder: str, name: str, ending: str) -> str:
@@ -156,11 +156,11 @@ _NUMBERS = count()
 def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
     """Yield a temporary folder, and move its content to `path` if the block succeeds."""
     if not path:
-        raise UsageError("the name of the output folder is empty")
+        raise UsageError("the name of the output folder is empty: give -o DIR")
     destination = Path(os.path.realpath(path))
     exists = destination.exists()
     if exists and not destination.is_dir():
-        raise InputError("is a file, and a folder is needed for the output", path)
+        raise InputError("is a file, and the output needs a folder: name another", path)
     _ours(destination, path, force=force)
     place = destination if exists else destination.parent
     staging = place / f".{destination.name}.{os.getpid()}.{next(_NUMBERS)}.partial"
@@ -190,7 +190,7 @@ def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
         pattern = f".{destination.name}.*.partial"
         if not all(entry.match(pattern) for entry in destination.iterdir()):
             raise InputError(
-                f"has files, and no {MANIFEST} that says they are ours: name another, or --force",
+                "has files that ceras-compile did not write: name another folder, or add --force",
                 shown,
             )
     return listed or set()
@@ -247,12 +247,21 @@ def _exchange(
     new = [file.relative_to(staging) for file in staging.rglob("*") if not file.is_dir()]
     for path in new:
         if (destination / path).is_dir():
-            raise InputError(f"{path} is a folder, and a file of this name is needed", shown)
+            raise InputError(
+                f"{path} is a folder, and the output has a file of this name: remove the folder",
+                shown,
+            )
         for parent in path.parents:
             if (destination / parent).exists() and not (destination / parent).is_dir():
-                raise InputError(f"{parent} is a file, and a folder of this name is needed", shown)
+                raise InputError(
+                    f"{parent} is a file, and the output has such a folder: remove the file",
+                    shown,
+                )
         if os.path.lexists(destination / path) and path not in listed and not force:
-            raise InputError(f"{path} is no file of ours, and would be replaced: --force", shown)
+            raise InputError(
+                f"{path} is a file that ceras-compile did not write: remove it, or add --force",
+                shown,
+            )
     aside = staging / ".old"
     moved: list[tuple[Path, Path]] = []
 

@@ -65,7 +65,7 @@ class UsageParser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             if isinstance(error.__context__, argparse.ArgumentTypeError):
                 raise
-            kind = "a whole number" if action.type is int else "a number"
+            kind = "an integer" if action.type is int else "a number"
             message = f"expected {kind}, got '{arg_string}'"
             raise argparse.ArgumentError(action, message) from None
 
@@ -158,7 +158,7 @@ class ToolParser(UsageParser):
         arguments, rest = self.parse_known_args(argv)
         self._refuse_unknown(rest)
         if rest:
-            raise UsageError(f"one argument too many: '{rest[0]}'")
+            raise UsageError(f"unexpected argument '{rest[0]}': remove it")
         return arguments
 
     def _refuse_unknown(self, argv: Sequence[str]) -> None:
@@ -266,7 +266,7 @@ def names(text: str) -> list[str]:
     """Split a list of names with commas; no name is empty."""
     found = text.split(",")
     if not all(found):
-        raise argparse.ArgumentTypeError(f"expected names with commas between, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text!r}")
     return found
 
 

@@ -15,6 +15,6 @@ run = Command(
 )
 verify = Command(
     "ceras-verify",
-    "run every level and every target on the same inputs and compare",
+    "run each level and target on the same inputs and compare",
     "ceras_ir.driver.verify.tool",
 )

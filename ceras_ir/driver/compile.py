@@ -44,7 +44,7 @@ from ceras_ir.targets.protocol import PLACED, Stage
 VIEWS = ("report", "model-explorer")
 """The options that an extension implements, in the order of their files."""
 
-TEMPORARY = "what the network was at one level"
+TEMPORARY = "the network at a level"
 """The description of files in `temps` for the manifest."""
 
 
@@ -70,19 +70,19 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "--target",
         choices=[cls.name for cls in known],
         required=True,
-        help="compile for this machine",
+        help="compile for this target",
     )
     add_build_options(parser)
     add_io(parser)
     parser.add_argument(
         "--save-temps",
         action="store_true",
-        help="keep the IR of every level, and other intermediate files of the target, in DIR/temps",
+        help="keep the IR of each level, and other intermediate files of the target, in DIR/temps",
     )
     parser.add_argument(
         "--emit-levels",
         action="store_true",
-        help="write the graph of every level into DIR/levels as an ONNX model, for viewers such as "
+        help="write the graph of each level into DIR/levels as an ONNX model, for viewers such as "
         "Netron",
     )
     parser.add_argument(
@@ -91,7 +91,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="write the graphs of all levels, and times, cycles and bytes by node, into "
         "DIR/model_explorer, for the viewer Model Explorer",
     )
-    add_bisection(parser, "made-up inputs")
+    add_bisection(parser, "synthetic inputs")
     parser.add_argument(
         "--why",
         action="append",
@@ -102,8 +102,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="write a page about it all, DIR/report.html: graph, devices and reasons, layers, "
-        "memory, predicted times, noise of quantization if there is --calibrate, provenance",
+        help="write the page DIR/report.html: graph, devices and reasons, layers, "
+        "memory, predicted times, noise of quantization with --calibrate, provenance",
     )
     add_target_options(parser, [] if target is None else [target])
     return parser
@@ -122,7 +122,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
     if arguments.model == "-":
-        raise UsageError("the model must be a file, which the report names with its digest")
+        raise UsageError("the report has the digest of the model: give a file instead of -")
     pruning(options)
     views = [compile_view(name, options) for name in VIEWS if _is_asked(arguments, name)]
 
@@ -242,7 +242,7 @@ class _Graphs(_Levels):
                 found = target.viewer_model(module, path.name)
             except UnsupportedError as error:
                 first = error.lines(str(path.name))[0]
-                print(f"ceras-compile: note: no graph of this level: {first}", file=sys.stderr)
+                print(f"ceras-compile: note: this level has no graph: {first}", file=sys.stderr)
                 continue
             if found is not None:
                 ending, data = found
@@ -277,7 +277,7 @@ def trials(options: BuildOptions) -> Iterator[Trial]:
                 both = replace(options, io="int8", budget=0.0)
                 yield Trial("--budget 0 --io int8", both)
         return
-    data = "--calibrate DATA.npz keeps its accuracy"
+    data = "--calibrate DATA.npz keeps the accuracy"
     int8 = replace(options, quantize="int8")
     yield Trial("--quantize int8", int8, data)
     yield Trial("--quantize int8 --io int8", replace(int8, io="int8"), data)
@@ -301,7 +301,7 @@ def remedied(
     until = time.monotonic() + limit
     failed: list[str] = []
     left = list(trials(options.resolved(read())))
-    for trial in progress(left, "looking for options that fit"):
+    for trial in progress(left, "searching options that fit"):
         begun = time.monotonic()
         if begun + longest > until:
             print(f"ceras-compile: note: no time to try {trial.change}", file=sys.stderr)

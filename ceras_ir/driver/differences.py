@@ -96,7 +96,8 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     worst = sorted(ratios, key=lambda name: inf if isnan(ratios[name]) else ratios[name])
     shown = list(ratios) if len(ratios) <= SHOWN else worst[:SHOWN]
     each = ", ".join(f"{name} {decibel_text(ratios[name], '')}" for name in shown)
-    return f"{text} ({each}{'' if len(shown) == len(ratios) else ', and others less noisy'})"
+    rest = "" if len(shown) == len(ratios) else "; the other outputs have less noise"
+    return f"{text} ({each}{rest})"
 
 
 def compare_outputs(
@@ -151,7 +152,7 @@ def by_outputs(
             expected = outputs(module)
         # The type of an input or output changed; the samples were correct before.
         except InputError as error:
-            return f"makes a network that cannot be run on the inputs: {error}"
+            return f"creates a network that cannot be run on the inputs: {error}"
         exact = is_quantized(main_function(module))
         if tolerance is not None:
             ratio = ratio_of(before, expected)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected a number of decibels, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected decibels such as 10, got {text!r}")
     return number
 
 
@@ -125,7 +125,7 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
     names = every if layout is None else [name for name in every if name not in NETWORK]
     options = image_options(arguments, names)
     if options and not any(map(_is_folder, _named(arguments))):
-        raise UsageError("--image options are for a folder: --calibrate DIR")
+        raise UsageError("--image options apply to a folder: --calibrate DIR")
     if layout is not None:
         options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
     if options:
@@ -193,7 +193,7 @@ def add_extensions(parser: ToolParser) -> None:
         action="append",
         default=[],
         metavar=("LEVEL", "PIPELINE"),
-        help='run passes behind a level, such as --at "fused graph" "my-pass{x=1}"; they must '
+        help='run passes after a level, such as --at "fused graph" "my-pass{x=1}"; they must '
         "change no value (ceras-verify checks it); may be repeated",
     )
 
@@ -227,7 +227,7 @@ def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
         given = {} if arguments.board is None else {"board": arguments.board}
         return with_values(find_target(arguments.target), given)
     if arguments.board is not None:
-        raise UsageError("--board is of a target: add --target")
+        raise UsageError("--board needs a target: add --target")
     return None
 
 
@@ -272,8 +272,8 @@ def add_bisection(parser: argparse.ArgumentParser, inputs: str) -> None:
     parser.add_argument(
         "--bisect-passes",
         action="store_true",
-        help=f"run the network behind every pass that must change no value, on {inputs}, and stop "
-        "at the first one that does, with a reproducer",
+        help=f"run the network after each pass that must change no value, on {inputs}, and stop "
+        "at the first pass that changes a value, with a reproducer",
     )
 
 

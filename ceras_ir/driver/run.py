@@ -68,7 +68,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     parser.add_argument(
         "--target",
         choices=[cls.name for cls in known],
-        help="compile for this machine and run there (default: the interpreter)",
+        help="compile for this target and run there (default: the interpreter)",
     )
     add_build_options(parser)
     add_bisection(parser, "the first of --inputs")
@@ -128,7 +128,7 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
     for other in all_targets():
         for flag, action in other.run_actions.items():
             if useless := [o for o in (*action.switches, *action.values) if given(o)]:
-                raise UsageError(f"{useless[0]} goes with {flag}")
+                raise UsageError(f"{useless[0]} has no effect without {flag}: add it")
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
@@ -138,11 +138,13 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
     if not path.is_dir():
         _run_model(arguments, cls)
     elif arguments.target is not None:
-        raise UsageError("a compiled folder has its target already: leave out --target")
+        raise UsageError("a compiled folder has a target: remove --target")
     elif arguments.at:
-        raise UsageError("a compiled folder is behind all levels: leave out --at")
+        raise UsageError("a compiled folder has no levels: remove --at, or give the model")
     elif arguments.bisect_passes:
-        raise UsageError("a compiled folder is behind all passes: leave out --bisect-passes")
+        raise UsageError(
+            "no pass runs on a compiled folder: remove --bisect-passes, or give the model"
+        )
     else:
         _refuse_choices(arguments)
         _run_folder(path, manifests.get(path), arguments, cls)
@@ -159,7 +161,9 @@ def _refuse_choices(arguments: argparse.Namespace) -> None:
             continue
         if getattr(arguments, action.dest, None) not in (None, action.default):
             flag = action.option_strings[-1]
-            raise UsageError(f"a compiled folder stays as it was compiled: leave out {flag}")
+            raise UsageError(
+                f"a compiled folder is not compiled again: remove {flag}, or give the model"
+            )
 
 
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:

@@ -86,7 +86,7 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
         return None
     what = f"target{'s' * (len(owners) > 1)} {', '.join(owners)}"
     chosen = ", ".join(cls.name for cls in targets)
-    return f"{flag} is for {what}" + (f", not {chosen}" if chosen else "")
+    return f"{flag} is an option of {what}" + (f", not {chosen}" if chosen else "")
 
 
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:

@@ -14,21 +14,21 @@ _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def add_workers(
-    group: ArgumentContainer, *, jobs: str = "--jobs", default: str = "one per core"
+    group: ArgumentContainer, *, jobs: str = "--jobs", default: str = "the number of cores"
 ) -> None:
     """Add `--jobs`, unless a target has such an option, and `--scheduler`."""
     group.add_argument(
         jobs,
         type=_jobs,
         metavar="N",
-        help=f"processes on this machine; 1 is this process alone, -1 one per core (default: "
+        help=f"processes on this machine; 1 is this process only, -1 the number of cores (default: "
         f"{default})",
     )
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="work on the Dask cluster of this scheduler, such as tcp://host:8786; TLS is a "
-        "matter of Dask's own configuration",
+        help="work on the Dask cluster of this scheduler, such as tcp://host:8786; TLS is "
+        "configured in Dask",
     )
 
 
@@ -37,7 +37,7 @@ def add_cache(group: ArgumentContainer) -> None:
     group.add_argument(
         "--cache",
         metavar="DIR",
-        help="where stages and results are kept under the digests of what they depend on; several "
+        help="store stages and results here, under the digests of their inputs; several "
         "processes may use it (default: ceras_ir/stages in the user's cache)",
     )
     group.add_argument(
@@ -45,7 +45,8 @@ def add_cache(group: ArgumentContainer) -> None:
         type=_size,
         default=DEFAULT_LIMIT_BYTES,
         metavar="BYTES",
-        help="of the cache at most; what was not used for longest goes; K, M, G (default: 4G)",
+        help="the maximum size of the cache, with K, M or G; the least recently used results are "
+        "deleted (default: 4G)",
     )
 
 
@@ -78,7 +79,9 @@ def workers_of(
     given: int | None = getattr(arguments, jobs.removeprefix("--"))
     if arguments.scheduler is not None:
         if given is not None:
-            raise UsageError(f"{jobs} is for this machine: leave it out, or --scheduler")
+            raise UsageError(
+                f"{jobs} applies to this machine, and --scheduler to a cluster: remove one of them"
+            )
         from ceras_ir.support.workers import DaskWorkers
 
         cluster = DaskWorkers(arguments.scheduler, files)

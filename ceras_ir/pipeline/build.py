@@ -91,14 +91,14 @@ def check_digests(folder: Path, manifest: Manifest) -> None:
     """Refuse a folder in which a file differs from the digest in the manifest."""
     expected = manifest.content.get(SHA256)
     if not isa(expected, dict[str, str]):
-        raise InputError("its manifest has no digests; compile again", str(folder))
+        raise InputError("the manifest has no digests; compile again", str(folder))
     files, unchecked = manifest.content.get("files"), manifest.content.get(UNCHECKED, [])
     missing = set(files) - set(expected) if isa(files, dict[str, str]) else set[str]()
     if isa(unchecked, list[str]):
         missing -= set(unchecked)
     if missing:
         raise InputError(
-            f"its manifest has no digest of '{min(missing)}'; compile again", str(folder)
+            f"the manifest has no digest of '{min(missing)}'; compile again", str(folder)
         )
     for name, digest in expected.items():
         path = folder / name
@@ -110,7 +110,7 @@ def check_digests(folder: Path, manifest: Manifest) -> None:
                 f"cannot be read: {error.strerror}; compile again", str(path)
             ) from None
         if found != digest:
-            raise InputError("is not the file that was compiled; compile again", str(path))
+            raise InputError("differs from the compiled file; compile again", str(path))
 
 
 MANIFEST_VERSION = 1
@@ -225,18 +225,20 @@ def read_manifest(folder: Path) -> Manifest:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
-            f"no {MANIFEST} in it: not a folder that ceras-compile wrote", str(folder)
+            f"no {MANIFEST}: expected a folder that ceras-compile wrote", str(folder)
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"not a readable manifest: {error}", str(path)) from None
+        raise InputError(f"not a readable manifest: {error}; compile again", str(path)) from None
     if not isa(content, dict[str, object]) or content.get("version") != MANIFEST_VERSION:
         raise InputError(f"not a manifest of version {MANIFEST_VERSION}; compile again", str(path))
     target = content.get("target")
     if not isinstance(target, str):
-        raise InputError("names no target; compile again", str(path))
+        raise InputError("the manifest has no target; compile again", str(path))
     files = content.get("files")
     if not isa(files, dict[str, object]) or not all(is_inside(folder, name) for name in files):
-        raise InputError("has no list of files of this folder", str(path))
+        raise InputError(
+            "the manifest has no list of files in this folder; compile again", str(path)
+        )
     inputs, outputs = (_tensors(content, key, path) for key in ("inputs", "outputs"))
     return Manifest(target, inputs, outputs, content)
 
@@ -244,7 +246,7 @@ def read_manifest(folder: Path) -> Manifest:
 def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInfo]:
     entries = content.get(key)
     if not isa(entries, list[dict[str, object]]):
-        raise InputError(f"has no list of {key}", str(path))
+        raise InputError(f"the manifest has no list of {key}; compile again", str(path))
     with naming(str(path)):
         return [TensorInfo.from_json(entry) for entry in entries]
 

@@ -82,7 +82,7 @@ def add_plugins(group: ArgumentContainer) -> None:
             action="append",
             default=[],
             metavar="F.py",
-            help=f"add every {kind} that the Python file defines; may be repeated",
+            help=f"add each {kind} that the Python file defines; may be repeated",
         )
 
 
@@ -173,7 +173,7 @@ def _add(
 ) -> None:
     for name, factory in found.items():
         if name in table:
-            raise UsageError(f"{path}: there already is a {kind} named '{name}'")
+            raise UsageError(f"{path}: a {kind} named '{name}' already exists: rename it")
         table[name] = factory
 
 

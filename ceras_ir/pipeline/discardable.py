@@ -98,7 +98,9 @@ RULES: Mapping[str, Rule] = {
     "graph.half_even": _kind("unit", UnitAttr),
     "graph.input_exponents": _EXPONENTS,
     "graph.input_range": _RANGE,
-    "graph.labels": Rule("a list of texts", lambda a: isa(a, ArrayAttr[StringAttr]) and len(a) > 0),
+    "graph.labels": Rule(
+        "a list of strings", lambda a: isa(a, ArrayAttr[StringAttr]) and len(a) > 0
+    ),
     "graph.layer": _integer(0, (1 << 31) - 1),
     "graph.model_type": _word("float16", "float64"),
     "graph.name": _TEXT,
@@ -135,7 +137,7 @@ def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
     from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 
     if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
-        return f"{MASK} is of convolutions and matrix products with constant weights"
+        return f"{MASK} requires a convolution or matrix product with constant weights"
     return None if op.weights.owner.is_elided else mask.refusal(op.weights.owner.nonzero())
 
 
@@ -145,7 +147,7 @@ def refusals(op: Operation) -> Iterator[str]:
     if isinstance(mask, MaskAttr) and (text := _mask_refusal(op, mask)):
         yield text
     if twice := sorted(op.attributes.keys() & op.properties.keys()):
-        yield f"'{twice[0]}' is a property, and an attribute too"
+        yield f"'{twice[0]}' is both a property and an attribute: remove the attribute"
     places = [op.attributes]
     if isinstance(op, FuncOp):
         kind = op.function_type

@@ -248,7 +248,7 @@ class PassRunner:
             raise
         # Other exceptions are errors in the pass.
         except Exception as error:
-            place = f" on the way to level '{level}'" if level else ""
+            place = f" before level '{level}'" if level else ""
             message = f"pass '{inner.name}' crashed{place}: {summary(error)}"
             raise self._failure(ctx, level, [Diagnostic(message)]) from error
         if invalid:

@@ -104,7 +104,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         if self.quantize != "auto":
             self._check_quantized()
         if self.quantize == "none" and self.calibration is not None:
-            raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
+            raise UsageError("--calibrate has no effect with --quantize none: remove one of them")
         if self.budget is not None and not self.budget >= 0:
             raise UsageError(f"budget must be at least 0, got {self.budget:g}")
         self.target.check()
@@ -114,7 +114,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.keeps_precision:
             raise UsageError(
-                "--int16, --float and --budget say how a network is quantized: add --quantize int8"
+                "--int16, --float and --budget need a quantized network: add --quantize int8"
             )
 
     def _check_precision(self, module: ModuleOp) -> None:
@@ -130,7 +130,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         if self.int16 or self.float:
             raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
         if idle := given_flags(QuantizationOptions, self):
-            remark(f"note: {', '.join(idle)} decided nothing: {COMES_QUANTIZED}")
+            remark(f"note: {', '.join(idle)} have no effect: {COMES_QUANTIZED}")
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
         """Return the passes of the user after a level."""

@@ -158,7 +158,7 @@ class LocatingParser(Parser):
 
     def _refuse(self, name: str) -> NoReturn:
         dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
-        way_out = "; --load-dialect-plugin=F.py loads a dialect of yours"
+        way_out = "; --load-dialect-plugin=F.py loads a dialect from a file"
         if dialect is not None:
             way_out = did_you_mean(name, (op.name for op in dialect.operations))
         # The position of the parser is after the name, which may be quoted.
@@ -273,7 +273,7 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         message = f"not UTF-8 text (byte 0x{data[error.start]:02x} at offset {error.start})"
         if path == "-":
-            message += "; an ONNX model is read from a file alone"
+            message += "; give an ONNX model as a file"
         raise InputError(message, display_name(path)) from None
 
 

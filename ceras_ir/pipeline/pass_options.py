@@ -321,7 +321,7 @@ def parse_pipeline(text: str) -> list[PassRequest]:
         if parenthesis and not {"{", "["} & set(anchor):
             raise UsageError(
                 f"'{anchor}(...)' in the pipeline '{text}': passes run on the whole module; write "
-                "what is in the parentheses alone"
+                "only the content of the parentheses"
             )
         if not name:
             raise UsageError(f"empty pass name in the pipeline '{text}'")

@@ -405,8 +405,7 @@ def table(content: Entry, target: str, emission: Emission | None) -> str:
     )
     if isa(chosen := content.get("quantization"), Entry):
         lines.append(
-            f"quantized: {chosen['requantizations_before']} "
-            "requantizations at run time before scales were aligned, "
-            f"{chosen['requantizations_after']} after"
+            f"requantizations at run time: {chosen['requantizations_after']} "
+            f"({chosen['requantizations_before']} before scale alignment)"
         )
     return "\n".join([*lines, f"total: {words}"])

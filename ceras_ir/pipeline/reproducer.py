@@ -120,7 +120,7 @@ def arguments_of(path: str) -> list[str]:
             elif line.startswith(PIPELINE):
                 pipeline = line.removeprefix(PIPELINE).strip()
     if pipeline is None:
-        raise UsageError(f"{path}: it has no line that begins with '{PIPELINE}'")
+        raise UsageError(f"{path}: not a reproducer: no line begins with '{PIPELINE}'")
     words = shlex.split(options)
     # The file may be foreign: it may select plugins, but no output and no other input.
     if strange := [word for word in words if not word.startswith(ALLOWED)]:

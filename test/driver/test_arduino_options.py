@@ -47,7 +47,7 @@ def test_the_report_has_both_memories_per_layer_and_in_total(tool: Tool, tmp_pat
         (
             ["--target", "vta", "--encoding", "csr"],
             2,
-            "--encoding is for targets arduino, c, not vta",
+            "--encoding is an option of targets arduino, c, not vta",
         ),
         (["--target", "c", "--prune=luck=1"], 2, "pass 'prune' has no option 'luck'"),
         (["--target", "c", "--prune=sparsity=2"], 2, "sparsity must be in [0, 1), got 2.0"),

@@ -49,7 +49,7 @@ BAD_TEXT: dict[str, tuple[bytes, str]] = {
     ),
     "a property that is an attribute too": (
         b'%x = "arith.constant"() <{value = 1 : i32}> {value = 2 : i32} : () -> i32\n',
-        "in.mlir:1:1: error: 'arith.constant' op 'value' is a property, and an attribute too",
+        "in.mlir:1:1: error: 'arith.constant' op 'value' is both a property and an attribute",
     ),
     "plain exception of xDSL": (
         b"func.func @f(%m: memref<4xi8>) {\n  %a = memref.load %m[] : memref<4xi8>\n"

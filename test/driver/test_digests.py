@@ -50,7 +50,7 @@ def test_a_flipped_bit(
     capsys.readouterr()
     assert run(command) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{path}: error: is not the file that was compiled")
+    assert line.startswith(f"{path}: error: differs from the compiled file")
     path.unlink()
     assert run(command) == 1
     assert "No such file" in capsys.readouterr().err
@@ -68,7 +68,7 @@ def test_a_file_without_a_digest(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text(json.dumps(manifest))
     capsys.readouterr()
     assert run(command) == 1
-    assert "its manifest has no digest of 'model.onnx'" in capsys.readouterr().err
+    assert "the manifest has no digest of 'model.onnx'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("target", ["c", "nnet", "vta"])

@@ -105,9 +105,7 @@ def test_input_that_was_invalid_before_is_the_users(tool: Tool, in_folder: Path)
 def test_a_crash_names_pass_and_level():
     error = failure(KeyError("x"))
     first, advice = error.lines("model.onnx")
-    assert first == (
-        "model.onnx: error: pass 'raise' crashed on the way to level 'tile': KeyError: 'x'"
-    )
+    assert first == ("model.onnx: error: pass 'raise' crashed before level 'tile': KeyError: 'x'")
     assert advice.startswith("reproducer: ceras-crash-raise.mlir: ")
     assert "// level: tile\n" in Path("ceras-crash-raise.mlir").read_text()
 
@@ -157,7 +155,7 @@ def test_a_crash_outside_passes_names_the_phase(capsys: pytest.CaptureFixture[st
         "ceras-compile: error: internal error in emission for target c: IndexError: 7"
     )
     file = "ceras-crash-compile.txt"
-    assert advice == f"reproducer: {file}: the command and all of the traceback"
+    assert advice == f"reproducer: {file}: the command and the full traceback"
     text = Path(file).read_text()
     assert "ceras-compile 0." in text and f"command: {shlex.join(sys.argv)}\n" in text
     assert text.endswith("IndexError: 7\n")
@@ -267,7 +265,7 @@ def test_ceras_compile_on_a_pass_of_ours(
     monkeypatch.setattr(sys, "argv", command)
     assert compile_tool.main(command[1:]) == 70
     message = capsys.readouterr().err.splitlines()[-2]
-    expected = "pass 'place' crashed on the way to level 'placed graph': KeyError: 'device'"
+    expected = "pass 'place' crashed before level 'placed graph': KeyError: 'device'"
     assert message == f"m.onnx: error: {expected}"
     assert sorted(os.listdir()) == ["ceras-crash-place.mlir", "in.mlir", "m.onnx"]
     text = Path("ceras-crash-place.mlir").read_text()

@@ -49,4 +49,6 @@ def test_noise_is_told_of_each_output() -> None:
     many = [{f"y{i}": np.array([s], np.float32) for i in range(6)} for s in signs]
     noisy = [{n: a + moved * int(n[1]) for n, a in outputs.items()} for outputs in many]
     found = describe_noise(noise_of(many, noisy))
-    assert found.endswith("dB (y5 6.0, y4 8.0, y3 10.5, y2 14.0, and others less noisy)")
+    assert found.endswith(
+        "dB (y5 6.0, y4 8.0, y3 10.5, y2 14.0; the other outputs have less noise)"
+    )

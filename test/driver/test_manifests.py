@@ -43,7 +43,7 @@ def shape(end: str, *extents: int) -> Change:
 
 WRONG: dict[str, tuple[str, Change, str]] = {
     "a path outside": ("c", lambda m: m["files"].update({"../model.c": ""}), "no list of files"),
-    "no files": ("c", lambda m: m.pop("files"), "has no list of files"),
+    "no files": ("c", lambda m: m.pop("files"), "no list of files"),
     "a smaller input": ("c", shape("inputs", 1, 2, 6, 5), "array 'x' has shape"),
     "a smaller output": ("c", shape("outputs", 1), "has no '#define MODEL_"),
     "narrower numbers": ("c", lambda m: m["outputs"][0].update(dtype="int8"), "has other inputs"),

@@ -48,7 +48,7 @@ def test_what_is_read_is_not_overwritten(model: Path, data: Path, capsys: Captur
     )
     for command, arguments in commands:
         assert command([str(a) for a in arguments]) == 2
-        assert "is read, and would be overwritten" in capsys.readouterr().err
+        assert "is an input of the command" in capsys.readouterr().err
     assert (model.read_bytes(), data.read_bytes()) == before
 
 
@@ -58,7 +58,7 @@ def test_a_page_does_not_overwrite_what_is_read(model: Path, data: Path, capsys:
     for calibration in (data, f"x.npz,{data}"):
         arguments = [model, "--calibrate", calibration, "--inputs", data, "--html", data]
         assert compare([str(a) for a in arguments]) == 2
-        assert "is read, and would be overwritten" in capsys.readouterr().err
+        assert "is an input of the command" in capsys.readouterr().err
     assert (model.read_bytes(), data.read_bytes()) == before
 
 

@@ -94,7 +94,7 @@ def test_a_file_of_the_users_in_a_folder_of_ours() -> None:
     build({"a": "1"})
     fill(Path("out"), {"main.c": "mine"})
     before = tree()
-    with pytest.raises(InputError, match=r"main.c is no file of ours, and would be replaced"):
+    with pytest.raises(InputError, match=r"main.c is a file that ceras-compile did not write"):
         build({"a": "2", "main.c": "ours"})
     assert tree() == before
     build({"a": "2", "main.c": "ours"}, force=True)

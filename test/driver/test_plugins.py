@@ -1,4 +1,4 @@
-"""Plugins of all three kinds in the four tools that make artefacts, and passes behind a level."""
+"""Plugins of all three kinds in the four tools that make artefacts, and passes after a level."""
 
 import json
 from importlib import import_module
@@ -205,7 +205,7 @@ def test_what_was_verified_before_a_crash_is_said(tool: Tool, folder: Path):
     done = tool("ceras-verify", POOLS, *plugin, "--at", "memory", "crash")
     assert done.status == 70
     assert done.stdout.splitlines()[-1].split() == ["c:", "memory", "exact"]
-    assert "pass 'crash' crashed on the way to level 'memory, crash'" in done.stderr
+    assert "pass 'crash' crashed before level 'memory, crash'" in done.stderr
     again = tool("ceras-opt", "--run-reproducer", "ceras-crash-crash.mlir")
     assert again.status == 70
 

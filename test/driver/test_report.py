@@ -52,4 +52,4 @@ def test_requantizations_before_and_after_have_a_line() -> None:
     counts = {"requantizations_before": 3, "requantizations_after": 1}
     chosen = {"quantization": {"recipe": ["round-weights"], **counts}}
     out = table(content(layer("a", None)) | chosen, "c", Emission([]))
-    assert "quantized: 3 requantizations at run time before scales were aligned, 1 after" in out
+    assert "requantizations at run time: 1 (3 before scale alignment)" in out

@@ -50,7 +50,7 @@ def test_a_model_in_a_pipe(tool: Tool) -> None:
     """A byte that begins no character of UTF-8."""
     done = tool("ceras-opt", "-", stdin=b"\xea")
     assert done.status == 1
-    assert "an ONNX model is read from a file alone" in done.stderr
+    assert "give an ONNX model as a file" in done.stderr
 
 
 def test_a_compile_names_its_model(tool: Tool, tmp_path: Path) -> None:

@@ -202,9 +202,9 @@ def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):
     [
         (("--budget", "-1"), "argument --budget: expected a number of at least 0, got '-1'"),
         (("--budget", "nan"), "argument --budget: expected a number of at least 0, got 'nan'"),
-        (("--recipe", ""), "argument --recipe: expected names with commas between, got ''"),
-        (("--int16", ""), "argument --int16: expected names with commas between, got ''"),
-        (("--float", "a,"), "argument --float: expected names with commas between, got 'a,'"),
+        (("--recipe", ""), "argument --recipe: expected names separated by commas, got ''"),
+        (("--int16", ""), "argument --int16: expected names separated by commas, got ''"),
+        (("--float", "a,"), "argument --float: expected names separated by commas, got 'a,'"),
         (("--regions", "foo"), "regions: one is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got 'foo'"),
         (("--regions", "a:0"), "regions: region 'a' must have 1 to 2^48 bytes, got 0"),
         (("--input-image", "nhwc", "--image-std", "0"), "--image-scale and --image-std divide"),

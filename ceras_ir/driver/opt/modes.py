@@ -38,7 +38,7 @@ def by_command(command: str) -> Watch:
         if status == 0:
             return None
         ended = "takes too long" if status is None else f"ends with status {status}"
-        return f"makes IR on which the command {ended}"
+        return f"creates IR on which the command {ended}"
 
     return watch
 

@@ -126,11 +126,15 @@ def _check_bisection(arguments: OptArguments) -> None:
     """Refuse options that require other options, before any work."""
     if arguments.bisect_passes:
         if arguments.bisect_test is not None:
-            raise UsageError("--bisect-test looks for a wrong pass by itself: no --bisect-passes")
+            raise UsageError(
+                "--bisect-test and --bisect-passes are two searches: remove one of them"
+            )
         return
     for option in ("bisect_inputs", "bisect_samples", "bisect_tolerance"):
         if getattr(arguments, option) is not None:
-            raise UsageError(f"--{option.replace('_', '-')} goes with --bisect-passes")
+            raise UsageError(
+                f"--{option.replace('_', '-')} has no effect without --bisect-passes: add it"
+            )
 
 
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:

@@ -165,7 +165,7 @@ class AsWritten:
         if steps.max(initial=0) > STEP:
             at = tuple(int(i) for i in np.unravel_index(int(steps.argmax()), steps.shape))
             self._fail(
-                f"{where}{list(at)} is {actual[at]}, and {expected[at]} as the model is written"
+                f"{where}{list(at)} is {actual[at]}, expected {expected[at]} from the written model"
             )
 
     def _fail(self, text: str) -> None:

@@ -322,7 +322,7 @@ def check_request(
     if quantize == "none" and not all(target.arithmetic.floats for target in targets):
         able = [cls.name for cls in all_targets() if cls.compiles and cls.arithmetic.floats]
         raise UsageError(
-            f"only targets {', '.join(able)} run float networks: name some by --targets"
+            f"only targets {', '.join(able)} run float networks: select them with --targets"
         )
 
 

@@ -255,7 +255,7 @@ class ModelCheck:
         self.imported = AsImported(model, module, named, reference)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
         if (size := sum(sizes)) > MAX_BYTES:
-            message = f"its tensors take {size >> 20} MiB, at most {MAX_BYTES >> 20}"
+            message = f"the tensors need {size >> 20} MiB, at most {MAX_BYTES >> 20}"
             raise NoReferenceError(message)
         self.differs: float | None = None
         """The largest relative difference of an output, end to end."""
@@ -281,7 +281,7 @@ class ModelCheck:
             if self.imported.samples == count:
                 break
         if not self.imported.samples:
-            raise reason or NoReferenceError("there are no samples")
+            raise reason or NoReferenceError("no samples")
         if outputs and self.differs is None:
             self.imported.reset()
             self._end_to_end(outputs[0], self.imported.reference_results(samples[0]))

@@ -104,7 +104,7 @@ class SharedSamples(Sequence[Sample]):
 
     def __init__(self, workers: Workers, paths: str, module: ModuleOp, limit: int | None):
         if states_of(main_function(module)):
-            raise UsageError("states go on from sample to sample: leave out --workers")
+            raise UsageError("a network with states needs the samples in order: remove --workers")
         self.inputs = tuple(network_inputs(main_function(module)))
         self.lacking = inputs_with_missing_values(main_function(module))
         self.paths, self.workers = paths, workers

@@ -56,10 +56,10 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     default = ",".join(cls.name for cls in default_targets())
     parser = ToolParser(
         "ceras-verify",
-        description="Run a model at every level of the compiler and on every target, and compare. "
-        "One line per level: exact, or the first operation and element that differ.",
-        epilog=f"{described_targets(compiling_targets())} {EXIT_STATUS} A level that differs is "
-        "status 1, whatever else is not supported.",
+        description="Run a model at each level of the compiler and on each target, and compare. "
+        "Print a line per level: exact, or the first operation and element that differ.",
+        epilog=f"{described_targets(compiling_targets())} {EXIT_STATUS} If a level differs, the "
+        "status is 1, even if another level is unsupported.",
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
@@ -72,24 +72,23 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "--targets",
         metavar="NAME,...",
         default=default,
-        help="compare these targets (default: %(default)s; with --state those of them that keep "
-        "states)",
+        help="compare these targets (default: %(default)s; with --state, targets that keep states)",
     )
     parser.add_argument(
         "--no-reference",
         action="store_true",
-        help="do not compare the imported graph with the ONNX model, which ONNX Runtime runs if it "
-        "is installed, else ONNX's reference evaluator",
+        help="do not compare the imported graph with the ONNX model, run by ONNX Runtime if it is "
+        "installed, else by the reference evaluator of ONNX",
     )
     group = parser.add_argument_group(
         "many inputs",
-        "With one of these --inputs are cut into shards, which workers read and run; they may be "
-        "tar archives too.",
+        "With these options, workers load and run shards of --inputs, which may also be tar "
+        "archives.",
     )
-    add_workers(group, jobs=WORKERS, default="this process alone")
+    add_workers(group, jobs=WORKERS, default="this process only")
     add_build_options(parser)
     add_options(parser, EvaluationOptions)
-    add_bisection(parser, "the first of --inputs, or made-up ones")
+    add_bisection(parser, "the first of --inputs, or synthetic inputs")
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser
 
@@ -101,7 +100,9 @@ def _named_targets(argv: Sequence[str]) -> list[TargetClass]:
         return [cls for cls in default_targets() if cls.keeps_states or not has_states]
     found = [find_target(name) for name in names.split(",")]
     if useless := [cls.name for cls in found if not cls.compiles]:
-        raise UsageError(f"target {useless[0]} is the reference that others are compared with")
+        raise UsageError(
+            f"target {useless[0]} is the reference of the comparison: name other targets"
+        )
     return found
 
 
@@ -111,11 +112,13 @@ def _verify(argv: Sequence[str]) -> int:
         arguments = make_parser(classes).read(argv)
         at_scale = arguments.workers is not None or arguments.scheduler is not None
         if at_scale and arguments.inputs is None:
-            raise UsageError(f"{WORKERS} and --scheduler share out --inputs: give some")
+            raise UsageError(f"{WORKERS} and --scheduler distribute --inputs: add --inputs")
         if at_scale and arguments.bisect_passes:
-            raise UsageError(f"--bisect-passes runs in this process: leave out {WORKERS}")
+            raise UsageError(f"--bisect-passes runs in this process: remove {WORKERS}")
         if at_scale and (given := PluginFiles.of(argv).options()):
-            raise UsageError(f"{WORKERS} and --scheduler: workers do not have {given[0]}")
+            raise UsageError(
+                f"workers cannot load plugins: remove {given[0]}, or {WORKERS} and --scheduler"
+            )
         with calibration_workers(arguments), ExitStack() as stack:
             workers = None
             if at_scale:

@@ -25,7 +25,7 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
     console.print(f"\n{samples} sample(s), {first.name} against {first.reference}", markup=False)
     if first.rescalings is not None:
         before, after = first.rescalings
-        console.print(f"requantizations at run time: {before} before alignment, {after} after")
+        console.print(f"requantizations at run time: {after} ({before} before scale alignment)")
     console.print(_metrics(first, rest))
     for layer in worst_layers(first.layers):
         ratio = decimal(layer.isolated_ratio)

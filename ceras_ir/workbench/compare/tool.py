@@ -148,7 +148,9 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     if at_scale and (arguments.other is not None or arguments.propose):
         raise UsageError("--jobs and --scheduler are for one model, without --propose")
     if at_scale and arguments.state:
-        raise UsageError("states go on from sample to sample: leave out --jobs and --scheduler")
+        raise UsageError(
+            "a network with states needs the samples in order: remove --jobs and --scheduler"
+        )
 
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))

@@ -66,4 +66,4 @@ def test_a_compiled_network_says_where(tmp_path: Path, capsys: pytest.CaptureFix
     for target in ("nnet", "arduino", "vta"):
         command[2] = target
         assert main(command) == 2
-        assert f"--regions is for target c, not {target}" in capsys.readouterr().err
+        assert f"--regions is an option of target c, not {target}" in capsys.readouterr().err

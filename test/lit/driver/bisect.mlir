@@ -23,7 +23,7 @@
 // RUN: not ceras-opt %s --load-pass-plugin=%S/Inputs/wrong_passes.py --mark --cse --bisect-test '! grep -q marked {input}' --reproducer= 2>&1 | filecheck %s --check-prefix=COMMAND
 // RUN: ceras-opt %s --cse --bisect-test 'grep -q relu {input}' | filecheck %s --check-prefix=RIGHT
 
-// COMMAND: bisect.mlir: error: pass 'mark' makes IR on which the command ends with status 1
+// COMMAND: bisect.mlir: error: pass 'mark' creates IR on which the command ends with status 1
 // COMMAND-NOT: {{.}}
 
 // Bad input is one line.
@@ -37,10 +37,10 @@
 
 // SINGLE: error: --bisect-tolerance needs two samples or more, see --bisect-samples
 // PLACE: the command of --bisect-test must have {input}, got 'true'
-// BOTH: ceras-opt: error: --bisect-test looks for a wrong pass by itself: no --bisect-passes
+// BOTH: ceras-opt: error: --bisect-test and --bisect-passes are two searches: remove one of them
 // INPUTS: nowhere.npz: error: no such file
 // SAMPLES: ceras-opt: error: argument --bisect-samples: expected a number of at least 1, got '0'
-// ALONE: ceras-opt: error: --bisect-samples goes with --bisect-passes
+// ALONE: ceras-opt: error: --bisect-samples has no effect without --bisect-passes
 
 func.func @main(%x: tensor<1x4x4x2xf32> {graph.input_range = array<f32: -1.0, 1.0>}) -> tensor<1x4x4x3xf32> {
   %w = graph.constant dense<[[[[1.0, 0.01]]], [[[-0.5, 0.013]]], [[[0.25, -0.004]]]]> : tensor<3x1x1x2xf32> : tensor<3x1x1x2xf32>

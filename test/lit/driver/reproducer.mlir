@@ -30,7 +30,7 @@
 
 // What is no reproducer is not run.
 // RUN: not ceras-opt --run-reproducer %s 2>&1 | filecheck %s --check-prefix=NONE
-// NONE: reproducer.mlir: it has no line that begins with '// pipeline: '
+// NONE: reproducer.mlir: not a reproducer: no line begins with '// pipeline: '
 
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   func.return %x : tensor<4xf32>

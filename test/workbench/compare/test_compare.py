@@ -36,7 +36,7 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert (done.status, done.stderr) == (0, "")
     for word in ("mix", "mean", "conv2d", "8 sample(s), recipe ", "top-1", " ± ", "agreement"):
         assert word in done.stdout
-    assert "requantizations at run time: 0 before alignment, 0 after" in done.stdout
+    assert "requantizations at run time: 0 (0 before scale alignment)" in done.stdout
     assert "equalize-channels" in done.stdout
     page = (files / "o.html").read_text()
     # Two layers and one plot; the layers are drawn among the worst as well.

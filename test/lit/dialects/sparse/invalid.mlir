@@ -139,7 +139,7 @@ func.func @mask_count(%x: tensor<1x3xf32>) {
 // -----
 
 func.func @mask_operation(%x: tensor<1x3xf32>) {
-  // expected-error@+1 {{sparse.mask is of convolutions and matrix products with constant weights}}
+  // expected-error@+1 {{sparse.mask requires a convolution or matrix product with constant weights}}
   %0 = graph.reshape %x {sparse.mask = #sparse.mask<2 of [1, 3], "0x06">} : (tensor<1x3xf32>) -> tensor<3xf32>
   func.return
 }
