@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.output_files import cannot_write
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import (
@@ -375,7 +376,7 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
             write_arrays(stream, arrays)
         temporary.replace(destination)
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", path) from None
+        raise cannot_write(error, path) from None
     finally:
         # On a read-only file system this fails again.
         with suppress(OSError):

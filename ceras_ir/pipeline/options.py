@@ -130,7 +130,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         if self.int16 or self.float:
             raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
         if idle := given_flags(QuantizationOptions, self):
-            remark(f"note: {', '.join(idle)} have no effect: {COMES_QUANTIZED}")
+            remark(f"note: options without effect: {', '.join(idle)}: {COMES_QUANTIZED}")
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
         """Return the passes of the user after a level."""

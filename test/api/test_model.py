@@ -336,7 +336,7 @@ def wrong(model: ceras.Model, what: str) -> object:
         ("nothing", ceras.InputError, "no samples"),
         ("no data", ceras.InputError, "no such file or folder"),
         ("not finite", ceras.InputError, "NaN or infinite"),
-        ("images", ceras.UsageError, "for a folder of images"),
+        ("images", ceras.UsageError, "only to a folder of images"),
         ("target", ceras.UsageError, "unknown target 'd'"),
         ("option", ceras.UsageError, "no option 'weight'; did you mean 'weights'"),
         ("value", ceras.UsageError, "must be source|file|incbin, got 'fil'"),

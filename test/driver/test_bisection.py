@@ -69,8 +69,8 @@ def test_levels_before_the_wrong_pass_are_printed(
 @pytest.mark.parametrize(
     ("tool", "options", "message"),
     [
-        (verify_main, ["--inputs", "x.npz", "--workers", "2"], "leave out --workers"),
-        (run_main, ["--inputs", "x.npz", "--outputs", "y.npz"], "leave out --bisect-passes"),
+        (verify_main, ["--inputs", "x.npz", "--workers", "2"], "remove --workers"),
+        (run_main, ["--inputs", "x.npz", "--outputs", "y.npz"], "remove --bisect-passes"),
     ],
 )
 def test_what_cannot_be_bisected_is_refused(

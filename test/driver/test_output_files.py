@@ -78,8 +78,9 @@ def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
     )
     for command, arguments in commands:
         assert command([str(a) for a in arguments]) == 1
-        assert (
-            capsys.readouterr().err == "/dev/full: error: cannot write: No space left on device\n"
+        assert capsys.readouterr().err == (
+            "/dev/full: error: cannot write: No space left on device; free space, or write to "
+            "another disk\n"
         )
 
 
@@ -103,7 +104,9 @@ def test_full_standard_streams(to: str, tmp_path: Path) -> None:
     assert done.returncode == (1 if to.startswith("> ") else 0)
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
     if to == "> /dev/full":
-        assert done.stderr.endswith("\nceras-opt: error: No space left on device\n")
+        assert done.stderr.endswith(
+            "\nceras-opt: error: No space left on device; free space, or write to another disk\n"
+        )
     assert os.listdir(tmp_path) == ["in.mlir"]
 
 
@@ -217,7 +220,9 @@ def test_a_folder_that_cannot_be_written(
     monkeypatch.setattr(Path, "unlink", refuse)
     output = str(data.with_name("o.npz"))
     assert run([str(model), "--inputs", str(data), "--outputs", output]) == 1
-    assert capsys.readouterr().err == f"{output}: error: cannot write: Read-only file system\n"
+    assert capsys.readouterr().err == (
+        f"{output}: error: cannot write: Read-only file system; write to a folder that is yours\n"
+    )
 
 
 def refuse_writing(refuse: Callable[..., None]) -> Callable[..., object]:

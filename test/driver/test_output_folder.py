@@ -83,7 +83,7 @@ def test_a_folder_that_is_not_ours(manifest: str | None) -> None:
     before = {"Makefile": "mine", "notes": "mine"}
     before |= {} if manifest is None else {"manifest.json": manifest}
     fill(Path("out"), before)
-    with pytest.raises(InputError, match=r"has files, and no manifest.json that says"):
+    with pytest.raises(InputError, match=r"has files that ceras-compile did not write"):
         build({"Makefile": "ours"})
     assert tree() == before
     build({"Makefile": "ours"}, force=True)
@@ -107,11 +107,11 @@ def test_all_or_nothing(force: bool) -> None:
     os.unlink("out/report.json")
     Path("out/report.json").mkdir()
     before = tree()
-    with pytest.raises(InputError, match=r"report.json is a folder, and a file of this name"):
+    with pytest.raises(InputError, match=r"report.json is a folder, and the output has a file"):
         build({"a": "2"}, force=force)
     assert tree() == before
     os.rmdir("out/report.json")
-    with pytest.raises(InputError, match="a is a file, and a folder of this name"):
+    with pytest.raises(InputError, match="a is a file, and the output has such a folder"):
         build({"a/x": "2"}, force=force)
     assert tree() == before
 

@@ -181,7 +181,7 @@ def test_every_run_of_a_folder_begins_anew(tmp_path: Path, target: str):
     [
         ("g=hn", "--state g=hn: there is no input 'g'"),
         ("h=hm", "state 'h': there is no result 'hm'"),
-        ("x=hn", "state 'x' is tensor<1x6xf32>, and the result 'hn' is tensor<1x8xf32>"),
+        ("x=hn", "state 'x' is tensor<1x6xf32>, but the result 'hn' is tensor<1x8xf32>"),
     ],
 )
 def test_what_is_no_state_is_refused(

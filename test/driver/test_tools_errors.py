@@ -180,14 +180,14 @@ def test_wrong_usage(tmp_path: Path, model: Path, arguments: list[str], words: s
 def test_a_folder_has_its_target(tmp_path: Path, inputs: Path, tool: Tool):
     out = tmp_path / "out.npz"
     done = tool("ceras-run", tmp_path, "--inputs", inputs, "--outputs", out, "--target", "c")
-    refused(done, 2, "leave out --target")
+    refused(done, 2, "remove --target")
 
 
 def test_a_folder_stays_as_it_was_compiled(tmp_path: Path, inputs: Path, tool: Tool):
     out = tmp_path / "out.npz"
     options = ["--inputs", inputs, "--outputs", out]
-    refused(tool("ceras-run", tmp_path, *options, "--quantize", "none"), 2, "leave out --quantize")
-    refused(tool("ceras-run", tmp_path, *options, "--batch", "4"), 2, "leave out --batch")
+    refused(tool("ceras-run", tmp_path, *options, "--quantize", "none"), 2, "remove --quantize")
+    refused(tool("ceras-run", tmp_path, *options, "--batch", "4"), 2, "remove --batch")
 
 
 def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):

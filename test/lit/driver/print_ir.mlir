@@ -41,7 +41,7 @@
 // ANCHOR: IR Dump After cse
 // ANCHOR: IR Dump After dce
 // OPEN: ceras-opt: error: {{.*}}missing ')' in the pipeline 'builtin.module(cse'
-// NESTED: ceras-opt: error: {{.*}}'func.func(...)' in the pipeline 'func.func(cse)': passes run on the whole module; write only the content of the parentheses alone
+// NESTED: ceras-opt: error: {{.*}}'func.func(...)' in the pipeline 'func.func(cse)': passes run on the whole module; write only the content of the parentheses
 
 // Verification can be left out, to see what a wrong pass makes.
 // RUN: ceras-opt %s --load-pass-plugin=%S/Inputs/wrong_passes.py --drop-returned --verify-each=false | filecheck %s --check-prefix=INVALID
