@@ -8,6 +8,7 @@ dialect `quant`, so the attribute is `#graph.requant`, registered by the `graph`
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
     Float32Type,
@@ -41,6 +42,17 @@ def decimal(value: float) -> str:
     """Return the shortest decimal that parses back to `value`, with the decimal point of MLIR."""
     text = repr(value)
     return text if "inf" in text or "." in text else text.replace("e", ".0e")
+
+
+def stored_dtype(storage: Attribute) -> np.dtype[np.generic]:
+    """Return the numpy type of stored elements."""
+    if isinstance(storage, Float32Type):
+        return np.dtype(np.float32)
+    assert isa(storage, IntegerType)
+    if storage.width.data == 1:
+        return np.dtype(np.bool_)
+    unsigned = storage.signedness.data == Signedness.UNSIGNED
+    return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
 
 
 @irdl_attr_definition

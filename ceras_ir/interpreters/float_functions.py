@@ -7,7 +7,7 @@ is at most 1.4 units in the last place, compared with double precision. In the s
 functions are faster and approximate.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -329,6 +329,23 @@ def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
     return result
 
 
+WITHOUT_PARAMETERS: dict[Function, Callable[[Floats], Floats]] = {
+    Function.SIGMOID: sigmoid,
+    Function.TANH: tanh,
+    Function.EXP: exp,
+    Function.LOG: log,
+    Function.ERF: erf,
+    Function.SQRT: np.sqrt,
+    Function.ABS: np.abs,
+    Function.FLOOR: np.floor,
+    Function.CEIL: np.ceil,
+    Function.ROUND: np.rint,
+    Function.SOFTPLUS: softplus,
+    Function.MISH: mish,
+    Function.ATAN: atan,
+}
+
+
 def _apply(function: FunctionAttr, x: Floats) -> Floats:
     p = [np.float32(v) for v in function.values]
     zero, one, six = np.float32(0), np.float32(1), np.float32(6)
@@ -339,10 +356,6 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
             return clip(x, p[0], p[1])
         case Function.LEAKY_RELU:
             return np.where(x >= zero, x, p[0] * x)
-        case Function.SIGMOID:
-            return sigmoid(x)
-        case Function.TANH:
-            return tanh(x)
         case Function.SWISH:
             y = sigmoid(x)
             y *= x
@@ -353,36 +366,16 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
             y = clip(x + np.float32(3), zero, six)
             y /= six
             return x * y
-        case Function.EXP:
-            return exp(x)
-        case Function.LOG:
-            return log(x)
-        case Function.ERF:
-            return erf(x)
-        case Function.SQRT:
-            return np.sqrt(x)
-        case Function.ABS:
-            return np.abs(x)
         case Function.SIGN:
             return np.where(x > zero, one, np.where(x < zero, -one, x))
-        case Function.FLOOR:
-            return np.floor(x)
-        case Function.CEIL:
-            return np.ceil(x)
-        case Function.ROUND:
-            return np.rint(x)
         case Function.ELU:
             return np.where(x >= zero, x, p[0] * exp_minus_one(x))
         case Function.CELU:
             return np.where(x >= zero, x, p[0] * exp_minus_one(x / p[0]))
-        case Function.SOFTPLUS:
-            return softplus(x)
         case Function.SOFTSIGN:
             return x / (np.abs(x) + one)
         case Function.THRESHOLDED_RELU:
             return np.where(x > p[0], x, zero)
-        case Function.MISH:
-            return mish(x)
         case Function.GELU:
             return np.multiply(half(x), one + erf(x * SQRT_OF_HALF))
         case Function.GELU_TANH:
@@ -393,8 +386,8 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
             return _wave(x, 0)
         case Function.COS:
             return _wave(x, 1)
-        case Function.ATAN:
-            return atan(x)
+        case _:
+            return WITHOUT_PARAMETERS[function.kind](x)
 
 
 def softmax(x: Floats, axis: int) -> Floats:

@@ -53,14 +53,23 @@ def combine(kind: Binary, lhs: Array, rhs: Array) -> Array:
     return _integers(kind, lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
 
 
+ARITHMETIC = {
+    Binary.ADD: np.add,
+    Binary.SUB: np.subtract,
+    Binary.MUL: np.multiply,
+    Binary.AND: np.bitwise_and,
+    Binary.OR: np.bitwise_or,
+    Binary.XOR: np.bitwise_xor,
+}
+COMPARISONS = {
+    Compare.EQUAL: np.equal,
+    Compare.LESS: np.less,
+    Compare.LESS_OR_EQUAL: np.less_equal,
+}
+
+
 def _floats(kind: Binary, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
     match kind:
-        case Binary.ADD:
-            return np.add(a, b)
-        case Binary.SUB:
-            return np.subtract(a, b)
-        case Binary.MUL:
-            return np.multiply(a, b)
         case Binary.DIV:
             return np.divide(a, b)
         case Binary.MIN:
@@ -69,20 +78,14 @@ def _floats(kind: Binary, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDA
             return np.maximum(a, b)
         case Binary.POW:
             return power(*np.broadcast_arrays(a, b))
-        case Binary.AND | Binary.OR | Binary.XOR:
-            raise AssertionError(kind)
+        case _:
+            return ARITHMETIC[kind](a, b)
 
 
 def _integers(kind: Binary, a: Array, b: Array) -> Array:
     x, y = (v.view(np.uint64) for v in np.broadcast_arrays(a, b))
     signed = a.dtype == np.int64
     match kind:
-        case Binary.ADD:
-            return x + y
-        case Binary.SUB:
-            return x - y
-        case Binary.MUL:
-            return x * y
         case Binary.DIV:
             return _quotient(x, y, signed)
         case Binary.MIN:
@@ -91,12 +94,8 @@ def _integers(kind: Binary, a: Array, b: Array) -> Array:
             return np.where(np.greater(a, b), a, b)
         case Binary.POW:
             return _signed_power(x, y) if signed else _power(x, y)
-        case Binary.AND:
-            return x & y
-        case Binary.OR:
-            return x | y
-        case Binary.XOR:
-            return x ^ y
+        case _:
+            return ARITHMETIC[kind](x, y)
 
 
 def _quotient(x: NDArray[np.uint64], y: NDArray[np.uint64], signed: bool) -> NDArray[np.uint64]:
@@ -129,13 +128,7 @@ def _power(x: NDArray[np.uint64], exponent: NDArray[np.uint64]) -> NDArray[np.ui
 
 def compare(kind: Compare, lhs: Array, rhs: Array) -> NDArray[np.bool_]:
     """Evaluate `graph.compare`."""
-    match kind:
-        case Compare.EQUAL:
-            return np.equal(lhs, rhs)
-        case Compare.LESS:
-            return np.less(lhs, rhs)
-        case Compare.LESS_OR_EQUAL:
-            return np.less_equal(lhs, rhs)
+    return COMPARISONS[kind](lhs, rhs)
 
 
 def cast(x: Array, dtype: np.dtype[np.generic]) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntAttr
 
+from ceras_ir.dialects.graph.constant import numpy_dtype
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 Integers = NDArray[np.int64]
@@ -43,8 +44,6 @@ def requantize(
     accumulator: NDArray[np.generic], requant: RequantAttr, element: UniformType
 ) -> NDArray[np.generic]:
     """Convert an integer accumulator to stored integers of `element`; see `#graph.requant`."""
-    from ceras_ir.dialects.graph.constant import numpy_dtype
-
     # Multipliers per output channel broadcast along the last dimension.
     multipliers = np.array(requant.multipliers, np.int64)
     factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps the shape.
@@ -76,8 +75,6 @@ def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic
     """
     Evaluate `graph.quantize`: divide in float32, round half to even; NaN gives the zero point.
     """
-    from ceras_ir.dialects.graph.constant import numpy_dtype
-
     scaled = np.rint(x / scales(element, x.ndim))
     bounded = np.clip(np.nan_to_num(scaled, nan=0.0), -(2.0**31), 2.0**31 - 1)
     shifted = bounded.astype(np.int64) + zero_points(element, x.ndim)

@@ -22,71 +22,80 @@ from ceras_ir.dialects.graph import (
     reduction,
     selection,
 )
-from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
-from ceras_ir.dialects.graph.calls import BranchOp, CallingOperation, ExtractOp, LoopOp
-from ceras_ir.dialects.graph.constant import (
-    ConstantOp,
-    MaterializeConstant,
-    constant_array,
-    constant_number,
-    known_array,
-    numpy_dtype,
-    plain_element,
-    storage_type,
-)
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, ShiftSwishOp, SoftmaxOp, UnaryOp
-from ceras_ir.dialects.graph.layout import (
-    ConcatOp,
-    Coordinates,
-    Nearest,
-    ReshapeOp,
-    Resize,
-    ResizeOp,
-    TransposeOp,
-)
-from ceras_ir.dialects.graph.linear import (
-    Conv2dOp,
-    LinearOperation,
-    MatmulOp,
-    is_depthwise,
-    shifts_of_channels,
-)
-from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp, TreeEnsembleOp
-from ceras_ir.dialects.graph.lookup import (
-    DequantizeOp,
-    LookupOp,
-    QuantizeOp,
-    RequantizeOp,
-    ScaledQuantizeOp,
-)
-from ceras_ir.dialects.graph.normalization import (
-    IntegerNormalizeOp,
-    IntegerSoftmaxOp,
-    NormalizeOp,
-)
-from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
-    element_of,
-    is_per_axis,
-    is_plain,
-    quantized_element,
-    scale_of,
-    shape_of,
-    stored_element,
-    tensor_type,
-    type_with_element,
-    window_extent,
-    window_output,
-)
-from ceras_ir.dialects.graph.pooling import (
-    Pool,
-    Pool2dOp,
-    average_requant,
-    reciprocal_requant,
-)
-from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
-from ceras_ir.dialects.graph.reduction import ArgOp, PutOp, Reduce, ReduceOp, SuppressOp, TopKOp
-from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
+from ceras_ir.dialects.graph.attributes import Function as Function
+from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.graph.attributes import integers as integers
+from ceras_ir.dialects.graph.calls import BranchOp as BranchOp
+from ceras_ir.dialects.graph.calls import CallingOperation as CallingOperation
+from ceras_ir.dialects.graph.calls import ExtractOp as ExtractOp
+from ceras_ir.dialects.graph.calls import LoopOp as LoopOp
+from ceras_ir.dialects.graph.constant import ConstantOp as ConstantOp
+from ceras_ir.dialects.graph.constant import MaterializeConstant
+from ceras_ir.dialects.graph.constant import constant_array as constant_array
+from ceras_ir.dialects.graph.constant import constant_number as constant_number
+from ceras_ir.dialects.graph.constant import known_array as known_array
+from ceras_ir.dialects.graph.constant import numpy_dtype as numpy_dtype
+from ceras_ir.dialects.graph.constant import plain_element as plain_element
+from ceras_ir.dialects.graph.constant import storage_type as storage_type
+from ceras_ir.dialects.graph.elementwise import Binary as Binary
+from ceras_ir.dialects.graph.elementwise import BinaryOp as BinaryOp
+from ceras_ir.dialects.graph.elementwise import ShiftSwishOp as ShiftSwishOp
+from ceras_ir.dialects.graph.elementwise import SoftmaxOp as SoftmaxOp
+from ceras_ir.dialects.graph.elementwise import UnaryOp as UnaryOp
+from ceras_ir.dialects.graph.layout import ConcatOp as ConcatOp
+from ceras_ir.dialects.graph.layout import Coordinates as Coordinates
+from ceras_ir.dialects.graph.layout import Nearest as Nearest
+from ceras_ir.dialects.graph.layout import ReshapeOp as ReshapeOp
+from ceras_ir.dialects.graph.layout import Resize as Resize
+from ceras_ir.dialects.graph.layout import ResizeOp as ResizeOp
+from ceras_ir.dialects.graph.layout import TransposeOp as TransposeOp
+from ceras_ir.dialects.graph.linear import Conv2dOp as Conv2dOp
+from ceras_ir.dialects.graph.linear import LinearOperation as LinearOperation
+from ceras_ir.dialects.graph.linear import MatmulOp as MatmulOp
+from ceras_ir.dialects.graph.linear import is_depthwise as is_depthwise
+from ceras_ir.dialects.graph.linear import shifts_of_channels as shifts_of_channels
+from ceras_ir.dialects.graph.logic import CastOp as CastOp
+from ceras_ir.dialects.graph.logic import Compare as Compare
+from ceras_ir.dialects.graph.logic import CompareOp as CompareOp
+from ceras_ir.dialects.graph.logic import SelectOp as SelectOp
+from ceras_ir.dialects.graph.logic import TreeEnsembleOp as TreeEnsembleOp
+from ceras_ir.dialects.graph.lookup import DequantizeOp as DequantizeOp
+from ceras_ir.dialects.graph.lookup import LookupOp as LookupOp
+from ceras_ir.dialects.graph.lookup import QuantizeOp as QuantizeOp
+from ceras_ir.dialects.graph.lookup import RequantizeOp as RequantizeOp
+from ceras_ir.dialects.graph.lookup import ScaledQuantizeOp as ScaledQuantizeOp
+from ceras_ir.dialects.graph.normalization import IntegerNormalizeOp as IntegerNormalizeOp
+from ceras_ir.dialects.graph.normalization import IntegerSoftmaxOp as IntegerSoftmaxOp
+from ceras_ir.dialects.graph.normalization import NormalizeOp as NormalizeOp
+from ceras_ir.dialects.graph.operation import GraphOperation as GraphOperation
+from ceras_ir.dialects.graph.operation import element_of as element_of
+from ceras_ir.dialects.graph.operation import is_per_axis as is_per_axis
+from ceras_ir.dialects.graph.operation import is_plain as is_plain
+from ceras_ir.dialects.graph.operation import quantized_element as quantized_element
+from ceras_ir.dialects.graph.operation import scale_of as scale_of
+from ceras_ir.dialects.graph.operation import shape_of as shape_of
+from ceras_ir.dialects.graph.operation import stored_element as stored_element
+from ceras_ir.dialects.graph.operation import tensor_type as tensor_type
+from ceras_ir.dialects.graph.operation import type_with_element as type_with_element
+from ceras_ir.dialects.graph.operation import window_extent as window_extent
+from ceras_ir.dialects.graph.operation import window_output as window_output
+from ceras_ir.dialects.graph.pooling import Pool as Pool
+from ceras_ir.dialects.graph.pooling import Pool2dOp as Pool2dOp
+from ceras_ir.dialects.graph.pooling import average_requant as average_requant
+from ceras_ir.dialects.graph.pooling import reciprocal_requant as reciprocal_requant
+from ceras_ir.dialects.graph.recurrence import Cell as Cell
+from ceras_ir.dialects.graph.recurrence import RecurrenceOp as RecurrenceOp
+from ceras_ir.dialects.graph.reduction import ArgOp as ArgOp
+from ceras_ir.dialects.graph.reduction import PutOp as PutOp
+from ceras_ir.dialects.graph.reduction import Reduce as Reduce
+from ceras_ir.dialects.graph.reduction import ReduceOp as ReduceOp
+from ceras_ir.dialects.graph.reduction import SuppressOp as SuppressOp
+from ceras_ir.dialects.graph.reduction import TopKOp as TopKOp
+from ceras_ir.dialects.graph.selection import GatherOp as GatherOp
+from ceras_ir.dialects.graph.selection import Pad as Pad
+from ceras_ir.dialects.graph.selection import PadOp as PadOp
+from ceras_ir.dialects.graph.selection import SliceOp as SliceOp
+from ceras_ir.dialects.graph.selection import TakeOp as TakeOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 # The order of the reference page. Operations and attributes of these modules form the dialect.
@@ -118,80 +127,3 @@ Graph = Dialect(
     [FunctionAttr, RequantAttr, RoundingAttr, *(m for m in _MEMBERS if issubclass(m, Attribute))],
     [MaterializeConstant()],
 )
-
-__all__ = [
-    "ArgOp",
-    "Binary",
-    "BinaryOp",
-    "BranchOp",
-    "CallingOperation",
-    "CastOp",
-    "Cell",
-    "Compare",
-    "CompareOp",
-    "ConcatOp",
-    "ConstantOp",
-    "Conv2dOp",
-    "Coordinates",
-    "DequantizeOp",
-    "ExtractOp",
-    "Function",
-    "FunctionAttr",
-    "GatherOp",
-    "Graph",
-    "GraphOperation",
-    "IntegerNormalizeOp",
-    "IntegerSoftmaxOp",
-    "LinearOperation",
-    "LookupOp",
-    "LoopOp",
-    "MatmulOp",
-    "Nearest",
-    "NormalizeOp",
-    "Pad",
-    "PadOp",
-    "Pool",
-    "Pool2dOp",
-    "PutOp",
-    "QuantizeOp",
-    "RecurrenceOp",
-    "Reduce",
-    "ReduceOp",
-    "RequantizeOp",
-    "ReshapeOp",
-    "Resize",
-    "ResizeOp",
-    "ScaledQuantizeOp",
-    "SelectOp",
-    "ShiftSwishOp",
-    "SliceOp",
-    "SoftmaxOp",
-    "SuppressOp",
-    "TakeOp",
-    "TopKOp",
-    "TransposeOp",
-    "TreeEnsembleOp",
-    "UnaryOp",
-    "average_requant",
-    "constant_array",
-    "constant_number",
-    "element_of",
-    "integers",
-    "is_depthwise",
-    "is_per_axis",
-    "is_plain",
-    "known_array",
-    "numpy_dtype",
-    "plain_element",
-    "quantized_element",
-    "reciprocal_requant",
-    "scale_of",
-    "shape_of",
-    "shifts_of_channels",
-    "storage_type",
-    "stored_element",
-    "tensor_type",
-    "type_with_element",
-    "window_extent",
-    "window_output",
-]

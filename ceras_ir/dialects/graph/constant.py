@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, TypeGuard
+from typing import ClassVar, TypeGuard
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.dialects.builtin import (
     BytesAttr,
@@ -13,6 +15,7 @@ from xdsl.dialects.builtin import (
     Float32Type,
     IntAttr,
     IntegerType,
+    LocationAttr,
     Signedness,
     TensorType,
     f32,
@@ -25,14 +28,9 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, is_tensor, tensor_type
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import UniformType, stored_dtype
 from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import InputError, node_name
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from xdsl.dialects.builtin import LocationAttr
 
 
 def storage_type(element: Attribute) -> Float32Type | IntegerType:
@@ -50,15 +48,7 @@ def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
 
 def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
     """Return the numpy type that stores `element`: float32 or an integer."""
-    import numpy as np
-
-    storage = storage_type(element)
-    if isinstance(storage, Float32Type):
-        return np.dtype(np.float32)
-    if storage.width.data == 1:
-        return np.dtype(np.bool_)
-    unsigned = storage.signedness.data == Signedness.UNSIGNED
-    return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
+    return stored_dtype(storage_type(element))
 
 
 def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | None:
@@ -119,8 +109,6 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         location: LocationAttr | None = None,
     ) -> ConstantOp:
         """Create a constant from an array of the stored type of `element`."""
-        import numpy as np
-
         assert array.dtype == numpy_dtype(element), (array.dtype, element)
         stored = TensorType(storage_type(element), array.shape)
         raw = np.ascontiguousarray(array)
@@ -132,8 +120,6 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     def array(self) -> NDArray[np.generic]:
         """Return the stored elements, read-only, if possible without a copy."""
-        import numpy as np
-
         kind = tensor_type(self.result)
         shape = kind.get_shape()
         if isinstance(self.value, DenseResourceAttr):
@@ -148,8 +134,6 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     def digest(self) -> bytes:
         """Return a hash of the stored type and elements."""
-        import numpy as np
-
         array = np.ascontiguousarray(self.array())
         found = sha256(array.dtype.str.encode())
         found.update(array.data)
@@ -170,8 +154,6 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         element, array = tensor_type(self.result).element_type, self.array()
         if not isinstance(element, UniformType):
             return array != 0
-        import numpy as np
-
         points = np.array([point.data for point in element.zero_points], np.int64)
         if isinstance(element.axis, IntAttr):
             axis = element.axis.data

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
@@ -42,10 +44,6 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @irdl_op_definition
@@ -96,8 +94,6 @@ class UnaryOp(InputOperation):
     @property
     def channel_factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """The factors of operand and result for each channel, or `None`."""
-        import numpy as np
-
         if (exponents := self.channel_exponents) is None:
             return None
         up, down = (np.array(values, np.float32) for values in exponents)

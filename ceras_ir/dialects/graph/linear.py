@@ -26,8 +26,9 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -73,11 +74,6 @@ from ceras_ir.dialects.graph.operation import (
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import Encoded
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 MAX_RESIDUAL_SHIFT = 23
 """A residual of 8 bits with a larger shift would not fit the 32-bit accumulator."""

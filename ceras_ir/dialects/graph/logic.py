@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, TensorType, f32, i1
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
@@ -25,10 +27,6 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
 )
 from ceras_ir.dialects.quant import UniformType
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class Compare(StrEnum):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite, prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -22,6 +24,7 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import Elementwise, MayOverwrite, integers
+from ceras_ir.dialects.graph.constant import numpy_dtype
 from ceras_ir.dialects.graph.operation import (
     InputOperation,
     element_of,
@@ -30,11 +33,6 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 BYTE_ENTRIES = 256
 """The entries of a table for 8-bit integers."""
@@ -52,15 +50,8 @@ def table_arrays(
     table: DenseIntOrFPElementsAttr,
 ) -> NDArray[np.int8 | np.int16 | np.float32]:
     """Return the tables, one per row."""
-    import numpy as np
-
     shape, element = table_shape(table), table.get_element_type()
-    if isinstance(element, Float32Type):
-        kind = "float32"
-    else:
-        assert isinstance(element, IntegerType)
-        kind = f"int{element.width.data}"
-    stored = np.frombuffer(table.data.data, kind)
+    stored = np.frombuffer(table.data.data, numpy_dtype(element).name)
     # A splat table stores a single entry.
     return np.broadcast_to(stored, prod(shape)).reshape(shape)
 

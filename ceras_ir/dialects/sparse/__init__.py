@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, BytesAttr, IntAttr, TensorType
 from xdsl.ir import Attribute, Dialect, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -29,10 +30,6 @@ from ceras_ir.dialects.sparse.encoded import (
 )
 from ceras_ir.dialects.sparse.lists import CooAttr, CsrAttr, SparseBlockAttr
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 @irdl_attr_definition
 class BitmapAttr(Encoded):
@@ -48,8 +45,6 @@ class BitmapAttr(Encoded):
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute) -> BitmapAttr:
         """Encode `array` with a bit for each element."""
-        import numpy as np
-
         nonzero = nonzero_bits(array)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[nonzero]
         places = BytesAttr(pack(nonzero, 1))
@@ -62,8 +57,6 @@ class BitmapAttr(Encoded):
 
     @property
     def elements(self) -> Stored:
-        import numpy as np
-
         raw = np.frombuffer(self.places.data, np.uint8)
         bits = np.unpackbits(raw, count=prod(self.shape), bitorder="little")
         return Stored(*np.nonzero(bits.reshape(self.matrix)))
@@ -110,8 +103,6 @@ class MaskAttr(ParametrizedAttribute):
     @classmethod
     def of(cls, kept: NDArray[np.bool_]) -> MaskAttr:
         """Return the mask that keeps the weights at which `kept` is true."""
-        import numpy as np
-
         bits = np.packbits(kept.reshape(-1), bitorder="little").tobytes()
         extents = ArrayAttr([IntAttr(n) for n in kept.shape])
         return cls(IntAttr(int(np.count_nonzero(kept))), extents, BytesAttr(bits))
@@ -123,8 +114,6 @@ class MaskAttr(ParametrizedAttribute):
     @property
     def array(self) -> NDArray[np.bool_]:
         """Whether each weight is kept, read-only."""
-        import numpy as np
-
         raw = np.frombuffer(self.bits.data, np.uint8)
         result = np.unpackbits(raw, count=prod(self.shape), bitorder="little").astype(np.bool_)
         result.flags.writeable = False
@@ -163,8 +152,6 @@ class MaskAttr(ParametrizedAttribute):
 
     def refusal(self, nonzero: NDArray[np.bool_]) -> str | None:
         """Return the violation of this mask by weights that are `nonzero`, or `None`."""
-        import numpy as np
-
         if nonzero.shape != self.shape:
             return f"{MASK} of shape {self.shape} does not fit weights of shape {nonzero.shape}"
         lost = nonzero & ~self.array
@@ -178,14 +165,3 @@ class MaskAttr(ParametrizedAttribute):
 
 
 Sparse = Dialect("sparse", [], [CooAttr, CsrAttr, BitmapAttr, SparseBlockAttr, MaskAttr])
-
-__all__ = [
-    "MASK",
-    "BitmapAttr",
-    "CooAttr",
-    "CsrAttr",
-    "Encoded",
-    "MaskAttr",
-    "Sparse",
-    "SparseBlockAttr",
-]

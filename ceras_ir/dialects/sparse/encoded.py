@@ -18,14 +18,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     BytesAttr,
     Float32Type,
     IntAttr,
     IntegerType,
-    Signedness,
     TensorType,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -34,29 +35,13 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from ceras_ir.dialects.quant import stored_dtype
 
-    Columns: TypeAlias = NDArray[np.int64]
-
-
+Columns: TypeAlias = NDArray[np.int64]
 StoredType: TypeAlias = TensorType[Attribute]
 
 DISTANCE = "delta"
 """The keyword of distances in `places`."""
-
-
-def dtype_of(type: StoredType) -> np.dtype[np.generic]:
-    """Return the numpy type of the elements."""
-    import numpy as np
-
-    element = type.element_type
-    if isinstance(element, Float32Type):
-        return np.dtype(np.float32)
-    assert isa(element, IntegerType)
-    unsigned = element.signedness.data == Signedness.UNSIGNED
-    return np.dtype(f"{'u' if unsigned else ''}int{element.width.data}")
 
 
 _WHOLE = (8, 16, 32, 64)
@@ -69,8 +54,6 @@ def packed_bytes(count: int, width: int) -> int:
 
 def pack(numbers: NDArray[np.generic], width: int) -> bytes:
     """Pack integers below `2**width` into bytes."""
-    import numpy as np
-
     flat = numbers.reshape(-1)
     if width in _WHOLE:
         return flat.astype(f"<u{width // 8}").tobytes()
@@ -81,8 +64,6 @@ def pack(numbers: NDArray[np.generic], width: int) -> bytes:
 
 def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
     """Unpack the first `count` integers."""
-    import numpy as np
-
     if width == 0:
         return np.zeros(count, np.uint64)
     if width in _WHOLE:
@@ -104,8 +85,6 @@ def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
     Return the nonzero elements. With a maximum distance, zeros are added that divide longer
     distances.
     """
-    import numpy as np
-
     rows, columns = np.nonzero(nonzero)
     if farthest is None or not rows.size:
         return Stored(rows, columns)
@@ -122,8 +101,6 @@ def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
 
 def distances(rows: Columns, columns: Columns) -> Columns:
     """Return the distance of each stored element from the previous in the row, or from column 0."""
-    import numpy as np
-
     before = np.concatenate([[0], columns[:-1]])[: columns.size]
     before[np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size]] = 0
     return columns - before
@@ -131,8 +108,6 @@ def distances(rows: Columns, columns: Columns) -> Columns:
 
 def summed(rows: Columns, steps: Columns) -> Columns:
     """Convert distances to columns."""
-    import numpy as np
-
     total = np.cumsum(steps)
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size])
     base = np.zeros(rows.size, np.int64)
@@ -173,8 +148,6 @@ class Encoded(ParametrizedAttribute, ABC):
     @property
     def stored(self) -> NDArray[np.bool_]:
         """A mask of the stored elements, which can include zeros."""
-        import numpy as np
-
         result = np.zeros(self.matrix, np.bool_)
         rows, columns = self.elements
         result[rows, columns] = True
@@ -192,13 +165,11 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        return dtype_of(self.type)
+        return stored_dtype(self.type.element_type)
 
     @property
     def elements_of_values(self) -> NDArray[np.generic]:
         """The stored elements."""
-        import numpy as np
-
         return np.frombuffer(self.values.data, self.dtype)
 
     def verify(self) -> None:
@@ -254,8 +225,6 @@ class Encoded(ParametrizedAttribute, ABC):
 # Passes decode the same constants repeatedly.
 @lru_cache(maxsize=16)
 def _decoded(constant: Encoded) -> NDArray[np.generic]:
-    import numpy as np
-
     result = np.zeros(constant.matrix, constant.dtype)
     rows, columns = constant.elements
     result[rows, columns] = constant.elements_of_values
@@ -273,8 +242,6 @@ def parse_bytes(parser: AttrParser) -> BytesAttr:
 
 def nonzero_bits(array: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return the matrix of elements of [filters, ...] with bits other than zero."""
-    import numpy as np
-
     flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
     return flat.view(f"u{array.dtype.itemsize}") != 0
 
@@ -295,8 +262,6 @@ class Listed(Encoded, ABC):
     @property
     def filter_counts(self) -> NDArray[np.int64]:
         """The number of stored items of each row of the grid."""
-        import numpy as np
-
         filters, width = self.grid[0], self.counts_width.data
         if width == 0:
             return np.full(filters, self._items // filters, np.int64)
@@ -328,8 +293,6 @@ class Listed(Encoded, ABC):
         places = self.listed
         if items and (int(places.columns.max()) >= columns or int(places.columns.min()) < 0):
             raise VerifyException(f"a place must be below {columns}, the size of a filter")
-        import numpy as np
-
         same = places.rows[1:] == places.rows[:-1]
         if (np.diff(places.columns)[same] <= 0).any():
             raise VerifyException("places of a filter must be ascending")
@@ -352,8 +315,6 @@ class Listed(Encoded, ABC):
     @property
     def listed(self) -> Stored:
         """The stored positions of the grid."""
-        import numpy as np
-
         index = np.repeat(np.arange(self.grid[0]), self.filter_counts)[: self._items]
         places = unpack(self.places.data, self.place_width, self._items).astype(np.int64)
         places = places[: index.size]
@@ -371,8 +332,6 @@ def sections(
     Return the sections of counts and of positions, and the width of counts, which is a number of
     bytes if `in_bytes`.
     """
-    import numpy as np
-
     counts = np.bincount(stored.rows, minlength=filters)
     largest = int(counts.max(initial=0))
     bits = largest.bit_length()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import BytesAttr, IntAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition
@@ -27,10 +28,6 @@ from ceras_ir.dialects.sparse.encoded import (
     stored,
     unpack,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @irdl_attr_definition
@@ -57,8 +54,6 @@ class CooAttr(Listed):
         cls, array: NDArray[np.generic], element: Attribute, delta: int | None = None
     ) -> CooAttr:
         """Encode `array` with fields, or with distances of `delta` bits."""
-        import numpy as np
-
         nonzero = nonzero_bits(array)
         places = stored(nonzero, None if delta is None else (1 << delta) - 1)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
@@ -161,8 +156,6 @@ class CsrAttr(Listed):
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute, *, delta: bool = True) -> CsrAttr:
         """Encode `array` with distances of 8 bits, or with columns of 16."""
-        import numpy as np
-
         nonzero = nonzero_bits(array)
         places = stored(nonzero, 255 if delta else None)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
@@ -230,8 +223,6 @@ class SparseBlockAttr(Listed):
         cls, array: NDArray[np.generic], element: Attribute, block: tuple[int, int], delta: int
     ) -> SparseBlockAttr:
         """Encode `array` in blocks with distances of `delta` bits."""
-        import numpy as np
-
         high, wide = block
         flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
         grid = flat.shape[0] // high, flat.shape[1] // wide
@@ -260,8 +251,6 @@ class SparseBlockAttr(Listed):
 
     @property
     def elements(self) -> Stored:
-        import numpy as np
-
         found, (high, wide) = self.listed, (self.rows.data, self.columns.data)
         inside = np.arange(high * wide)
         rows = found.rows[:, None] * high + inside // wide
