@@ -26,7 +26,8 @@ INTRODUCTION = """\
 # Dialects
 
 This page defines each operation bit for bit. The interpreter and all backends are tested against
-these definitions. The verifiers check types and shapes. [architecture.md](architecture.md) shows
+these definitions. The verifiers check types and shapes. Each operation has an example of its text,
+which a test parses and verifies. [architecture.md](architecture.md) shows
 the order of the levels.
 """
 
@@ -93,7 +94,11 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
         mark = "!" if cls.name.startswith("quant.") else "#"
         heading, body = f"#### {mark}{cls.name}", _attribute(cls)
     # The docstring of an enumeration serves an attribute without docstring.
-    doc = cls.__doc__ or getattr(cls, "enum_type", cls).__doc__
+    doc = inspect.cleandoc(cls.__doc__ or getattr(cls, "enum_type", cls).__doc__ or "")
+    text, _, last = doc.rpartition("\n\n")
+    if last.startswith("    "):
+        # The example is printed after the syntax.
+        doc, body = text, [*body, f"```mlir\n{textwrap.dedent(last)}\n```"]
     return "\n\n".join([heading, markdown(doc), *body])
 
 

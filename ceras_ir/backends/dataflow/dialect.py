@@ -111,7 +111,12 @@ def _expect_stored(buffer: SSAValue, tensor: SSAValue) -> None:
 
 @irdl_op_definition
 class ReceiveOp(IRDLOperation):
-    """Read a tensor through the input port; `buffer` has the stored integers."""
+    """
+    Read a tensor through the input port; `buffer` has the stored integers.
+
+        %x = dataflow.receive %buffer
+            : memref<1x4x4x2xi8, "dram"> -> tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
+    """
 
     name = "dataflow.receive"
 
@@ -129,7 +134,12 @@ class ReceiveOp(IRDLOperation):
 
 @irdl_op_definition
 class SendOp(IRDLOperation):
-    """Write the stored integers of `value` to `buffer` through the output port."""
+    """
+    Write the stored integers of `value` to `buffer` through the output port.
+
+        dataflow.send %x, %buffer
+            : tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, memref<1x4x4x2xi8, "dram">
+    """
 
     name = "dataflow.send"
 

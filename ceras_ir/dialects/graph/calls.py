@@ -148,6 +148,8 @@ class ExtractOp(GraphOperation):
     """
     Return the tensor that is stored, little-endian, from byte `offset` of `input`: a result of a
     `graph.loop` or a `graph.branch`.
+
+        %y = graph.extract %packed {offset = 16 : i64} : (tensor<48xi8>) -> tensor<3x2xf32>
     """
 
     name = "graph.extract"
@@ -189,6 +191,16 @@ class BranchOp(CallingOperation):
 
     The result is an array of bytes: these values at multiples of 16, with bytes of 0 in between.
     `graph.extract` returns a value of it. After ONNX `If`.
+
+        func.func private @abs(%0: tensor<2xf32>) -> tensor<2xf32> {
+          %1 = graph.unary <abs> %0 : tensor<2xf32>
+          func.return %1 : tensor<2xf32>
+        }
+        func.func private @same(%0: tensor<2xf32>) -> tensor<2xf32> {
+          func.return %0 : tensor<2xf32>
+        }
+        %packed = graph.branch if %c then @abs else @same(%x)
+            : (tensor<i1>, tensor<2xf32>) -> tensor<16xi8>
     """
 
     name = "graph.branch"
@@ -260,6 +272,14 @@ class LoopOp(CallingOperation):
     of 16, with bytes of 0 in between. `graph.extract` returns a value of it. `backwards` has an
     entry of 0 or 1 for each scanned, then for each stacked value. The body is a function of tensors
     like `main`, and can contain loops. After ONNX `Scan` and `Loop`.
+
+        func.func private @step(%step: tensor<i64>, %sum: tensor<2xf32>, %row: tensor<2xf32>)
+            -> tensor<2xf32> {
+          %0 = graph.binary add %sum, %row : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+          func.return %0 : tensor<2xf32>
+        }
+        %packed = graph.loop @step carried(%zero : tensor<2xf32>) scanned(%x : tensor<3x2xf32>)
+            {steps = 3 : i64, backwards = array<i64: 0>} : tensor<16xi8>
     """
 
     name = "graph.loop"

@@ -52,6 +52,8 @@ class UnaryOp(InputOperation):
     `result = function(input)`, element by element, in float32; see `Function`. If `input_exponents`
     and `result_exponents` are given, channel `c` (index of the last dimension) has scaled operands
     and results: `result = function(input * 2^input_exponents[c]) * 2^-result_exponents[c]`.
+
+        %y = graph.unary <clip, 0.0, 6.0> %x : tensor<4xf32>
     """
 
     name = "graph.unary"
@@ -158,6 +160,9 @@ class BinaryOp(GraphOperation):
     `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, with `lm` and `rm`
     of `lhs_multiplier` and `rhs_multiplier`, by default 1; `mul`: `requant(lhs * rhs)`. Shifts and
     multipliers are separate because an accelerator without a multiplier accepts only shifts.
+
+        %z = graph.binary add %x, %y {activation = #graph.function<relu>}
+            : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
     """
 
     name = "graph.binary"
@@ -284,6 +289,8 @@ class SoftmaxOp(InputOperation):
     dimension, `e = exp(x - max)` by `float_functions.exp`, the sum of `e`, and a division per
     element. The sum consists of 16 partial sums, each of elements with index distance 16 in order,
     added in order. After ONNX `Softmax` (opset 13).
+
+        %y = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
     """
 
     name = "graph.softmax"
@@ -331,6 +338,10 @@ class ShiftSwishOp(InputOperation):
 
     A single operation instead of a `graph.binary` per step lets a loop compute all steps of an
     element, and a device accept or refuse the function as a unit.
+
+        %y = graph.shift_swish %x {bends = array<i64: 1, 2, 4, 3, 1>,
+            requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>}
+            : (tensor<4x!quant.uniform<i16:f32, 0.125>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.shift_swish"

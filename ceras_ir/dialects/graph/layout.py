@@ -53,7 +53,11 @@ from ceras_ir.dialects.graph.selection import SliceOp
 
 @irdl_op_definition
 class ReshapeOp(InputOperation, HasFolderInterface):
-    """Return the same elements in the same row-major order, in another shape."""
+    """
+    Return the same elements in the same row-major order, in another shape.
+
+        %y = graph.reshape %x : (tensor<2x6xf32>) -> tensor<3x4xf32>
+    """
 
     name = "graph.reshape"
     ADMITS_INTEGERS: ClassVar = True
@@ -69,7 +73,12 @@ class ReshapeOp(InputOperation, HasFolderInterface):
 
 @irdl_op_definition
 class TransposeOp(InputOperation, HasFolderInterface):
-    """Permute dimensions: dimension `i` of the result is dimension `permutation[i]` of `input`."""
+    """
+    Permute dimensions: dimension `i` of the result is dimension `permutation[i]` of `input`.
+
+        %y = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>}
+            : (tensor<1x8x8x4xf32>) -> tensor<1x4x8x8xf32>
+    """
 
     name = "graph.transpose"
     ADMITS_INTEGERS: ClassVar = True
@@ -101,7 +110,12 @@ class TransposeOp(InputOperation, HasFolderInterface):
 
 @irdl_op_definition
 class ConcatOp(GraphOperation, HasFolderInterface):
-    """Concatenate operands of equal element types along dimension `axis`."""
+    """
+    Concatenate operands of equal element types along dimension `axis`.
+
+        %z = graph.concat %x, %y {axis = 1 : i64}
+            : (tensor<2x4xf32>, tensor<2x3xf32>) -> tensor<2x7xf32>
+    """
 
     name = "graph.concat"
     ADMITS_INTEGERS: ClassVar = True
@@ -205,6 +219,9 @@ class ResizeOp(InputOperation):
     to float32. `rounding` converts it to an index, which is clamped to the input. `linear` (float
     only) combines the two neighbors in each dimension with float32 weights `1 - t` and `t`, first
     along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+
+        %y = graph.resize nearest %x coordinates asymmetric rounding floor
+            {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x4xf32>) -> tensor<1x4x4x4xf32>
     """
 
     name = "graph.resize"

@@ -287,6 +287,10 @@ class Conv2dOp(LinearOperation):
 
     Positions outside of `input` contribute 0, `padding` is [top, left, bottom, right], and
     `group(o) = o / (O/g)`. The module specifies the output stage. After ONNX `Conv`.
+
+        %y = graph.conv2d %x, %w bias %b : tensor<6xf32>
+            {padding = array<i64: 1, 1, 1, 1>, activation = #graph.function<relu>}
+            : (tensor<1x8x8x4xf32>, tensor<6x3x3x4xf32>) -> tensor<1x8x8x6xf32>
     """
 
     name = "graph.conv2d"
@@ -373,6 +377,11 @@ class MatmulOp(LinearOperation):
     `acc[m, n] = sum over k of input[m, k] * weights[n, k]`
 
     The module specifies the output stage. After ONNX `Gemm` with transB = 1.
+
+        %y = graph.matmul %x, %w
+            {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
+            : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.matmul"

@@ -44,7 +44,11 @@ class CompareAttr(EnumAttribute[Compare], SpacedOpaqueSyntaxAttribute):
 
 @irdl_op_definition
 class CompareOp(GraphOperation):
-    """Return `lhs kind rhs`, element by element, as i1, with broadcast operands."""
+    """
+    Return `lhs kind rhs`, element by element, as i1, with broadcast operands.
+
+        %c = graph.compare less %x, %y : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xi1>
+    """
 
     name = "graph.compare"
     ADMITS_INTEGERS: ClassVar = True
@@ -81,7 +85,12 @@ class CompareOp(GraphOperation):
 
 @irdl_op_definition
 class SelectOp(GraphOperation):
-    """Return `condition ? lhs : rhs`, element by element, with broadcast operands."""
+    """
+    Return `condition ? lhs : rhs`, element by element, with broadcast operands.
+
+        %z = graph.select %c, %x, %y
+            : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    """
 
     name = "graph.select"
     ADMITS_INTEGERS: ClassVar = True
@@ -120,6 +129,8 @@ class CastOp(InputOperation):
     type, and NaN becomes 0. An i1 is true if the operand is not 0. To f32, integers are rounded to
     nearest, ties to even. A quantized value with scale 1 and no zero point can be cast to the
     stored integer.
+
+        %y = graph.cast %x : (tensor<4xf32>) -> tensor<4xi32>
     """
 
     name = "graph.cast"
@@ -155,6 +166,15 @@ class TreeEnsembleOp(GraphOperation):
 
     Row `n` of the result [N, C] starts with zeros. Each tree in order adds `leaves[leaf, w]` to
     column `columns[t] + w`, for all `w`, rounded to float32. After ONNX-ML `TreeEnsemble`.
+
+        %feature = graph.constant dense<2> : tensor<1xi8> : tensor<1xi8>
+        %threshold = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+        %child = graph.constant dense<[[-1, -2]]> : tensor<1x2xi8> : tensor<1x2xi8>
+        %root = graph.constant dense<0> : tensor<1xi8> : tensor<1xi8>
+        %leaf = graph.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32> : tensor<2x1xf32>
+        %y = graph.tree_ensemble %x, %feature, %threshold, %child, %root, %root, %leaf
+            : (tensor<5x3xf32>, tensor<1xi8>, tensor<1xf32>, tensor<1x2xi8>, tensor<1xi8>,
+            tensor<1xi8>, tensor<2x1xf32>) -> tensor<5x1xf32>
     """
 
     name = "graph.tree_ensemble"

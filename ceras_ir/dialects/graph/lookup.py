@@ -96,6 +96,9 @@ class LookupOp(InputOperation):
 
     With `rows = array<i64: r0, r1, ...>` the table has several rows of n entries, and channel `c`
     (index of the last dimension) uses row `rows[c]`.
+
+        %y = graph.lookup %x, dense<3> : tensor<256xi8>
+            : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
     """
 
     name = "graph.lookup"
@@ -166,6 +169,8 @@ class QuantizeOp(InputOperation):
     """
     Return `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type.
     The division is in float32, and NaN becomes the zero point. After ONNX `QuantizeLinear`.
+
+        %q = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.quantize"
@@ -184,6 +189,9 @@ class ScaledQuantizeOp(InputOperation):
     """
     Return `quantize(input * factor)` with the product rounded to float32; see `graph.quantize`. The
     result has a single scale, and `factor` is finite.
+
+        %q = graph.scaled_quantize %x {factor = 2.0 : f32}
+            : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.scaled_quantize"
@@ -213,7 +221,11 @@ def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
 
 @irdl_op_definition
 class DequantizeOp(InputOperation):
-    """Return `(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
+    """
+    Return `(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`.
+
+        %x = graph.dequantize %q : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+    """
 
     name = "graph.dequantize"
 
@@ -231,7 +243,13 @@ class DequantizeOp(InputOperation):
 
 @irdl_op_definition
 class RequantizeOp(InputOperation):
-    """Return `requant(q - zero_point)`: the same real value at another scale, rounded."""
+    """
+    Return `requant(q - zero_point)`: the same real value at another scale, rounded.
+
+        %y = graph.requantize %x
+            {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>}
+            : (tensor<4x!quant.uniform<i16:f32, 0.0625>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+    """
 
     name = "graph.requantize"
 

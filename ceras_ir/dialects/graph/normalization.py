@@ -52,6 +52,9 @@ class NormalizeOp(GraphOperation):
     sums in index order: `m = sum(x) / n` and `c = x - m` if `centred`, else `c = x`; `d =
     sqrt(sum(c * c) / n + epsilon)`; `result = c / d * scale + bias`, or without `bias` `c / d *
     scale`. After ONNX `LayerNormalization` and `RMSNormalization`.
+
+        %y = graph.normalize %x scale %s : tensor<4xf32> bias %b : tensor<4xf32>
+            {epsilon = 1.0e-5 : f32, centred = true} : tensor<3x4xf32> -> tensor<3x4xf32>
     """
 
     name = "graph.normalize"
@@ -122,6 +125,12 @@ class IntegerNormalizeOp(GraphOperation):
 
     `scale` is stored in 16 bits with scale S, `bias` in 32 bits with S / 2^12. All values fit 64
     bits.
+
+        %y = graph.integer_normalize %x scale %s : tensor<4x!quant.uniform<i16:f32, 0.5>>
+            bias %b : tensor<4x!quant.uniform<i32:f32, 0.0001220703125>>
+            {epsilon = 1024 : i64, centred = true,
+             requant = #graph.requant<shift = 6, rounding = half_up, low = -128, high = 127>}
+            : tensor<3x4x!quant.uniform<i8:f32, 0.5>> -> tensor<3x4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.integer_normalize"
@@ -219,6 +228,11 @@ class IntegerSoftmaxOp(InputOperation):
 
     All values except the difference from the maximum fit 32 unsigned bits, for dimensions up to
     2^16.
+
+        %y = graph.integer_softmax %x table %t : tensor<9x!quant.uniform<i32:f32, 1.0>>
+            {axis = 1 : i64,
+             requant = #graph.requant<shift = 27, rounding = half_up, low = -128, high = 127>}
+            : tensor<3x4x!quant.uniform<i8:f32, 0.5>> -> tensor<3x4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.integer_softmax"

@@ -55,6 +55,9 @@ class Pool2dOp(InputOperation):
     down.
 
     So `requant` contains the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
+
+        %y = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
+            : (tensor<1x8x8x4xf32>) -> tensor<1x4x4x4xf32>
     """
 
     name = "graph.pool2d"

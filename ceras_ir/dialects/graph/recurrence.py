@@ -104,6 +104,10 @@ class RecurrenceOp(GraphOperation):
 
     `low` and `high` ignore NaN, and each quotient that is NaN counts as 0. After ONNX Runtime's
     `DynamicQuantizeLSTM`.
+
+        %y = graph.recurrence gru %x, %w, %h bias %b : tensor<9xf32>
+            {functions = [#graph.function<sigmoid>, #graph.function<tanh>]}
+            : (tensor<5x2x9xf32>, tensor<9x3xf32>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
     """
 
     name = "graph.recurrence"

@@ -56,6 +56,8 @@ class ReduceOp(InputOperation):
     Combine the elements along `axes`, which become extents of 1. Elements are combined in row-major
     order, starting with the first, in float32 or in integers that wrap around. Quantized elements
     can only have `max` and `min`.
+
+        %y = graph.reduce sum %x {axes = array<i64: 0>} : (tensor<2x6xf32>) -> tensor<1x6xf32>
     """
 
     name = "graph.reduce"
@@ -101,6 +103,8 @@ class ArgOp(InputOperation):
     Return the index, as i64, of the `max` or `min` along `axis`, which becomes an extent of 1. The
     search starts with the first element; a larger (smaller) element replaces it, and with `last`
     also an equal element. Comparisons with NaN are false.
+
+        %i = graph.arg max %x {axis = 1 : i64} : (tensor<2x6xf32>) -> tensor<2x1xi64>
     """
 
     name = "graph.arg"
@@ -147,6 +151,8 @@ class TopKOp(InputOperation):
     Return the indices, as i64, of the `max` or `min` elements of each row along the last dimension.
     The last extent of the result is their number. The extreme is first, and of equal elements the
     lower index. NaN are after all other elements, as equal elements.
+
+        %i = graph.top_k max %x : (tensor<2x6xf32>) -> tensor<2x3xi64>
     """
 
     name = "graph.top_k"
@@ -187,6 +193,9 @@ class PutOp(GraphOperation):
     are combined in order. A negative index counts from the end; an index out of range has no
     effect. Floats and integers are combined as in `graph.reduce`; quantized elements can only be
     replaced.
+
+        %y = graph.put %rows into %x[%i] by max
+            : (tensor<7x3xf32>, tensor<4xi64>, tensor<4x3xf32>) -> tensor<7x3xf32>
     """
 
     name = "graph.put"
@@ -253,6 +262,10 @@ class SuppressOp(GraphOperation):
 
     A side is the difference of coordinates, or 0 if negative. Each step is rounded to float32.
     Unused rows of the result are -1; boxes beyond the rows are omitted.
+
+        %kept = graph.suppress %boxes, %scores
+            {most = 3 : i64, overlap = 0.5 : f32, least = 0.25 : f32}
+            : (tensor<1x6x4xf32>, tensor<1x2x6xf32>) -> tensor<6x3xi64>
     """
 
     name = "graph.suppress"

@@ -40,6 +40,9 @@ class SliceOp(InputOperation):
     """
     Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`. A
     stride can be negative. After StableHLO `slice`, with sizes for limits.
+
+        %y = graph.slice %x {starts = array<i64: 0, 5>, strides = array<i64: 1, -2>}
+            : (tensor<2x6xf32>) -> tensor<2x3xf32>
     """
 
     name = "graph.slice"
@@ -86,6 +89,9 @@ class GatherOp(InputOperation):
     """
     Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
     dimensions are unchanged. The indices are constant.
+
+        %y = graph.gather %x {axis = 1 : i64, indices = array<i64: 0, 0, 5>}
+            : (tensor<2x6xf32>) -> tensor<2x3xf32>
     """
 
     name = "graph.gather"
@@ -119,6 +125,8 @@ class TakeOp(GraphOperation):
     Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C]. A negative index counts from
     the end, and an index out of range is clamped. The integer indices are computed; `graph.gather`
     has constant indices.
+
+        %y = graph.take %x[%i] : (tensor<7x3xf32>, tensor<4xi64>) -> tensor<4x3xf32>
     """
 
     name = "graph.take"
@@ -181,6 +189,9 @@ class PadOp(InputOperation):
     Add `low[d]` elements before and `high[d]` after `input` in each dimension. Kind `constant` also
     adds `interior[d]` between two neighbors. `Pad` describes the kinds. `value` is a stored
     element: f32 for a float tensor, else an integer. After StableHLO `pad`.
+
+        %y = graph.pad constant %x {low = array<i64: 0, 1>, high = array<i64: 0, 2>,
+            interior = array<i64: 0, 0>, value = 0.0 : f32} : (tensor<2x6xf32>) -> tensor<2x9xf32>
     """
 
     name = "graph.pad"

@@ -271,6 +271,11 @@ class LaunchOp(IRDLOperation):
     """
     Run a kernel on an accelerator. The kernel is a function of `memref`s in memory space "dram":
     the inputs, then the outputs, which it writes completely.
+
+        func.func private @kernel(%0: memref<4xi8, "dram">, %1: memref<4xi8, "dram">) {
+          func.return
+        }
+        %y = mem.launch @kernel(%x) : (tensor<4xi8>) -> tensor<4xi8>
     """
 
     name = "mem.launch"

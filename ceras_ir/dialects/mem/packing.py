@@ -67,6 +67,9 @@ class PackOp(InputOperation):
     A vector with R rows contains R images, or rows of the matrix: `result[n / R, c / B, y, x, n %
     R, c % B]`, or `result[k / B, m / R, m % R, k % B]`. Lanes after the last channel and rows after
     the last image are zero.
+
+        %p = mem.pack %x : (tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "mem.pack"
@@ -89,6 +92,11 @@ class PackWindowsOp(InputOperation):
     of [KH, KW], `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is
     `value`. The following channels are constant, with the values of `constants`. The shape of the
     result specifies the number of positions.
+
+        %p = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>,
+            offset = array<i64: 1, 0>, value = -9 : i64, constants = array<i64>}
+            : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "mem.pack_windows"
@@ -142,7 +150,12 @@ class PackWindowsOp(InputOperation):
 
 @irdl_op_definition
 class UnpackOp(InputOperation):
-    """Invert `mem.pack`; padding lanes and rows are dropped."""
+    """
+    Invert `mem.pack`; padding lanes and rows are dropped.
+
+        %x = mem.unpack %p : (tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>
+    """
 
     name = "mem.unpack"
 
@@ -163,6 +176,9 @@ class PackTilesOp(InputOperation):
     Pack computed weights [N, K] of a matrix product into tiles of B x B, as constant weights are
     packed: `result[n / B, k / B, 0, 0, n % B, k % B] = input[n, k]`. For an input [K, N] that is
     `transposed`, it is `input[k, n]`. Rows and lanes after the last are zero.
+
+        %tiles = mem.pack_tiles %w : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "mem.pack_tiles"
@@ -198,6 +214,11 @@ class FoldZeroPointOp(GraphOperation):
     `bias`, in int32: `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c,
     0, 0, b, k]` for a bias [O/B, B], or [O/B, R, B] with equal rows. The sum must be proven to fit
     32 bits.
+
+        %c = mem.fold_zero_point %b, %tiles {zero_point = -128 : i64}
+            : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>,
+            tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<2x16x!quant.uniform<i32:f32, 0.25>>
     """
 
     name = "mem.fold_zero_point"

@@ -94,7 +94,11 @@ class _BoxOp(IRDLOperation):
 
 @irdl_op_definition
 class ClearOp(_BoxOp):
-    """`target = 0` for `extents` consecutive accumulators (one number)."""
+    """
+    `target = 0` for `extents` consecutive accumulators (one number).
+
+        tile.clear %acc[] {extents = array<i64: 12>} : memref<3x4x1x16xi32, "acc">
+    """
 
     name = "tile.clear"
 
@@ -121,6 +125,11 @@ class GemmOp(_BoxOp):
     rows x inputs of int8 times a tile of outputs x inputs of int8 into rows x outputs of wrapping
     int32. Loops in which `acc` does not move are reductions; the order of additions makes no
     difference.
+
+        tile.gemm %acc[], %inp[], %wgt[]
+            {extents = array<i64: 3, 4>, acc_strides = array<i64: 4, 1>,
+             inp_strides = array<i64: 4, 1>, wgt_strides = array<i64: 0, 0>}
+            : memref<3x4x1x16xi32, "acc">, memref<5x4x1x16xi8, "inp">, memref<1x16x16xi8, "wgt">
     """
 
     name = "tile.gemm"
@@ -196,6 +205,10 @@ class AluOp(_BoxOp):
     that all reads see the values from before the operation. `uniform` has, for each vector of
     `source`, the number that all of its lanes are known to hold, or -1; then the outermost loop,
     and no other, steps over them, one by one.
+
+        tile.alu add %acc[] with %bias[] : memref<1x1x16xi32, "acc">
+            {extents = array<i64: 12>, target_strides = array<i64: 1>,
+             source_strides = array<i64: 0>} : memref<3x4x1x16xi32, "acc">
     """
 
     name = "tile.alu"
@@ -329,6 +342,11 @@ class MaxPoolOp(_PoolOp):
     where positions outside `input` count as `least`. `identity` is the BxB unit matrix, by which
     vectors come into the accumulators. Types: input and output [N, C/B, H, W, B] or, with R rows
     in a vector, [N/R, C/B, H, W, R, B], int8.
+
+        tile.max_pool %x, %identity to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>,
+            padding = array<i64: 1, 1, 0, 0>, least = -128 : i64}
+            : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram">
+            to memref<1x2x4x4x16xi8, "dram">
     """
 
     name = "tile.max_pool"
@@ -377,6 +395,11 @@ class AveragePoolOp(_PoolOp):
     [N, C/B, H, W, B], int8; weights [1 or 2, B, B], int8; bias [B], int32, every lane the
     same number `addend`. With R rows in a vector, [R, B] stands for the last [B] of all but
     weights.
+
+        tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>,
+            padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127}
+            : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram">
+            to memref<1x2x4x4x16xi8, "dram">
     """
 
     name = "tile.average_pool"

@@ -112,6 +112,11 @@ class Conv2dOp(IRDLOperation):
     is outside counts as nothing; see `WindowMaximum` for what windows there can be.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers; of
     block o of `shifts` it is `uniform_shifts[o]`, where that is not -1.
+
+        tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>,
+            dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127}
+            : memref<1x4x1x9x16xi8, "dram">, memref<4x4x1x1x16x16xi8, "dram">,
+            memref<4x16xi32, "dram"> to memref<1x4x1x9x16xi8, "dram">
     """
 
     name = "tile.conv2d"

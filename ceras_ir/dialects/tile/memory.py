@@ -111,7 +111,11 @@ def expect_indices(name: str, value: SSAValue, count: int) -> None:
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """The same bytes in the same row-major order, under another shape."""
+    """
+    The same bytes in the same row-major order, under another shape.
+
+        %v = tile.view %x : memref<4x9x16xi8, "dram"> to memref<1x4x1x9x16xi8, "dram">
+    """
 
     name = "tile.view"
 
@@ -142,6 +146,8 @@ class RotateOp(IRDLOperation):
     """
     The next of the buffers that `ring` holds along its first dimension: the k-th execution for
     a ring gives buffer `k mod stages`. Double buffering is a ring of two.
+
+        %acc = tile.rotate %ring : memref<2x4x56x1x16xi32, "acc"> to memref<4x56x1x16xi32, "acc">
     """
 
     name = "tile.rotate"
@@ -228,6 +234,9 @@ class LoadOp(_TransferOp):
     """
     Copy a box from DRAM. Row `r` of the box is row `r * row_step` from the index on; what lies
     outside of the source, whose indices may be negative or too large, is zero.
+
+        tile.load %x[%row, %column] to %inp[] {box = array<i64: 5, 4>}
+            : memref<3x3x16xi8, "dram"> to memref<5x4x1x16xi8, "inp">
     """
 
     name = "tile.load"
@@ -262,6 +271,9 @@ class StoreOp(_TransferOp):
     Copy the low 8 bits of a box of accumulators to DRAM; what lies outside of the target is
     dropped. They must have been computed: storing vectors that were only loaded or cleared
     is undefined, because hardware stores what its arithmetic wrote.
+
+        tile.store %acc[] to %y[%row, %column] {box = array<i64: 3, 4>}
+            : memref<3x4x1x16xi32, "acc"> to memref<3x3x16xi8, "dram">
     """
 
     name = "tile.store"

@@ -203,7 +203,11 @@ class _TransferOp(_InstructionOp, ABC):
 
 @irdl_op_definition
 class LoadOp(_TransferOp):
-    """DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`)."""
+    """
+    DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`).
+
+        vta.load inp sram 0 dram 3 size [2, 4] stride 7 pad [1, 1, 0, 2]
+    """
 
     name = "vta.load"
     FIELDS: ClassVar = {
@@ -225,7 +229,11 @@ class LoadOp(_TransferOp):
 
 @irdl_op_definition
 class StoreOp(_TransferOp):
-    """OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`)."""
+    """
+    OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`).
+
+        vta.store sram 0 dram 5 size [1, 8] stride 8 pop_prev push_prev
+    """
 
     name = "vta.store"
 
@@ -254,7 +262,11 @@ class _LoopOp(_InstructionOp, ABC):
 
 @irdl_op_definition
 class GemmOp(_LoopOp):
-    """Accumulate vectors times transposed tiles, or clear (`isa.Gemm`)."""
+    """
+    Accumulate vectors times transposed tiles, or clear (`isa.Gemm`).
+
+        vta.gemm uops [0, 2] iter [4, 3] dst [2, 0] src [2, 1] wgt [0, 3] pop_prev push_prev
+    """
 
     name = "vta.gemm"
     FIELDS: ClassVar = {**_LoopOp.FIELDS, "wgt_factors": ("wgt_factor_out", "wgt_factor_in")}
@@ -273,7 +285,11 @@ class GemmOp(_LoopOp):
 
 @irdl_op_definition
 class AluOp(_LoopOp):
-    """Combine accumulators with an immediate or with other accumulators (`isa.Alu`)."""
+    """
+    Combine accumulators with an immediate or with other accumulators (`isa.Alu`).
+
+        vta.alu add uops [0, 2] iter [4, 1] dst [2, 0] src [2, 0] imm -5
+    """
 
     name = "vta.alu"
 
@@ -294,7 +310,11 @@ class AluOp(_LoopOp):
 
 @irdl_op_definition
 class FinishOp(_InstructionOp):
-    """Tell the host that the program is done (`isa.Finish`)."""
+    """
+    Tell the host that the program is done (`isa.Finish`).
+
+        vta.finish
+    """
 
     name = "vta.finish"
 
@@ -309,6 +329,11 @@ class ProgramOp(IRDLOperation):
     """
     One launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src,
     wgt) that is in DRAM from 4-byte element `uop_base` on.
+
+        vta.program @launch uops at 64 dense<[[0, 0, 0]]> : tensor<1x3xi16> {
+          vta.load uop sram 0 dram 64 size [1, 1] stride 1
+          vta.finish
+        }
     """
 
     name = "vta.program"
