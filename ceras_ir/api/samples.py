@@ -153,7 +153,6 @@ def _batches(data: object, inputs: Sequence[TensorInfo], what: str) -> Iterator[
 
 
 def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
-    """Return one or more samples, checked."""
     if not isinstance(data, Mapping):
         if len(inputs) != 1:
             names = ", ".join(tensor.name for tensor in inputs)

@@ -113,7 +113,6 @@ def explain_crash(tool: str, error: InputError) -> None:
 
 
 def _crash_report(tool: str, cause: BaseException) -> str:
-    """Write the traceback and versions to a new file, and return the advice that names it."""
     about = f"{versions(tool)}\ncommand: {shlex.join(sys.argv)}\nPython {sys.version}\n\n"
     problem = ""
     for folder in ("", gettempdir()):
@@ -227,7 +226,6 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _escape_characters(stream: object) -> None:
-    """Print escapes for characters that a console cannot encode."""
     if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
         stream.reconfigure(errors="backslashreplace")
 

@@ -88,7 +88,6 @@ def open_output(path: str) -> Generator[TextIO]:
 
 @contextmanager
 def _in_utf8(stream: TextIO) -> Generator[TextIO]:
-    """Write UTF-8, as in files, for any encoding of the console."""
     if not isinstance(stream, TextIOWrapper):
         yield stream
         return
@@ -122,7 +121,6 @@ def _replacing(path: str) -> Generator[TextIO]:
 
 
 def _open(path: str, shown: str) -> TextIO:
-    """Open `path` for writing; errors call it `shown`."""
     try:
         return open(path, "w", encoding="utf-8", newline="\n")
     except OSError as error:
@@ -209,7 +207,6 @@ def _renamed(staging: Path, destination: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Lock a folder while its files are exchanged, if the system supports locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):

@@ -15,12 +15,11 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.hooks import compile_view
+from ceras_ir.driver.hooks import CompileView
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
     add_build_options,
-    add_io,
     build_options,
     calibration_workers,
     read_model,
@@ -38,6 +37,7 @@ from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
+from ceras_ir.support.extensions import need_hook
 from ceras_ir.support.terminal import progress
 from ceras_ir.targets.protocol import PLACED, Stage
 
@@ -73,7 +73,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="compile for this target",
     )
     add_build_options(parser)
-    add_io(parser)
+    add_options(parser, BuildOptions, ["io"])
     parser.add_argument(
         "--save-temps",
         action="store_true",
@@ -124,7 +124,11 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     if arguments.model == "-":
         raise UsageError("the report has the digest of the model: give a file instead of -")
     pruning(options)
-    views = [compile_view(name, options) for name in VIEWS if _is_asked(arguments, name)]
+    views = [
+        need_hook(name, CompileView, f"--{name}")(options)
+        for name in VIEWS
+        if getattr(arguments, name.replace("-", "_"))
+    ]
 
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import open_folder, write_artefacts
@@ -180,10 +184,6 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     return 0
 
 
-def _is_asked(arguments: argparse.Namespace, option: str) -> bool:
-    return bool(getattr(arguments, option.replace("-", "_")))
-
-
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -222,8 +222,6 @@ class _Levels:
 
 
 class _Temporaries(_Levels):
-    """IR text with the names of layers."""
-
     def write(self, path: Path, module: ModuleOp) -> None:
         from ceras_ir.pipeline.printing import print_module
 

@@ -32,11 +32,6 @@ class CompileView(ABC):
         """Add the files to those of the compiled network."""
 
 
-def compile_view(name: str, options: "BuildOptions") -> CompileView:
-    """Return the view behind the option `--NAME`."""
-    return need_hook(name, CompileView, f"--{name}")(options)
-
-
 class Pages(ABC):
     """The page and pictures of a network, as HTML; the hook `pages`."""
 

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TypedDict, TypeVar
 
-from ceras_ir.command.tool_parser import ArgumentContainer, add_options
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options
 
@@ -72,16 +71,6 @@ class StateOptions:
     """
 
 
-def add_shapes(group: ArgumentContainer) -> None:
-    """Add the options for symbolic dimensions of the model."""
-    add_options(group, ShapeOptions)
-
-
-def add_states(group: ArgumentContainer) -> None:
-    """Add the option that declares states."""
-    add_options(group, StateOptions)
-
-
 Value = TypeVar("Value")
 
 
@@ -105,7 +94,7 @@ def interface_of(arguments: argparse.Namespace) -> Interface:
 
 
 def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
-    """Return the settings of `add_shapes`."""
+    """Return the settings of `ShapeOptions`."""
     return {
         "batch": arguments.batch,
         "shapes": _unique("--shape", arguments.shape),

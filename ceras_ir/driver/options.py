@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_options, values_of
 from ceras_ir.data.image_options import ImageOptions
-from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
+from ceras_ir.driver.model_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.pipeline.context import add_plugins, load_universe
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
@@ -21,7 +21,6 @@ from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization_options import (
     REMOVED_FLAGS,
-    ArithmeticOptions,
     BudgetOptions,
     LayerOptions,
     ObserverOptions,
@@ -177,9 +176,8 @@ def add_build_options(parser: ToolParser) -> None:
     add_options(group, BuildOptions, ["quantize"])
     add_scheme(group)
     add_options(group, BuildOptions, ["prune"])
-    add_shapes(group)
-    add_states(group)
-    add_options(group, InputOptions)
+    for cls in (ShapeOptions, StateOptions, InputOptions):
+        add_options(group, cls)
     add_extensions(parser)
 
 
@@ -216,13 +214,8 @@ def add_scheme(group: ArgumentContainer) -> None:
         group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)
 
 
-def add_arithmetic(group: ArgumentContainer) -> None:
-    """Add the options for the arithmetic of a target, without compilation for it."""
-    add_options(group, ArithmeticOptions)
-
-
 def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
-    """Return the target of the options of `add_arithmetic`, if any."""
+    """Return the target of `ArithmeticOptions`, if any."""
     if arguments.target is not None:
         given = {} if arguments.board is None else {"board": arguments.board}
         return with_values(find_target(arguments.target), given)
@@ -260,11 +253,6 @@ def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
     chosen = arguments.input_image, images.layout, scale, images.mean, images.std
     TakeImagesPass(*chosen).apply(Context(), module)
     verify_module(module)
-
-
-def add_io(parser: ArgumentContainer) -> None:
-    """Add the option for the types of inputs and outputs."""
-    add_options(parser, BuildOptions, ["io"])
 
 
 def add_bisection(parser: argparse.ArgumentParser, inputs: str) -> None:

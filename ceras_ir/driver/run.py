@@ -152,7 +152,6 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 
 
 def _refuse_choices(arguments: argparse.Namespace) -> None:
-    """Refuse options of compilation, because a folder is already compiled."""
     parser = ToolParser("ceras-run")
     add_build_options(parser)
     for action in parser.listed_actions:

@@ -199,7 +199,6 @@ def dialects_in(module: ModuleType) -> list[Dialect]:
 
 
 def _load(path: str) -> ModuleType:
-    """Run the file at `path` as a module, once per file."""
     absolute = os.path.abspath(path)
     name = _module_name(Path(absolute))
     if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:

@@ -133,7 +133,6 @@ RULES: Mapping[str, Rule] = {
 
 
 def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
-    """Return the reason why `op` cannot have been pruned by its mask; None if it can."""
     from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 
     if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):

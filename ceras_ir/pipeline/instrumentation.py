@@ -159,7 +159,6 @@ def changed_operations(before: Looks, after: Looks) -> set[Operation]:
 
 
 def _peak() -> int:
-    """Return the peak memory of the process in KiB."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size // 1024 if sys.platform == "darwin" else size
 

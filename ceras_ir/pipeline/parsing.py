@@ -253,7 +253,6 @@ def _clarified(error: ParseError, parser: LocatingParser | None) -> ParseError:
 
 
 def _with_form(message: str, parser: LocatingParser | None) -> str:
-    """Return `message` with the custom form of the operation that is being parsed."""
     if found := WRONG_TYPE.fullmatch(message):
         message = f"expected a type or attribute of kind '{found['kind']}', got {found['found']}"
     if parser is None or not (form := parser.form_of_operation()):

@@ -133,7 +133,6 @@ def keyword_values(
 
 
 def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
-    """Map the keyword arguments of the dataclass `cls` to field names."""
     every = {described.keyword or each.name: each.name for each, described in options_of(cls)}
     return {key: name for key, name in every.items() if name not in omit}
 
@@ -188,7 +187,6 @@ def _has_default(field: "dataclasses.Field[object]") -> bool:
 
 
 def _convert(text: str, hint: object, *, given: bool) -> OptionValue:
-    """Convert `text` to the type `hint`; ValueError if this is impossible."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _convert_union(text, args, given=given)
@@ -339,7 +337,6 @@ def parse_pipeline(text: str) -> list[PassRequest]:
 
 
 def _on_module(text: str) -> str:
-    """Return a pipeline without `builtin.module(...)`, which MLIR requires."""
     stripped = text.strip()
     if not stripped.startswith(ANCHOR):
         return text

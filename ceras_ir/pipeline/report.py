@@ -367,7 +367,6 @@ def explanations(entries: Sequence[Entry]) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return a few layers by name, or their number; `report.json` has each reason."""
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 

@@ -71,7 +71,6 @@ class Checkpoint:
         return f"no reproducer: {problem}"
 
     def _localize(self, ctx: Context) -> None:
-        """Advance the copy to the start of the last pass."""
         module, (*before, last) = self._copy.clone(), self._since
         try:
             with (

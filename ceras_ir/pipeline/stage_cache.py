@@ -63,7 +63,6 @@ class StageCache:
 
 
 def _steps(stage: Stage) -> Iterator[Stage]:
-    """Split the passes of a stage after each pass with options."""
     passes = [inner for each in stage.passes for inner in flatten(each)]
     start = 0
     for end, each in enumerate(passes, start=1):

@@ -201,7 +201,6 @@ def _invalid_operations(module: ModuleOp) -> Iterator[Diagnostic]:
 
 
 def _verifier_error(op: Operation, error: Exception) -> str:
-    """Return the message about the verifier of a plugin that raised another exception."""
     *_, (frame, line) = walk_tb(error.__traceback__)
     place = f"{frame.f_code.co_filename}:{line}"
     return (

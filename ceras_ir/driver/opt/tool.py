@@ -81,7 +81,6 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
 
 
 def _information(arguments: OptArguments, universe: Universe) -> str | None:
-    """Return the information that the command line requests; None for a run."""
     if arguments.help:
         return make_parser().format_help().rstrip()
     if arguments.version:
@@ -98,7 +97,6 @@ def _information(arguments: OptArguments, universe: Universe) -> str | None:
 
 
 def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
-    """Return the printer of the result, from `-t`."""
     name, brace, options = arguments.target.partition("{")
     if name == "mlir":
 
@@ -123,7 +121,6 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
 
 
 def _check_bisection(arguments: OptArguments) -> None:
-    """Refuse options that require other options, before any work."""
     if arguments.bisect_passes:
         if arguments.bisect_test is not None:
             raise UsageError(
@@ -138,7 +135,6 @@ def _check_bisection(arguments: OptArguments) -> None:
 
 
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
-    """Return the search for the first wrong pass, if it is requested."""
     if arguments.bisect_passes:
         from ceras_ir.driver.differences import SAMPLES, by_outputs
 
@@ -189,7 +185,6 @@ class _Session:
         return status
 
     def _parts(self) -> Iterator[str | None]:
-        """Yield the parts of the input text, or None for a model."""
         if is_model(self.arguments.input):
             yield None
             return

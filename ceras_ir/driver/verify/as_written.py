@@ -198,13 +198,11 @@ def _drowns(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
 
 
 def _moved(stored: Array, element: UniformType, like: SSAValue) -> Array:
-    """Return stored values with the zero point of `like`, as 64-bit integers."""
     moved = graph.stored_element(like).zero_point - element.zero_point
     return stored.astype(np.int64) + moved
 
 
 def _key(op: Operation, value: SSAValue) -> _Key | None:
-    """Return node, scale, bits and shape; None without a per-tensor scale."""
     element = graph.quantized_element(value)
     if element is None or element.is_per_axis:
         return None
@@ -277,7 +275,6 @@ def _may_be_turned(value: SSAValue) -> bool:
 
 
 def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
-    """Return whether operations of the same node lead from `other` to `value`."""
     op = value.owner
     if not isinstance(op, Operation):
         return False

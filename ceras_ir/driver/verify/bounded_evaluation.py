@@ -274,7 +274,6 @@ class BoundedEvaluation:
         self._settle(value)
 
     def _settle(self, value: SSAValue) -> None:
-        """Remove operands of a value on which no other bound depends."""
         self._settled.add(value)
         left = [value]
         while left:

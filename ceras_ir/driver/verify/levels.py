@@ -352,7 +352,6 @@ def verifications(
 
 
 def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:
-    """Group the targets whose passes create the same quantized graph."""
     groups: dict[Hashable, list[Target]] = {}
     for target in targets:
         stages = front_stages(replace(options, target=target))
@@ -381,7 +380,6 @@ def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
 
 
 def _refusal(level: str, error: UnsupportedError) -> Verdict:
-    """Return the verdict that a target refuses the network; the reasons are printed to stderr."""
     return Verdict(level, False, "unsupported", error)
 
 

@@ -140,7 +140,6 @@ class AsImported:
     def _check(
         self, value: SSAValue, evaluation: BoundedEvaluation, known: Mapping[str, Array]
     ) -> None:
-        """Compare a value with the tensors of the model, and replace it."""
         for name in self.names.get(value, ()):
             actual = evaluation.values[value]
             if name not in known or known[name].dtype.kind not in "biuf":

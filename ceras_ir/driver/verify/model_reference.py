@@ -98,7 +98,6 @@ class ModelReference:
         return tensors
 
     def _next(self) -> tuple[str, Run]:
-        """Return the next implementation that accepts the model."""
         while self._left:
             name, start = self._left.pop(0)
             whole = onnx.ModelProto()

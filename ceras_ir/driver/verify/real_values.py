@@ -173,7 +173,6 @@ def _product(factor: Doubles, error: Doubles) -> Doubles:
 
 
 def _without_zeros(real: Real) -> Real:
-    """Return the same values, with a scalar for errors that are all 0."""
     return real if real.error.any() else Real(real.value, np.zeros(()), real.unit)
 
 
@@ -266,7 +265,6 @@ _SLOPES: dict[Function, Callable[[Sequence[float]], float]] = {
     Function.GELU: lambda p: 1.13,
     Function.GELU_TANH: lambda p: 1.13,
 }
-"""The largest slope of a function."""
 
 _RANGES: dict[Function, tuple[float, float]] = {
     Function.SIGMOID: (0.0, 1.0),
@@ -278,7 +276,6 @@ _RANGES: dict[Function, tuple[float, float]] = {
     Function.COS: (-1.0, 1.0),
     Function.ATAN: (-2.0, 2.0),
 }
-"""The minimum and the maximum of a bounded function."""
 
 
 Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]

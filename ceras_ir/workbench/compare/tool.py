@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.model_options import add_shapes, add_states, interface_of
+from ceras_ir.driver.model_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     EvaluationOptions,
-    add_arithmetic,
     add_extensions,
     add_scheme,
     arithmetic_of,
@@ -24,7 +23,7 @@ from ceras_ir.driver.options import (
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.quantization_options import recipe_names
+from ceras_ir.transforms.quantization_options import ArithmeticOptions, recipe_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -85,7 +84,7 @@ def make_parser() -> ToolParser:
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
     add_options(parser, EvaluationOptions)
-    add_arithmetic(parser)
+    add_options(parser, ArithmeticOptions)
     add_scheme(parser)
     parser.add_argument(
         "--against",
@@ -113,8 +112,8 @@ def make_parser() -> ToolParser:
         help="what to do with inputs that cannot be read: stop, or name, count and leave them out "
         "(default: %(default)s)",
     )
-    add_shapes(parser)
-    add_states(parser)
+    add_options(parser, ShapeOptions)
+    add_options(parser, StateOptions)
     add_extensions(parser)
     return parser
 

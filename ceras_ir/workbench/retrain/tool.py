@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser, UsageParser, names
-from ceras_ir.driver.model_options import add_shapes
+from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, names
+from ceras_ir.driver.model_options import ShapeOptions
 from ceras_ir.driver.options import (
     EXIT_STATUS,
-    add_arithmetic,
     add_extensions,
     add_scheme,
     with_image_options,
 )
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.transforms.quantization_options import ArithmeticOptions
 from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
     HARD_SWISH,
@@ -73,9 +73,9 @@ def make_parser() -> ToolParser:
         help="quantize first, then train through the rounding: what is trained are the integers "
         "that the compiled network computes with. OUT.onnx has Q/DQ",
     )
-    add_arithmetic(quantized)
+    add_options(quantized, ArithmeticOptions)
     add_scheme(quantized)
-    add_shapes(parser)
+    add_options(parser, ShapeOptions)
     add_extensions(parser)
     return parser
 
