@@ -52,10 +52,10 @@ from ceras_ir.transforms.quantization_options import check_recipe
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
 """Pipelines in the syntax of `ceras-opt -p`, or passes."""
 
-OTHERWISE = ("calibration", "quantize", "prune")
+OMITTED_OPTIONS = ("calibration", "quantize", "prune")
 """The options of a build that are no keyword arguments; calibration data is a separate argument."""
 
-QUANTIZATION = tuple(keyword_parameters(BuildOptions, OTHERWISE))
+QUANTIZATION = tuple(keyword_parameters(BuildOptions, OMITTED_OPTIONS))
 """The options of quantization, as parameters of functions."""
 
 
@@ -305,7 +305,7 @@ def _passes(passes: Iterable[object]) -> list[ModulePass]:
 
 def quantization_keywords(given: Mapping[str, object], owner: str) -> dict[str, object]:
     """Return the checked options of quantization in keyword arguments, by field name."""
-    found = keyword_values(BuildOptions, given, owner, OTHERWISE)
+    found = keyword_values(BuildOptions, given, owner, OMITTED_OPTIONS)
     recipe = found.get("recipe", ())
     assert isa(recipe, tuple[str, ...])
     check_recipe(recipe, "recipe")

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from ceras_ir.support.diagnostics import UsageError
 
-PLACE = "{input}"
+PLACEHOLDER = "{input}"
 """The placeholder of the file in a command."""
 
 
@@ -19,7 +19,7 @@ class OutOfTimeError(Exception):
     """The time for all runs is over."""
 
 
-class Command:
+class ShellCommand:
     """A shell command with status 0 for interesting inputs."""
 
     def __init__(
@@ -32,8 +32,8 @@ class Command:
         option: str = "--test",
     ):
         """`timeout` limits a run, and `limit` all runs, in seconds."""
-        if PLACE not in command:
-            raise UsageError(f"the command of {option} must have {PLACE}, got '{command}'")
+        if PLACEHOLDER not in command:
+            raise UsageError(f"the command of {option} must have {PLACEHOLDER}, got '{command}'")
         self._command, self._timeout = command, timeout
         self._end = None if limit is None else time.monotonic() + limit
         self._folder = TemporaryDirectory(prefix="ceras-reduce-")
@@ -54,7 +54,7 @@ class Command:
 
     def _run(self) -> int | None:
         self.runs += 1
-        command = self._command.replace(PLACE, shlex.quote(str(self._file)))
+        command = self._command.replace(PLACEHOLDER, shlex.quote(str(self._file)))
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(
             command, shell=True, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True

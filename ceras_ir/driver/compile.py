@@ -44,7 +44,7 @@ from ceras_ir.targets.protocol import PLACED, Stage
 VIEWS = ("report", "model-explorer")
 """The options that an extension implements, in the order of their files."""
 
-TEMPORARY = "the network at a level"
+TEMPORARY_DESCRIPTION = "the network at a level"
 """The description of files in `temps` for the manifest."""
 
 
@@ -146,7 +146,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 saved.append(_Temporaries(folder / "temps"))
             if arguments.emit_levels:
                 saved.append(_Graphs(folder / "levels"))
-            why = _Why(arguments.why)
+            why = _Explanations(arguments.why)
 
             def see(level: str, title: str, module: ModuleOp) -> None:
                 for each in saved:
@@ -170,7 +170,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)
-            others = {path.relative_to(folder).as_posix(): TEMPORARY for path in _files(folder)}
+            others = {
+                path.relative_to(folder).as_posix(): TEMPORARY_DESCRIPTION
+                for path in _files(folder)
+            }
             if peaks:
                 compiled.emission.manifest[PEAKS] = peaks
             made = provenance("ceras-compile", argv, arguments.model, options)
@@ -188,7 +191,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-class _Why:
+class _Explanations:
     def __init__(self, nodes: Sequence[str]):
         self.nodes = nodes
         self.answers: list[str] = []
@@ -249,12 +252,12 @@ class _Graphs(_Levels):
 
 # Options with which a network fits that is too large for its board.
 
-TRIAL_SECONDS = 60.0
+MAX_TRIAL_SECONDS = 60.0
 """The time limit for trials; a trial is assumed to last as long as the longest compile so far."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class OptionTrial:
     """A changed option."""
 
     change: str
@@ -264,23 +267,23 @@ class Trial:
     """Advice about the change."""
 
 
-def trials(options: BuildOptions) -> Iterator[Trial]:
+def trials(options: BuildOptions) -> Iterator[OptionTrial]:
     """Yield changes of resolved options, in the order of lost accuracy and required work."""
     if options.is_quantized:
         if options.io == "model":
-            yield Trial("--io int8", replace(options, io="int8"))
+            yield OptionTrial("--io int8", replace(options, io="int8"))
         if options.budget != 0:
-            yield Trial("--budget 0", replace(options, budget=0.0))
+            yield OptionTrial("--budget 0", replace(options, budget=0.0))
             if options.io == "model":
                 both = replace(options, io="int8", budget=0.0)
-                yield Trial("--budget 0 --io int8", both)
+                yield OptionTrial("--budget 0 --io int8", both)
         return
     data = "--calibrate DATA.npz keeps the accuracy"
     int8 = replace(options, quantize="int8")
-    yield Trial("--quantize int8", int8, data)
-    yield Trial("--quantize int8 --io int8", replace(int8, io="int8"), data)
+    yield OptionTrial("--quantize int8", int8, data)
+    yield OptionTrial("--quantize int8 --io int8", replace(int8, io="int8"), data)
     both = replace(int8, io="int8", budget=0.0)
-    yield Trial("--quantize int8 --io int8 --budget 0", both, data)
+    yield OptionTrial("--quantize int8 --io int8 --budget 0", both, data)
 
 
 def remedied(
@@ -288,7 +291,7 @@ def remedied(
     read: Callable[[], ModuleOp],
     options: BuildOptions,
     longest: float,
-    limit: float = TRIAL_SECONDS,
+    limit: float = MAX_TRIAL_SECONDS,
 ) -> DoesNotFitError:
     """
     Return `error` with the first change that fits as first remedy, and print the changes that

@@ -27,7 +27,7 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 
 Array: TypeAlias = NDArray[np.generic]
 
-SHOWN = 4
+MAX_NAMED_OUTPUTS = 4
 """The largest number of outputs with separate noise."""
 
 FLOAT_TOLERANCE = 1e-4
@@ -94,7 +94,7 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
         return text
     ratios = {name: each.ratio for name, each in noise.items()}
     worst = sorted(ratios, key=lambda name: inf if isnan(ratios[name]) else ratios[name])
-    shown = list(ratios) if len(ratios) <= SHOWN else worst[:SHOWN]
+    shown = list(ratios) if len(ratios) <= MAX_NAMED_OUTPUTS else worst[:MAX_NAMED_OUTPUTS]
     each = ", ".join(f"{name} {decibel_text(ratios[name], '')}" for name in shown)
     rest = "" if len(shown) == len(ratios) else "; the other outputs have less noise"
     return f"{text} ({each}{rest})"
@@ -115,14 +115,14 @@ def compare_outputs(
     return None
 
 
-SAMPLES = 2
+BISECTION_SAMPLES = 2
 """The number of inputs on which outputs are compared after each pass."""
 
 
 def by_outputs(
     module: ModuleOp,
     inputs: str | None = None,
-    count: int = SAMPLES,
+    count: int = BISECTION_SAMPLES,
     tolerance: float | None = None,
 ) -> Watch:
     """

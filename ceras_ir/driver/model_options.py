@@ -7,7 +7,7 @@ from typing import TypedDict, TypeVar
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options
 
-TRUTH = {"true": "1", "false": "0"}
+BOOLEAN_WORDS = {"true": "1", "false": "0"}
 """The words for elements of a boolean input."""
 
 
@@ -22,7 +22,9 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
     name, _, numbers = text.rpartition("=")
     try:
-        found = tuple(float(TRUTH.get(number.lower(), number)) for number in numbers.split(","))
+        found = tuple(
+            float(BOOLEAN_WORDS.get(number.lower(), number)) for number in numbers.split(",")
+        )
     except ValueError:
         found = ()
     if not name or not found:

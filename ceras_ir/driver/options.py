@@ -100,7 +100,7 @@ def calibration_of(arguments: argparse.Namespace) -> str | None:
     return with_image_options(arguments.calibrate, arguments)
 
 
-NETWORK = ("scale", "mean", "std", "layout")
+NETWORK_IMAGE_OPTIONS = ("scale", "mean", "std", "layout")
 """The `--image` options that belong to the network with `--input-image`, not to folders."""
 
 
@@ -121,7 +121,9 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
     """Return files and folders with commas between them, and the `--image` options of folders."""
     layout: str | None = getattr(arguments, "input_image", None)
     every = [each.name for each, _ in options_of(ImageOptions)]
-    names = every if layout is None else [name for name in every if name not in NETWORK]
+    names = (
+        every if layout is None else [name for name in every if name not in NETWORK_IMAGE_OPTIONS]
+    )
     options = image_options(arguments, names)
     if options and not any(map(_is_folder, _named(arguments))):
         raise UsageError("--image options apply to a folder: --calibrate DIR")
@@ -248,7 +250,7 @@ def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
     from ceras_ir.pipeline.verification import verify_module
     from ceras_ir.transforms.graph.take_images import TakeImagesPass
 
-    images = ImageOptions.parse(image_options(arguments, NETWORK))
+    images = ImageOptions.parse(image_options(arguments, NETWORK_IMAGE_OPTIONS))
     scale = images.divisor("float32")
     chosen = arguments.input_image, images.layout, scale, images.mean, images.std
     TakeImagesPass(*chosen).apply(Context(), module)

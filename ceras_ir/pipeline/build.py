@@ -162,14 +162,14 @@ def _json(content: dict[str, object]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-Observer: TypeAlias = Callable[[Stage, ModuleOp], None]
+StageObserver: TypeAlias = Callable[[Stage, ModuleOp], None]
 """A function that receives the module at the end of each stage."""
 
 
 def build(
     module: ModuleOp,
     options: BuildOptions,
-    after: Observer | None = None,
+    after: StageObserver | None = None,
     watching: Watching | None = None,
 ) -> Build:
     """Compile `module`, which is consumed; `run_stages` documents `watching`."""
@@ -180,7 +180,7 @@ def build(
 def build_target(
     module: ModuleOp,
     options: BuildOptions,
-    after: Observer | None = None,
+    after: StageObserver | None = None,
     watching: Watching | None = None,
 ) -> Build:
     """Lower a fused graph, quantized if requested, to the target; `module` is consumed."""
@@ -194,7 +194,7 @@ def _run(
     module: ModuleOp,
     options: BuildOptions,
     stages: list[Stage],
-    after: Observer | None,
+    after: StageObserver | None,
     watching: Watching | None = None,
 ) -> Build:
     layers: list[report.Layer] = []

@@ -44,14 +44,14 @@ class StageCache:
 
         return CachedModule(self, lambda: key, make)
 
-    def behind(self, source: "CachedModule", stages: Sequence[Stage]) -> "CachedModule":
+    def after(self, source: "CachedModule", stages: Sequence[Stage]) -> "CachedModule":
         """Return `source` after `stages`; they run when the network is needed."""
         for stage in stages:
             for step in _steps(stage):
-                source = self._behind(source, step)
+                source = self._after(source, step)
         return source
 
-    def _behind(self, before: "CachedModule", step: Stage) -> "CachedModule":
+    def _after(self, before: "CachedModule", step: Stage) -> "CachedModule":
         passes = spell_pipeline(step.passes, lambda _, value: with_digests(value))
 
         def make() -> ModuleOp:
@@ -90,7 +90,7 @@ class CachedModule:
             # The process that computed the text parses it too, so all processes use equal modules.
             _PARSED[self.digest] = TextCarrier().unpack(text)
         _PARSED.move_to_end(self.digest)
-        while len(_PARSED) > KEPT:
+        while len(_PARSED) > MAX_PARSED_NETWORKS:
             _PARSED.popitem(last=False)
         return _PARSED[self.digest].clone()
 
@@ -101,7 +101,7 @@ class CachedModule:
         return digest.encode()
 
 
-KEPT = 8
+MAX_PARSED_NETWORKS = 8
 """The number of parsed networks that a process keeps: parsing is much slower than a copy."""
 
 _PARSED: OrderedDict[str, ModuleOp] = OrderedDict()

@@ -90,12 +90,12 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.memory.allocate_blocks import ClearPlanPass
 
-    behind: tuple[ModulePass, ...] = ()
+    checks: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
         from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 
-        behind = (FoldQdqPass(rules=("constants",)), *_checking(options))
-    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(integers=options.is_quantized), *behind))]
+        checks = (FoldQdqPass(rules=("constants",)), *_checking(options))
+    stages = [Stage(FUSED, (ClearPlanPass(), FusePass(integers=options.is_quantized), *checks))]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.fuse_functions import SwishToHardSwishPass
 

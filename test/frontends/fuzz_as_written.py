@@ -31,7 +31,7 @@ from qdq_widths import widened
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.driver.run import main as run_main
-from ceras_ir.driver.verify.as_written import AsWritten, Comparison
+from ceras_ir.driver.verify.as_written import AsWritten, StepDifferences
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -74,7 +74,7 @@ def is_wide(model: onnx.ModelProto) -> bool:
     return any(point.dtype.name in ("int16", "uint16") for point in points)
 
 
-def compare_as_written(network: Network) -> Comparison | None:
+def compare_as_written(network: Network) -> StepDifferences | None:
     """All that is quantized, by the rules of Q, DQ and the floats between them; None if refused."""
     try:
         module = import_model(network.model)
@@ -89,7 +89,7 @@ def compare_as_written(network: Network) -> Comparison | None:
     return comparison.found
 
 
-def unexplained(found: Comparison) -> str:
+def unexplained(found: StepDifferences) -> str:
     """What neither rounding explains nor could be left out; empty if nothing."""
     if found.wrong is not None:
         return found.wrong
@@ -125,7 +125,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--c-every", type=int, default=4)
     arguments = parser.parse_args()
-    counts, total, start, last = Counter[str](), Comparison(), monotonic(), -1
+    counts, total, start, last = Counter[str](), StepDifferences(), monotonic(), -1
     for seed in count(arguments.first):
         if counts["networks"] == arguments.count:
             break

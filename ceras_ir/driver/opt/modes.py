@@ -16,20 +16,22 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 
 from ceras_ir.command.exit_status import Diagnostic, NodeDiagnostic, SourceError
-from ceras_ir.command.shell_command import Command
+from ceras_ir.command.shell_command import ShellCommand
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.pass_options import PassTable, spell, type_name
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import docstring, field_docs
 
-SECONDS = 600.0
+MAX_COMMAND_SECONDS = 600.0
 """The time limit of a command."""
 
 
 def by_command(command: str) -> Watch:
     """Return a check that runs the shell command `command` on the IR after a pass."""
-    runs = Command(command, ".mlir", timeout=SECONDS, limit=None, option="--bisect-test")
+    runs = ShellCommand(
+        command, ".mlir", timeout=MAX_COMMAND_SECONDS, limit=None, option="--bisect-test"
+    )
 
     def watch(_: Context, module: ModuleOp) -> str | None:
         stream = StringIO()
@@ -109,16 +111,16 @@ def diagnostics_of(error: InputError) -> list[Diagnostic]:
 
 def check(error: InputError | None, text: str, file: str) -> list[str]:
     """Return unexpected and missing diagnostics, a line each; [] if all are expected."""
-    open_ = parse_expectations(text)
+    expected = parse_expectations(text)
     problems = list[str]()
     for diagnostic in diagnostics_of(error) if error else ():
-        for expectation in open_:
+        for expectation in expected:
             if (
                 expectation.severity == diagnostic.severity
                 and expectation.line == diagnostic.line
                 and expectation.text in diagnostic.message
             ):
-                open_.remove(expectation)
+                expected.remove(expectation)
                 break
         else:
             place = f"{file}:{diagnostic.line}:{diagnostic.column or 1}"
@@ -133,7 +135,7 @@ def check(error: InputError | None, text: str, file: str) -> list[str]:
                 )
     problems += [
         f"{file}:{e.written}:1: error: expected {e.severity} '{e.text}' was not produced"
-        for e in open_
+        for e in expected
     ]
     return problems
 
@@ -172,7 +174,7 @@ def benefits() -> dict[str, Benefit]:
     return {step: Benefit(**entry) for step, entry in content.items()}
 
 
-INSIDE = " " * 6
+INDENT = " " * 6
 
 
 def summary(cls: type[ModulePass]) -> str:
@@ -224,5 +226,5 @@ def describe_pass(cls: type[ModulePass]) -> str:
             text += f"  (default: {spell(field.default)})"
         lines.append(text)
         if meaning := meanings.get(field.name):
-            lines.append(fill(meaning, 100, initial_indent=INSIDE, subsequent_indent=INSIDE))
+            lines.append(fill(meaning, 100, initial_indent=INDENT, subsequent_indent=INDENT))
     return "\n".join(lines)

@@ -136,9 +136,9 @@ def _check_bisection(arguments: OptArguments) -> None:
 
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
     if arguments.bisect_passes:
-        from ceras_ir.driver.differences import SAMPLES, by_outputs
+        from ceras_ir.driver.differences import BISECTION_SAMPLES, by_outputs
 
-        count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
+        count, tolerance = arguments.bisect_samples or BISECTION_SAMPLES, arguments.bisect_tolerance
         return by_outputs(module, arguments.bisect_inputs, count, tolerance)
     if arguments.bisect_test is not None:
         from ceras_ir.driver.opt.modes import by_command

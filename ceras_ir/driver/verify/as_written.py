@@ -5,9 +5,9 @@ The written network is run with the operations in the file: floats between `grap
 `graph.quantize`. Each stored value that both networks have is compared. The value of the quantized
 network then replaces the other value, so that differences do not spread.
 
-A single requantization in place of three float operations may differ by one step: `STEP`. The same
-holds for integers that are computed from floats, such as those of a computed scale, because both
-networks add floats in different orders. Sums of floats that agree are replaced too, because
+A single requantization in place of three float operations may differ by a step (`MAX_STEPS`). The
+same holds for integers that are computed from floats, such as those of a computed scale, because
+both networks add floats in different orders. Sums of floats that agree are replaced too, because
 recurrent layers amplify their last bits.
 
 This module does not depend on `quantize`. Names of nodes and types decide which values correspond.
@@ -31,23 +31,23 @@ from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names, states_of
 from ceras_ir.support.diagnostics import node_name
 
-STEP = 1
+MAX_STEPS = 1
 """The largest difference of a stored value, in steps of the scale."""
 
-LARGE = 1 << 15
+MIN_INEXACT_MAGNITUDE = 1 << 15
 """The magnitude from which an integer that is computed from a float is inexact."""
 
-LOST = 2.0**-6
+MAX_FLOAT_ROUNDING_STEPS = 2.0**-6
 """The largest difference from float rounding, in steps."""
 
 _Key: TypeAlias = tuple[str, float, int, tuple[int, ...]]
 
-_MOVES = (graph.PadOp, graph.TransposeOp, graph.ReshapeOp, graph.SliceOp)
+_DATA_MOVEMENTS = (graph.PadOp, graph.TransposeOp, graph.ReshapeOp, graph.SliceOp)
 """Data movement operations before or after quantization, such as the padding of a window."""
 
 
 @dataclass
-class Comparison:
+class StepDifferences:
     """The result of the comparison of some samples."""
 
     values: int = 0
@@ -65,31 +65,31 @@ class Comparison:
             return self.wrong
         left = f"; {self.unknown} have no counterpart" if self.unknown else ""
         share = 100 * self.differing / max(self.elements, 1)
-        return f"{self.values} values within {STEP} step ({share:.2g}% differ){left}"
+        return f"{self.values} values within {MAX_STEPS} step ({share:.2g}% differ){left}"
 
 
 class AsWritten:
     """
     Compares two forms of a network: `written`, with floats between Q and DQ, and the quantized form
-    `made`.
+    `quantized`.
     """
 
-    def __init__(self, written: ModuleOp, made: ModuleOp):
-        self.written, self.made = written, made
-        self.pairs = _pairs(written, made)
-        self.moved = _moved_before(written, made)
-        self.integers = _paired(written, made, _makes_integers)
-        self.sums = _paired(written, made, _sums_floats)
-        self.found = Comparison()
+    def __init__(self, written: ModuleOp, quantized: ModuleOp):
+        self.written, self.quantized = written, quantized
+        self.pairs = _pairs(written, quantized)
+        self.moved = _quantized_before_moves(written, quantized)
+        self.integers = _paired(written, quantized, _makes_integers)
+        self.sums = _paired(written, quantized, _sums_floats)
+        self.found = StepDifferences()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
         """Run both networks on a sample; stop at the first wrong value."""
-        made: dict[SSAValue, Array] = {}
+        quantized: dict[SSAValue, Array] = {}
 
         def keep(op: Operation, results: tuple[Array, ...]) -> None:
-            made.update(zip(op.results, results, strict=True))
+            quantized.update(zip(op.results, results, strict=True))
 
-        outputs = run(self.made, as_stored(self.made, sample), keep)
+        outputs = run(self.quantized, as_stored(self.quantized, sample), keep)
         main, interpreter = main_function(self.written), interpreter_of(self.written)
         arrays = check_inputs(main, sample)
         values: dict[SSAValue, Array] = dict(zip(main.body.block.args, arrays, strict=True))
@@ -108,11 +108,11 @@ class AsWritten:
             values.update(zip(op.results, results, strict=True))
             is_known = unknown.isdisjoint(op.operands)
             if isinstance(op, graph.QuantizeOp):
-                is_known = is_known and not _drowns(op, values)
+                is_known = is_known and not _is_below_float_rounding(op, values)
                 pair = self.pairs.get(op.result)
                 if pair is None and op in self.moved:
                     before, moves = self.moved[op]
-                    array = integer.dequantize(made[before], graph.stored_element(before))
+                    array = integer.dequantize(quantized[before], graph.stored_element(before))
                     for move in (*moves, op):
                         (array,) = interpreter.run_op(move, (array,))
                     if is_known:
@@ -122,11 +122,11 @@ class AsWritten:
                     values[op.result] = array
                     continue
                 if pair is None:
-                    if not is_known or _rounds(op, operands[0], values[op.result]):
+                    if not is_known or _changes_values(op, operands[0], values[op.result]):
                         self.found.unknown += 1
                         unknown.add(op.result)
                     continue
-                stored = _moved(made[pair], graph.stored_element(pair), op.result)
+                stored = _with_zero_point_of(quantized[pair], graph.stored_element(pair), op.result)
                 if is_known:
                     self._steps(f"node '{node_name(op)}'", stored, values[op.result])
                 else:
@@ -134,17 +134,20 @@ class AsWritten:
                 values[op.result] = stored.astype(values[op.result].dtype)
             elif (pair := self.integers.get(op)) is not None:
                 (expected,) = results
-                if is_known and np.abs(expected.astype(np.float64)).max(initial=0) < LARGE:
-                    self._steps(f"node '{node_name(op)}'", made[pair], expected)
+                if (
+                    is_known
+                    and np.abs(expected.astype(np.float64)).max(initial=0) < MIN_INEXACT_MAGNITUDE
+                ):
+                    self._steps(f"node '{node_name(op)}'", quantized[pair], expected)
                 else:
                     self.found.unknown += 1
-                values[op.results[0]] = made[pair]
+                values[op.results[0]] = quantized[pair]
             elif not is_known:
                 unknown.update(op.results)
             elif (pair := self.sums.get(op)) is not None and (
-                relative_difference(made[pair], results[0]) <= FLOAT_TOLERANCE
+                relative_difference(quantized[pair], results[0]) <= FLOAT_TOLERANCE
             ):
-                values[op.results[0]] = made[pair]
+                values[op.results[0]] = quantized[pair]
 
     def _output(self, name: str, actual: Array, expected: Array, is_unknown: bool) -> None:
         where = f"output '{name}'"
@@ -162,7 +165,7 @@ class AsWritten:
         self.found.values += 1
         self.found.elements += steps.size
         self.found.differing += int(np.count_nonzero(steps))
-        if steps.max(initial=0) > STEP:
+        if steps.max(initial=0) > MAX_STEPS:
             at = tuple(int(i) for i in np.unravel_index(int(steps.argmax()), steps.shape))
             self._fail(
                 f"{where}{list(at)} is {actual[at]}, expected {expected[at]} from the written model"
@@ -172,32 +175,34 @@ class AsWritten:
         self.found.wrong = self.found.wrong or text
 
 
-def _rounds(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
+def _changes_values(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
     """Return whether values are rounded or clamped; padded values, for example, are only moved."""
     element = graph.stored_element(op.result)
     if element.is_per_axis:
         return True
-    off = real.astype(np.float64) / element.scale - stored.astype(np.float64) + element.zero_point
-    return bool(np.abs(off).max(initial=0.0) > LOST)
+    difference = (
+        real.astype(np.float64) / element.scale - stored.astype(np.float64) + element.zero_point
+    )
+    return bool(np.abs(difference).max(initial=0.0) > MAX_FLOAT_ROUNDING_STEPS)
 
 
-def _drowns(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
+def _is_below_float_rounding(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
     """
     Return whether the quantization step is smaller than the float rounding of the terms. A mean of
     positive and negative values with the sum 0 is exact in integers and inexact in floats.
     """
-    made, element = op.input.owner, graph.quantized_element(op.result)
+    quantized, element = op.input.owner, graph.quantized_element(op.result)
     if (
-        not isinstance(made, graph.ReduceOp | graph.Pool2dOp)
+        not isinstance(quantized, graph.ReduceOp | graph.Pool2dOp)
         or element is None
         or element.is_per_axis
     ):
         return False
-    peak = float(np.abs(values[made.operands[0]].astype(np.float64)).max(initial=0.0))
+    peak = float(np.abs(values[quantized.operands[0]].astype(np.float64)).max(initial=0.0))
     return element.scale < peak * float(np.finfo(np.float32).eps)
 
 
-def _moved(stored: Array, element: UniformType, like: SSAValue) -> Array:
+def _with_zero_point_of(stored: Array, element: UniformType, like: SSAValue) -> Array:
     moved = graph.stored_element(like).zero_point - element.zero_point
     return stored.astype(np.int64) + moved
 
@@ -209,16 +214,16 @@ def _key(op: Operation, value: SSAValue) -> _Key | None:
     return node_name(op), element.scale, element.storage.width.data, graph.shape_of(value)
 
 
-def _moved_before(
-    written: ModuleOp, made: ModuleOp
+def _quantized_before_moves(
+    written: ModuleOp, quantized: ModuleOp
 ) -> dict[Operation, tuple[SSAValue, Sequence[Operation]]]:
     """
-    Map an operation that `written` moves and then quantizes to the value that `made` quantizes
+    Map an operation that `written` moves and then quantizes to the value that `quantized` quantizes
     first, and to the data movement operations in order. The value must be unique, and have the same
     name, scale and shape before the moves.
     """
     known: dict[tuple[str, float, int], list[SSAValue]] = {}
-    for op in main_function(made).body.block.ops:
+    for op in main_function(quantized).body.block.ops:
         for result in op.results:
             if (key := _key(op, result)) is not None:
                 known.setdefault(key[:3], []).append(result)
@@ -227,7 +232,7 @@ def _moved_before(
         key = _key(op, op.result) if isinstance(op, graph.QuantizeOp) else None
         found = known.get(key[:3], []) if key is not None else []
         moves, value = list[Operation](), op.operands[0] if len(found) == 1 else None
-        while value is not None and isinstance(value.owner, _MOVES):
+        while value is not None and isinstance(value.owner, _DATA_MOVEMENTS):
             moves.insert(0, value.owner)
             value = value.owner.operands[0]
             if graph.shape_of(value) == graph.shape_of(found[0]):
@@ -237,10 +242,10 @@ def _moved_before(
 
 
 def _paired(
-    written: ModuleOp, made: ModuleOp, is_wanted: Callable[[Operation], bool]
+    written: ModuleOp, quantized: ModuleOp, is_wanted: Callable[[Operation], bool]
 ) -> dict[Operation, SSAValue]:
     """Map operations to the value with the same node and type, if it is unique."""
-    ours, theirs = _by_name(written, is_wanted), _by_name(made, is_wanted)
+    ours, theirs = _by_name(written, is_wanted), _by_name(quantized, is_wanted)
     return {
         ops[0]: theirs[key][0].results[0]
         for key, ops in ours.items()
@@ -265,7 +270,7 @@ def _sums_floats(op: Operation) -> bool:
     return isinstance(op, graph.LinearOperation) and graph.element_of(op.result) == f32
 
 
-def _may_be_turned(value: SSAValue) -> bool:
+def _has_hidden_transpose(value: SSAValue) -> bool:
     """Return whether a transposition that keeps the shape is next to a value."""
     around = [value.owner, *(use.operation for use in value.uses)]
     return any(
@@ -274,7 +279,7 @@ def _may_be_turned(value: SSAValue) -> bool:
     )
 
 
-def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
+def _is_computed_from(value: SSAValue, other: SSAValue) -> bool:
     op = value.owner
     if not isinstance(op, Operation):
         return False
@@ -283,29 +288,29 @@ def _is_made_of(value: SSAValue, other: SSAValue) -> bool:
         or (
             isinstance(v.owner, Operation)
             and node_name(v.owner) == node_name(op)
-            and _is_made_of(v, other)
+            and _is_computed_from(v, other)
         )
         for v in op.operands
     )
 
 
-def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
+def _pairs(written: ModuleOp, quantized: ModuleOp) -> dict[SSAValue, SSAValue]:
     """
-    Map each value that `written` quantizes to the value of `made` with the same node and type. The
-    name of a node is the name of the operation before the quantization, or of a remaining
+    Map each value that `written` quantizes to the value of `quantized` with the same node and type.
+    The name of a node is the name of the operation before the quantization, or of a remaining
     quantization. An ambiguous name is not paired.
     """
     known: dict[_Key, SSAValue] = {}
-    alike: set[_Key] = set()
-    for op in main_function(made).body.block.ops:
+    ambiguous: set[_Key] = set()
+    for op in main_function(quantized).body.block.ops:
         for result in () if isinstance(op, graph.ConstantOp) else op.results:
-            if (key := _key(op, result)) is None or _may_be_turned(result):
+            if (key := _key(op, result)) is None or _has_hidden_transpose(result):
                 continue
             # The last operation of a node in a chain computes the result of the node.
-            if key in known and not _is_made_of(result, known[key]):
-                alike.add(key)
+            if key in known and not _is_computed_from(result, known[key]):
+                ambiguous.add(key)
             known[key] = result
-    for key in alike:
+    for key in ambiguous:
         del known[key]
     pairs: dict[SSAValue, SSAValue] = {}
     users: dict[SSAValue, set[SSAValue]] = {}

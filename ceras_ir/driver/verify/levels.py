@@ -55,13 +55,13 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 Outputs = dict[str, Array]
-Trace = list[tuple[str, Array]]
+NamedResults = list[tuple[str, Array]]
 """Results in the order of computation, with the name of the node."""
 
-SYNTHETIC = 4
+SYNTHETIC_SAMPLES = 4
 """The number of synthetic samples, and of samples that are compared value by value."""
 
-STEPS = 10
+SYNTHETIC_STEPS = 10
 """The number of synthetic samples of a network with states, which need some steps."""
 
 
@@ -84,7 +84,7 @@ class Verification:
         self.is_calibrated = options.calibration is not None or carries_quantization(module)
         if samples is None:
             main = main_function(module)
-            count = STEPS if states_of(main) else SYNTHETIC
+            count = SYNTHETIC_STEPS if states_of(main) else SYNTHETIC_SAMPLES
             samples = synthetic_steps(main, limit or count, seed=1)
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
@@ -151,7 +151,7 @@ class Verification:
             exact = before is not floats and self.options.is_quantized
             wrong = self.differs(actual, exact=exact)
             if wrong is not None and untouched is not None:
-                wrong += self.blame(self.module, untouched, exact=exact)
+                wrong += self.first_wrong_node(self.module, untouched, exact=exact)
             if before is floats:
                 floats = self.expected = actual
                 error = max(
@@ -187,7 +187,7 @@ class Verification:
     def as_written(self, written: ModuleOp) -> Verdict:
         """Compare the quantized values with the Q/DQ network, on the first samples."""
         comparison = AsWritten(written, self.module)
-        for sample in with_states(written, self.samples[:SYNTHETIC]):
+        for sample in with_states(written, self.samples[:SYNTHETIC_SAMPLES]):
             comparison.compare(sample)
         found = comparison.found
         return Verdict("quantized graph as written", found.wrong is None, str(found))
@@ -203,7 +203,7 @@ class Verification:
             actual = self.interpret(module, f"{name}: {stage.title}")
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
-                wrong += self.blame(module, self.module, exact=exact)
+                wrong += self.first_wrong_node(module, self.module, exact=exact)
             text = wrong or self.agrees(actual)
             verdicts.append(Verdict(f"{name}: {stage.title}", wrong is None, text))
 
@@ -235,7 +235,7 @@ class Verification:
                 if number == 0 or not states_of(main_function(module)):
                     machine.trace(self.samples[number], traced.__setitem__)
                 if traced:
-                    wrong += self.blame_machine(module, traced, number)
+                    wrong += self.first_wrong_step(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
             for label, other in target.other_machines(folder, manifest):
                 actual = self.execute(other, label, target, folder, label)
@@ -273,7 +273,7 @@ class Verification:
             i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=exact) is not None
         )
 
-    def blame(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
+    def first_wrong_node(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
         """Return the first operation of `module` whose result differs from `reference`."""
         number = self.sample_of(self.interpret(module), exact=exact)
         steps = self.samples[: number + 1]
@@ -292,7 +292,7 @@ class Verification:
                 return f"; first at node '{name}'{list(found[0])}: {found[1]}"
         return ""
 
-    def blame_machine(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
+    def first_wrong_step(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
         """Return the first step whose bytes differ from the arena of the interpreter."""
         order = {op: i for i, op in enumerate(steps(main_function(module)))}
         found: list[str] = []
@@ -362,9 +362,9 @@ def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Targe
     return list(groups.values())
 
 
-def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
+def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> NamedResults:
     """Return each result of the last inference; earlier inferences only set the states."""
-    results: Trace = []
+    results: NamedResults = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:
         # Buffers and indices in kernels are no values of the network.

@@ -55,7 +55,7 @@ from ceras_ir.network.function import (
     states_of,
 )
 
-SIZED_BY_DATA = frozenset({"NonMaxSuppression"})
+DATA_DEPENDENT_SIZES = frozenset({"NonMaxSuppression"})
 """Operators whose result has a data-dependent number of rows."""
 
 
@@ -172,7 +172,7 @@ class AsImported:
         Return the common number of rows if it is data-dependent in the model and fixed in the
         imported graph. Later rows, and values that depend on them, have no counterpart.
         """
-        is_sized = self.reference.nodes[name].op_type in SIZED_BY_DATA
+        is_sized = self.reference.nodes[name].op_type in DATA_DEPENDENT_SIZES
         if not is_sized or actual.shape[1:] != expected.shape[1:] or actual.shape == expected.shape:
             return None
         return min(len(actual), len(expected))
@@ -232,13 +232,13 @@ LEVEL = "imported graph"
 SIGNED_RANGE = np.float32(4)
 """The largest magnitude of the synthetic sample with both signs."""
 
-ZEROS = 1 / 8
+ZERO_SHARE = 1 / 8
 """The share of zeros in this sample, at which functions have corners."""
 
-SHARE = 4
+SAMPLES_PER_CHECK = 4
 """The number of samples per compared sample."""
 
-MAX_BYTES = 1 << 32
+MAX_TENSOR_BYTES = 1 << 32
 """The largest size of all tensors of a model, which the reference returns together."""
 
 Sample = Mapping[str, Array]
@@ -253,12 +253,12 @@ class ModelCheck:
         reference = ModelReference(model, named, Path(path).parent)
         self.imported = AsImported(model, module, named, reference)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
-        if (size := sum(sizes)) > MAX_BYTES:
-            message = f"the tensors need {size >> 20} MiB, at most {MAX_BYTES >> 20}"
+        if (size := sum(sizes)) > MAX_TENSOR_BYTES:
+            message = f"the tensors need {size >> 20} MiB, at most {MAX_TENSOR_BYTES >> 20}"
             raise NoReferenceError(message)
         self.differs: float | None = None
         """The largest relative difference of an output, end to end."""
-        self._is_whole = False
+        self._is_compared_end_to_end = False
         """Whether all outputs of a sample were compared end to end."""
 
     def run(self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool) -> None:
@@ -268,7 +268,7 @@ class ModelCheck:
         runs no sample.
         """
         reason = None
-        count = max(len(outputs) // SHARE, 1)
+        count = max(len(outputs) // SAMPLES_PER_CHECK, 1)
         for sample, output in self._samples(samples, outputs, given=given):
             try:
                 expected = self.imported.compare(sample)
@@ -291,7 +291,7 @@ class ModelCheck:
         the outputs of the imported graph agree with the reference.
         """
         module = self.imported.module
-        if self._is_whole and (self.differs or 0.0) <= FLOAT_TOLERANCE:
+        if self._is_compared_end_to_end and (self.differs or 0.0) <= FLOAT_TOLERANCE:
             return
         if not any(isinstance(op, graph.TransposeOp) for op in self.imported.main.body.block.ops):
             return
@@ -322,7 +322,7 @@ class ModelCheck:
                 apart = relative_difference(array, expected[name])
                 self.differs = max(self.differs or 0.0, apart)
                 compared += 1
-        self._is_whole |= compared == len(output)
+        self._is_compared_end_to_end |= compared == len(output)
 
     def __str__(self) -> str:
         imported = self.imported
@@ -342,7 +342,7 @@ def signed_sample(main: FuncOp) -> dict[str, Array]:
     signed = dict[str, Array]()
     for name, array in sample.items():
         if array.dtype == np.float32:
-            kept = random.random(array.shape) >= ZEROS
+            kept = random.random(array.shape) >= ZERO_SHARE
             array = np.where(kept, SIGNED_RANGE * (2 * array.astype(np.float32) - 1), np.float32(0))
         signed[name] = array
     return signed

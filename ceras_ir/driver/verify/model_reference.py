@@ -39,7 +39,7 @@ Started: TypeAlias = tuple[str, Run]
 
 RUNTIME, EVALUATOR = "ONNX Runtime", "ONNX's reference evaluator"
 
-MAX_BYTES = (1 << 31) - 1
+MAX_MODEL_BYTES = (1 << 31) - 1
 """The largest model in a protobuf message, in bytes."""
 
 
@@ -167,7 +167,7 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(key, str(folder.resolve()))
-    if (size := model.ByteSize()) > MAX_BYTES:
+    if (size := model.ByteSize()) > MAX_MODEL_BYTES:
         raise ValueError(f"{size} bytes exceed the 2 GiB of a protobuf message")
     for node in model.graph.node:
         # ONNX Runtime visits trees by recursion, and crashes if the stack is exhausted.

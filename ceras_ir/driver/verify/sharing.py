@@ -35,7 +35,7 @@ Outputs = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Machine:
+class SharedMachine:
     """A compiled folder, and the target that opens it."""
 
     target: Target
@@ -45,27 +45,27 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Task:
+class ShardTask:
     """A shard, and the text of a network or the machine that runs it."""
 
-    runs: bytes | Machine
+    runs: bytes | SharedMachine
     shard: Shard
     inputs: tuple[TensorInfo, ...]
     digest: str
     """The digest of the file of the shard, which has another path in a cluster; "" for a folder."""
-    lacking: frozenset[str]
+    nullable: frozenset[str]
     """Inputs that may have NaN."""
 
 
-def run_task(task: Task) -> list[Outputs] | str:
+def run_task(task: ShardTask) -> list[Outputs] | str:
     """Return the outputs of a shard, or the reason why it cannot be loaded."""
     try:
         shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
         samples = [each.sample for each in read_shard(shard, task.inputs)]
-        require_finite(samples, task.shard.path, task.shard.first, task.lacking)
+        require_finite(samples, task.shard.path, task.shard.first, task.nullable)
     except InputError as error:
         return str(error)
-    if isinstance(task.runs, Machine):
+    if isinstance(task.runs, SharedMachine):
         return list(_opened(task.runs)[1].run(samples))
     return list(in_turn(_parsed(task.runs), samples))
 
@@ -78,7 +78,7 @@ def _parsed(text: bytes) -> ModuleOp:
 _OPEN: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
 
 
-def _opened(machine: Machine) -> tuple[TemporaryDirectory[str], Executable]:
+def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable]:
     """Open a machine in a temporary folder, and keep the last machine open."""
     parts = (part for name, content in machine.files for part in (name, content))
     key = key_of(repr(machine.target), machine.other or "", *parts)
@@ -106,7 +106,7 @@ class SharedSamples(Sequence[Sample]):
         if states_of(main_function(module)):
             raise UsageError("a network with states needs the samples in order: remove --workers")
         self.inputs = tuple(network_inputs(main_function(module)))
-        self.lacking = inputs_with_missing_values(main_function(module))
+        self.nullable = inputs_with_missing_values(main_function(module))
         self.paths, self.workers = paths, workers
         self.shards = shards_of(paths, self.inputs, limit)
         files = {shard.path for shard in self.shards}
@@ -136,16 +136,16 @@ class SharedSamples(Sequence[Sample]):
         """
         found = sorted(path for path in folder.rglob("*") if path.is_file())
         files = tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found)
-        return self._run(Machine(target, files, other), label)
+        return self._run(SharedMachine(target, files, other), label)
 
-    def _run(self, runs: bytes | Machine, label: str) -> list[Outputs]:
+    def _run(self, runs: bytes | SharedMachine, label: str) -> list[Outputs]:
         tasks = [
-            Task(runs, shard, self.inputs, self._digests.get(shard.path, ""), self.lacking)
+            ShardTask(runs, shard, self.inputs, self._digests.get(shard.path, ""), self.nullable)
             for shard in self.shards
         ]
         return list(progress(self._outputs(tasks), label, len(self)))
 
-    def _outputs(self, tasks: Sequence[Task]) -> Iterator[Outputs]:
+    def _outputs(self, tasks: Sequence[ShardTask]) -> Iterator[Outputs]:
         results = in_order(self.workers.run(run_task, tasks))
         for task, found in zip(tasks, results, strict=True):
             match found:

@@ -156,7 +156,7 @@ class _Trial:
         self.options = self._resolved(options)
 
     def outcome(self) -> Outcome:
-        front = self.stages.behind(self.source, front_stages(self.options))
+        front = self.stages.after(self.source, front_stages(self.options))
         compiled = self._compiled(front)
         report, text = compiled["report"], compiled["table"]
         assert isa(report, dict[str, object]) and isinstance(text, str)
@@ -218,8 +218,8 @@ class _Trial:
         data_key = key_of("data", *parts)
         native = native_target()().for_host()
         plain = BuildOptions(native, quantize="none", title=self.options.title)
-        real = self.stages.behind(self.source, front_stages(plain))
-        network = self.stages.behind(self.source, computing_stages(self.options))
+        real = self.stages.after(self.source, front_stages(plain))
+        network = self.stages.after(self.source, computing_stages(self.options))
         key = key_of("judged", network.digest, real.digest, data_key)
 
         def make() -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from ceras_ir.command.shell_command import Command, OutOfTimeError
+from ceras_ir.command.shell_command import OutOfTimeError, ShellCommand
 from ceras_ir.support.diagnostics import InputError
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Subject(Protocol[T]):
 class Reduction(Generic[T]):
     """The smallest interesting input so far."""
 
-    def __init__(self, subject: Subject[T], input: T, command: Command):
+    def __init__(self, subject: Subject[T], input: T, command: ShellCommand):
         self._subject, self._command = subject, command
         self.data = subject.write(input)
         self._size = subject.size(input)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.command.shell_command import Command
+    from ceras_ir.command.shell_command import ShellCommand
     from ceras_ir.workbench.reduce.search import Reduction
 
 
@@ -76,7 +76,7 @@ def _reduce(argv: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import refuse_overwriting, write_file
-    from ceras_ir.command.shell_command import Command
+    from ceras_ir.command.shell_command import ShellCommand
 
     for flag in ("timeout", "time_limit"):
         value: float | None = getattr(arguments, flag)
@@ -86,7 +86,9 @@ def _run(arguments: argparse.Namespace) -> int:
     check_ending(path)
     refuse_overwriting(arguments.output, path)
     suffix = ".onnx" if is_model(path) else ".mlir"
-    command = Command(arguments.test, suffix, timeout=arguments.timeout, limit=arguments.time_limit)
+    command = ShellCommand(
+        arguments.test, suffix, timeout=arguments.timeout, limit=arguments.time_limit
+    )
     with naming(display_name(path)):
         reduction = (
             _of_model(path, command)
@@ -109,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 130 if interrupted else 0
 
 
-def _of_model(path: str, command: "Command") -> "Reduction[ModelProto]":
+def _of_model(path: str, command: "ShellCommand") -> "Reduction[ModelProto]":
     from ceras_ir.frontends.onnx.model.model_file import read_model
     from ceras_ir.workbench.reduce.onnx_subject import OnnxSubject, is_in_one_file
     from ceras_ir.workbench.reduce.search import Reduction
@@ -120,7 +122,7 @@ def _of_model(path: str, command: "Command") -> "Reduction[ModelProto]":
     return Reduction(OnnxSubject(model), model, command)
 
 
-def _of_text(path: str, command: "Command", *, unregistered: bool) -> "Reduction[ModuleOp]":
+def _of_text(path: str, command: "ShellCommand", *, unregistered: bool) -> "Reduction[ModuleOp]":
     from ceras_ir.pipeline.context import load_context, load_universe
     from ceras_ir.pipeline.parsing import parse_text, read_text
     from ceras_ir.workbench.reduce.ir_subject import IrSubject, without_places

@@ -12,7 +12,7 @@ from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.command.shell_command import Command
+from ceras_ir.command.shell_command import ShellCommand
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import find_invalid
@@ -85,7 +85,9 @@ def test_a_subset_is_found_in_few_questions() -> None:
 def reduced(text: str, command: str) -> tuple[str, Reduction[ModuleOp]]:
     module = parse_text(load_context(), text, "in.mlir")
     found = Reduction(
-        IrSubject(module, names=False), module, Command(command, ".mlir", timeout=60, limit=None)
+        IrSubject(module, names=False),
+        module,
+        ShellCommand(command, ".mlir", timeout=60, limit=None),
     )
     found.run(lambda _: None)
     result = found.data.decode()
@@ -204,7 +206,9 @@ def test_onnx_models_are_reduced_and_stay_valid(tmp_path: Path) -> None:
     )
     model.graph.node[100].input[0] = "t99"
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {{input}}"
-    found = Reduction(OnnxSubject(model), model, Command(command, ".onnx", timeout=60, limit=None))
+    found = Reduction(
+        OnnxSubject(model), model, ShellCommand(command, ".onnx", timeout=60, limit=None)
+    )
     found.run(lambda _: None)
     small = onnx.ModelProto.FromString(found.data)
     assert is_valid(small) and [n.op_type for n in small.graph.node] == ["Conv", "Sqrt"]
@@ -214,7 +218,9 @@ def test_onnx_models_are_reduced_and_stay_valid(tmp_path: Path) -> None:
 def test_constants_of_models_are_kept_while_they_are_read() -> None:
     model = onnx.ModelProto.FromString(DIGITS.read_bytes())
     found = Reduction(
-        OnnxSubject(model), model, Command("grep -q Gemm {input}", ".onnx", timeout=60, limit=None)
+        OnnxSubject(model),
+        model,
+        ShellCommand("grep -q Gemm {input}", ".onnx", timeout=60, limit=None),
     )
     found.run(lambda _: None)
     small = onnx.ModelProto.FromString(found.data)
@@ -222,7 +228,7 @@ def test_constants_of_models_are_kept_while_they_are_read() -> None:
 
 
 def test_a_run_that_takes_too_long_is_not_interesting() -> None:
-    command = Command("sleep 30; cat {input}", ".mlir", timeout=0.2, limit=None)
+    command = ShellCommand("sleep 30; cat {input}", ".mlir", timeout=0.2, limit=None)
     started = time.monotonic()
     assert command.status(b"x") is None and time.monotonic() - started < 10
 
@@ -270,11 +276,11 @@ def test_what_is_wrong_is_one_line(
 
 def test_the_command_must_have_the_input() -> None:
     with pytest.raises(UsageError):
-        Command("true", ".mlir", timeout=1, limit=None)
+        ShellCommand("true", ".mlir", timeout=1, limit=None)
     module = parse_text(load_context(), chain(3, 1), "in.mlir")
     with pytest.raises(InputError, match="takes too long"):
         Reduction(
             IrSubject(module, names=False),
             module,
-            Command("sleep 9; {input}", ".mlir", timeout=0.1, limit=None),
+            ShellCommand("sleep 9; {input}", ".mlir", timeout=0.1, limit=None),
         ).run(print)
