@@ -1,4 +1,4 @@
-"""Each operation in docs/dialects.md has an example of its text, which parses and verifies."""
+"""Check that each operation in docs/dialects.md has an example that parses and verifies."""
 
 import inspect
 import textwrap

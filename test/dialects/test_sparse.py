@@ -1,4 +1,4 @@
-"""The dialect `sparse`: every encoding gives back what it was made of, bit by bit, also as text."""
+"""Check that each encoding of the dialect `sparse` decodes to the encoded array, also from text."""
 
 from math import lgamma, log, prod
 
@@ -27,7 +27,7 @@ Array = NDArray[np.generic]
 
 @st.composite
 def weights(draw: st.DrawFn) -> tuple[Array, Attribute]:
-    """Weights of 2 or 4 dimensions, of any share of zeros; negative zeros among the floats."""
+    """Draw weights of 2 or 4 dimensions with any share of zeros, including negative zeros."""
     rank = draw(st.sampled_from((2, 4)))
     shape = *(draw(st.integers(1, 9)) for _ in range(rank - 1)), draw(st.integers(1, 300))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
@@ -39,7 +39,7 @@ def weights(draw: st.DrawFn) -> tuple[Array, Attribute]:
 
 
 def encodings(array: Array, element: Attribute) -> list[Encoded]:
-    """`array` in every way that there is for its shape."""
+    """Return all encodings of `array` that fit the shape."""
     filters, products = array.shape[0], prod(array.shape[1:])
     blocks = [b for b in ((4, 1), (1, 4), (2, 3)) if not filters % b[0] and not products % b[1]]
     return [
@@ -54,7 +54,7 @@ def encodings(array: Array, element: Attribute) -> list[Encoded]:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(weights())
-def test_every_encoding_gives_back_every_bit(drawn: tuple[Array, Attribute]):
+def test_encodings_are_lossless(drawn: tuple[Array, Attribute]):
     array, element = drawn
     ctx = Context()
     ctx.load_dialect(Builtin)
@@ -67,7 +67,7 @@ def test_every_encoding_gives_back_every_bit(drawn: tuple[Array, Attribute]):
 
 
 def by_hand(encoded: CsrAttr) -> NDArray[np.float32]:
-    """A second reader of compressed rows, one byte after the other."""
+    """Decode compressed rows independently, byte by byte."""
     result = np.zeros(encoded.shape, np.float32)
     places = np.frombuffer(encoded.places.data, "u1" if encoded.delta.data else "<u2")
     values = np.frombuffer(encoded.values.data, np.float32)
@@ -85,7 +85,7 @@ def by_hand(encoded: CsrAttr) -> NDArray[np.float32]:
 
 def test_a_distance_beyond_255_stores_zeros():
     array = np.zeros((4, 1000), np.float32)
-    array[0, 255] = 1  # reachable in one step
+    array[0, 255] = 1  # reachable in a step
     array[1, 256] = 2  # not
     array[2, [3, 259, 770]] = 3
     rows = CsrAttr.of(array, f32)
@@ -96,7 +96,7 @@ def test_a_distance_beyond_255_stores_zeros():
 
 
 @pytest.mark.parametrize("delta", [False, True])
-def test_a_second_reader_reads_the_same(delta: bool):
+def test_an_independent_decoder_returns_the_same(delta: bool):
     rng = np.random.default_rng(0)
     for zeros in (0.0, 0.9, 0.999, 1.0):
         array = (rng.normal(size=(7, 2000)) * (rng.random((7, 2000)) >= zeros)).astype(np.float32)
@@ -128,7 +128,7 @@ def test_equal_filters_need_no_counts():
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1 << 30))
-def test_masks_give_back_every_bit(rows: int, columns: int, seed: int):
+def test_masks_are_lossless(rows: int, columns: int, seed: int):
     kept = np.random.default_rng(seed).random((rows, columns)) < 0.4
     mask = MaskAttr.of(kept)
     np.testing.assert_array_equal(mask.array, kept)

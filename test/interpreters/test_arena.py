@@ -57,7 +57,7 @@ def test_a_plan_changes_no_value(strategy: Literal["offsets", "colouring"], io: 
 
 def test_the_peak_is_the_lower_bound_here():
     liveness = analyse(main_function(network()), include_io=True)
-    # While %f is made: %d and %e of 16 bytes and %f of 32; before that %a, %r, %c and %d.
+    # During %f: %d and %e of 16 bytes and %f of 32; before that %a, %r, %c and %d.
     assert liveness.lower_bound() == 64
 
 
@@ -92,7 +92,7 @@ def test_a_bad_plan_is_found_and_computes_something_else():
     findings = check_plan(main)
     assert any("was overwritten before it was read" in f.message for f in findings)
     assert not np.array_equal(run_in_arena(module, INPUT)["output0"], expected)
-    # Exactly over an operand of its own shape an addition may write; not somewhat further.
+    # An addition may write exactly over an operand of equal shape, but not at an offset.
     for further in (4, 15):
         add.attributes[BLOCK] = BlockAttr(7, clash.offset.data + further, clash.size.data)
         overlap = "result overlaps an operand it reads"

@@ -1,4 +1,4 @@
-"""Loops that were computed before."""
+"""Check the cache of loops and branches, and the release of values."""
 
 import warnings
 import weakref
@@ -30,7 +30,7 @@ def loop_of(module: ModuleOp) -> graph.LoopOp:
 
 
 class Counted(RememberedCalls):
-    """Counts what is computed."""
+    """Counts the computed results."""
 
     computed = 0
 
@@ -43,7 +43,7 @@ class Counted(RememberedCalls):
 
 
 def test_the_same_loop_is_computed_once() -> None:
-    """Of a copy of the network too, as another pass or level has it."""
+    """Another pass or level has a copy of the network."""
     module, calls = import_model(loop_networks.recurrent()), Counted()
     first = calls.result(loop_of(module), ROWS, ROWS)
     assert calls.result(loop_of(module.clone()), ROWS.copy(), ROWS) is first
@@ -76,7 +76,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_calibration_computed_is_no_result() -> None:
-    """Its functions lack bits: fuzz seeds 400032 and 410177, a loop in integers one bit off C."""
+    """Functions are then approximate: in fuzz seeds 400032 and 410177, a loop differed from C."""
     loop, calls = loop_of(import_model(loop_networks.recurrent())), Counted()
     with for_statistics():
         rough = calls.result(loop, ROWS)
@@ -99,11 +99,11 @@ def test_dead_values_are_forgotten() -> None:
 
     module = make_network([(f32, (4,))], chain)
     run(module, {"input0": np.ones(4, np.float32)}, look)
-    assert len(alive) == 4 and max(alive) == 2  # What is read, and what is made.
+    assert len(alive) == 4 and max(alive) == 2  # The operand and the result.
 
 
 def test_one_operation_warns_of_nothing() -> None:
-    """Calibration runs operations one by one; users would read numpy's warnings."""
+    """Calibration runs single operations; users would see the warnings of numpy."""
 
     def quotient(x: SSAValue) -> list[SSAValue]:
         return [graph.BinaryOp(Binary.DIV, x, x, result_element=f32).result]

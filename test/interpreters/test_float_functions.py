@@ -1,4 +1,4 @@
-"""The float32 functions that every target repeats operation by operation."""
+"""Check the float32 functions, which all targets compute with the same operations."""
 
 from collections.abc import Callable
 from math import erf
@@ -68,7 +68,7 @@ def test_softplus_keeps_its_relative_accuracy_near_zero():
     ids=str,
 )
 def test_zeros_keep_their_sign(function: FunctionAttr, expected: list[float]):
-    for size in (1, 64):  # Of numpy a scalar loop and vectors.
+    for size in (1, 64):  # numpy uses a scalar loop, and vectors.
         x = np.repeat(np.array([-0.0, 0.0], np.float32), size)
         result = apply_function(function, x)
         assert np.signbit(result).tolist() == np.signbit(np.repeat(expected, size)).tolist()
@@ -87,7 +87,7 @@ def test_clip_chooses_by_two_comparisons(low: float, high: float):
     a, b = np.float32(low), np.float32(high)
     expected = np.where(x < a, a, np.where(x > b, b, x))
     assert clip(x, a, b).tobytes() == expected.tobytes()
-    numbers: list[Any] = list(x)  # Which arithmetic makes of arrays without dimensions.
+    numbers: list[Any] = list(x)  # Scalars of numpy.
     for number, kept in zip(numbers, expected, strict=True):
         assert clip(number, a, b).tobytes() == kept.tobytes()
 
@@ -143,7 +143,7 @@ def test_functions_follow_their_formulas(
     with np.errstate(all="ignore"):
         expected = formula(x.astype(np.float64))
         result = apply_function(function, x)
-    # What cancels (a gelu far below 0) has the absolute error of its largest summand.
+    # With cancellation, as in gelu far below 0, the error is that of the largest summand.
     assert np.allclose(result, expected, rtol=3e-6, atol=1e-6, equal_nan=True)
     assert apply_function(function, x).dtype == np.float32
 
@@ -160,7 +160,7 @@ def test_nothing_cancels_near_zero(function: FunctionAttr, formula: Callable[[Do
 
 
 def test_the_tail_of_a_sigmoid_keeps_its_bits():
-    """Where maps of probabilities are nearly 0; ONNX Runtime's is off by 1e-7 everywhere there."""
+    """Probabilities are often nearly 0; ONNX Runtime has an absolute error of 1e-7 there."""
     x = np.linspace(-30.0, -4.0, 20_001, dtype=np.float32)
     result = apply_function(FunctionAttr(Function.SIGMOID), x)
     assert np.allclose(result, _sigmoid(x.astype(np.float64)), rtol=2e-7, atol=0)
@@ -185,7 +185,7 @@ def test_softmax_adds_in_order():
     "kind", [Function.SWISH, Function.EXP, Function.TANH, Function.ERF, Function.MISH]
 )
 def test_large_arrays_are_computed_in_pieces(kind: Function) -> None:
-    # The second piece has what exp cannot hold, the last is short.
+    # The second piece has elements outside of the range of exp; the last is short.
     x = np.random.default_rng(0).normal(size=(3, MAX_CACHED_ELEMENTS - 5)).astype(np.float32)
     x[1, : len(SPECIAL)] = SPECIAL
     x[1, len(SPECIAL) :: 7] *= 100

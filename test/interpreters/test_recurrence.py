@@ -1,4 +1,4 @@
-"""Recurrent layers against ONNX Runtime, and in C against the interpreter."""
+"""Compare recurrent layers with ONNX Runtime, and in C with the interpreter."""
 
 from pathlib import Path
 
@@ -89,7 +89,7 @@ MODELS = {
     "lstm of several panels": recurrent("LSTM", hidden=75),
     "gru of several panels": recurrent("GRU", hidden=50, linear_before_reset=1),
     "gru as onnx has it, of several panels": recurrent("GRU", hidden=74),
-    "gru as onnx has it, of no whole vector": recurrent("GRU", hidden=10),
+    "gru as in onnx, not a multiple of a vector": recurrent("GRU", hidden=10),
 }
 PANELS = [name for name in MODELS if "panels" in name or "vector" in name]
 """The outputs do not fill the last panel, or the last vector."""
@@ -102,7 +102,7 @@ def test_as_onnx_runtime(name: str) -> None:
 
 
 def ordered(name: str) -> ModuleOp:
-    """The products of the input have an order of their own, unless it is the documented one."""
+    """The products of the input have another order, unless the layer is ordered."""
     module = import_model(MODELS[name])
     for op in module.walk():
         if isinstance(op, MatmulOp):
@@ -132,7 +132,7 @@ def test_neon_is_exact(name: str, tmp_path: Path) -> None:
 
 
 def test_layers_are_calls() -> None:
-    """gcc 12.2 at -O2 computes cell states from old gates where it inlines a layer of two units."""
+    """gcc 12.2 at -O2 computes cell states from old gates if it inlines a layer of two units."""
     module = import_model(recurrent("LSTM", hidden=2, batch=1, starts=True))
     for op in module.walk():
         if isinstance(op, MatmulOp):
@@ -153,7 +153,7 @@ def in_integers(name: str) -> ModuleOp:
 
 @pytest.mark.parametrize("name", IN_INTEGERS)
 def test_integers_are_near(name: str) -> None:
-    """Only the state is rounded beside a float layer of the same weights, to steps of 2^-14."""
+    """Only the state is rounded, to 2^-14, compared with a float layer of equal weights."""
     module, real = in_integers(name), in_integers(name)
     for op in list(real.walk()):
         if not isinstance(op, RecurrenceOp) or op.exponents is None:
@@ -289,7 +289,7 @@ def of_lengths(kind: str, direction: str = "forward") -> onnx.ModelProto:
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_lengths_of_sequences(kind: str, direction: str) -> None:
-    """As exporters write packed sequences; nothing is left of one without elements."""
+    """Exporters write packed sequences this way; a sequence without elements is removed."""
     proto = of_lengths(kind, direction)
     x = np.random.default_rng(1).uniform(-2, 2, (T, B, N)).astype(np.float32)
     for lengths in ([T, T - 2], [1, 0], [T, T]):

@@ -31,7 +31,7 @@ SHAPES = [(1, 1), (2, 1), (1000, 1), (7, 3), (300, 3), (9, 4), (500, 5), (130, 1
 
 
 def greater(a: np.generic, b: np.generic) -> np.generic:
-    """Of two equal values the second, of two NaN the first."""
+    """Return the second of two equal values, the first of two NaN."""
     return a if np.greater(a, b) or np.isnan(a) else b
 
 
@@ -95,7 +95,7 @@ def test_sums_keep_minus_zero():
 
 @pytest.mark.parametrize("kind", [Reduce.MAX, Reduce.MIN])
 def test_zeros_and_nan(kind: Reduce):
-    """Every order of zeros of both signs, NaN and a value that is no extreme."""
+    """All orders of zeros of both signs, NaN and an ordinary value."""
     other = np.float32(-1 if kind is Reduce.MAX else 1)
     for column in product([np.float32(0.0), np.float32(-0.0), np.float32("nan"), other], repeat=5):
         rows = np.array([column], np.float32).T
@@ -159,7 +159,7 @@ def test_put_is_one_by_one(reduction: Reduce | None, dtype: str):
 )
 def test_large_windows(dtype: str, kernel: tuple[int, int], strides: tuple[int, int],
                        dilations: tuple[int, int]):  # fmt: skip
-    """More elements than a call for each is worth; compared with scalar loops."""
+    """Compare windows that are reduced as a matrix with scalar loops."""
     x = data((2, 14, 22, 2), dtype, 0.1)
     x = np.where(np.isnan(x), 0, x).astype(dtype)
     window = Window.of(kernel, strides, (0, 0, 0, 0), dilations)
@@ -181,7 +181,7 @@ def test_large_windows(dtype: str, kernel: tuple[int, int], strides: tuple[int, 
 
 @pytest.mark.parametrize("size", [2, 100])
 def test_maximum_of_a_window_is_the_first_zero(size: int):
-    """As in generated C, where only a greater element replaces the maximum so far."""
+    """As in generated C, only a larger element replaces the maximum."""
     x = np.full((1, 1, size, 2), -1, np.float32)
     x[0, 0, [0, -1]] = [[0.0, -0.0], [-0.0, 0.0]]
     maxima = window_maximum(Window.of((1, size), (1, 1), (0, 0, 0, 0), (1, 1)), x)

@@ -1,4 +1,4 @@
-"""Sums of products that are computed piece by piece."""
+"""Check convolutions that are computed in pieces."""
 
 from itertools import product
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 
 def one_after_the_other(x: Floats, weights: Floats, window: Window, groups: int) -> Floats:
-    """The sums over the whole map, the product of one weight after that of another."""
+    """Return the sums over the map, with the products of weights in order."""
     o, kh, kw, per_group = weights.shape
     split = weights.reshape(groups, o // groups, kh, kw, per_group)
     total = np.float32(0)
@@ -47,7 +47,7 @@ def test_sums_in_order(
 ) -> None:
     random = np.random.default_rng(size)
     shapes = (1, size, size, channels), (outputs, kernel, kernel, channels // groups)
-    # Of many magnitudes, so that the order shows.
+    # Different magnitudes, so that the order changes the result.
     x, weights = ((random.normal(size=s) * 10.0 ** random.integers(-4, 3, s)) for s in shapes)
     x.flat[:3] = -0.0
     window = Window.of((kernel,) * 2, (stride,) * 2, (kernel // 2,) * 4, (1, 1))
@@ -66,7 +66,7 @@ def test_outputs_are_as_many_as_windows_that_fit():
 
 
 def test_a_window_sees_what_its_definition_says():
-    """Padding, strides and dilations that differ on every side and axis, element by element."""
+    """Padding, strides and dilations differ on each side and axis."""
     source = np.random.default_rng(0)
     x, weights = (
         source.integers(-9, 9, s).astype(np.float64) for s in ((1, 5, 6, 2), (3, 2, 3, 2))
@@ -90,7 +90,7 @@ def test_sums_that_float32_cannot_hold_are_float64():
 
 
 def test_an_average_adds_rows_first() -> None:
-    """One after the other, the sums of a whole map lose as many bits as it has elements."""
+    """Sequential sums of a map would lose a bit per doubling of the number of elements."""
     x = np.random.default_rng(0).uniform(0.5, 1.5, (1, 64, 64, 16)).astype(np.float32)
     window = Window.of((64, 64), (1, 1), (0, 0, 0, 0), (1, 1))
     (total,) = window_sum(window, x).reshape(1, 16)

@@ -1,6 +1,6 @@
 """
-A dialect of a stranger, whose operations declare what they are: every analysis treats them as it
-treats our own, and what is declared wrongly is found.
+Check that analyses use the traits and properties of operations from another dialect, and that
+incorrect declarations are found.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class _Toy(graph.GraphOperation):
 
 @irdl_op_definition
 class DoubleOp(_Toy):
-    """Every element twice as large."""
+    """Multiply by 2."""
 
     name = "toy.double"
     traits = traits_def(Elementwise(), MayOverwrite())
@@ -58,7 +58,7 @@ class DoubleOp(_Toy):
         return True
 
     def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> graph.GraphOperation:
-        """Of results in steps of twice the operand's: the same integers."""
+        """Return the same integers; the scale of the result is twice that of the operand."""
         assert graph.scale_of(operands[0]) * 2 == element.scale
         requant = RequantAttr(1)
         return graph.BinaryOp(
@@ -68,7 +68,7 @@ class DoubleOp(_Toy):
 
 @irdl_op_definition
 class WindowOp(_Toy):
-    """Something of a window and many products."""
+    """An operation with a window and multiplications."""
 
     name = "toy.window"
 
@@ -87,7 +87,7 @@ class WindowOp(_Toy):
 
 @irdl_op_definition
 class FlattenOp(_Toy):
-    """The elements in one row."""
+    """Return the elements in a single row."""
 
     name = "toy.flatten"
     traits = traits_def(View())
@@ -95,7 +95,7 @@ class FlattenOp(_Toy):
 
 @irdl_op_definition
 class ReverseOp(_Toy):
-    """The elements from last to first."""
+    """Return the elements in reverse order."""
 
     name = "toy.reverse"
     traits = traits_def(MovesElements())
@@ -103,7 +103,7 @@ class ReverseOp(_Toy):
 
 @irdl_op_definition
 class SwizzleOp(_Toy):
-    """The elements as another device likes them."""
+    """Return the elements in the layout of another device."""
 
     name = "toy.swizzle"
     traits = traits_def(ConvertsLayout())
@@ -111,7 +111,7 @@ class SwizzleOp(_Toy):
 
 @irdl_op_definition
 class LiarOp(_Toy):
-    """Says that its kernel may overwrite, but not that each element is made of one."""
+    """Declares that the kernel may overwrite an operand, but is not elementwise."""
 
     name = "toy.liar"
     traits = traits_def(MayOverwrite())
@@ -119,7 +119,7 @@ class LiarOp(_Toy):
 
 @irdl_op_definition
 class WeaveOp(graph.GraphOperation):
-    """Elements of all operands in turns."""
+    """Interleave the elements of all operands."""
 
     name = "toy.weave"
 
@@ -144,7 +144,7 @@ def context() -> Context:
 
 
 def network(lines: str, result: str = "2x4xf32") -> ModuleOp:
-    """`main` from T, a tensor of 2x4, to %y, one of `result`."""
+    """Return `main` from a 2x4 tensor type T to %y of type `result`."""
     text = (
         f"func.func @main(%x: T) -> tensor<{result}> {{\n{lines}\n"
         f"func.return %y : tensor<{result}>\n}}"
@@ -166,7 +166,7 @@ CHAIN = """
 """
 
 
-def test_a_view_and_an_overwriting_operation_take_over_their_operands_bytes():
+def test_views_and_overwriting_operations_share_the_bytes_of_the_operand():
     main = main_function(network(CHAIN, "8xf32"))
     a, b, f, _ = (op.results[0] for op in main.body.block.ops if op.results)
     found = analyse(main)
@@ -176,7 +176,7 @@ def test_a_view_and_an_overwriting_operation_take_over_their_operands_bytes():
     assert apart.by_value[b] is apart.by_value[f]
 
 
-def test_the_checker_of_plans_agrees_and_sees_through_a_wrong_declaration():
+def test_the_checker_of_plans_finds_a_wrong_declaration():
     module = network(CHAIN, "8xf32")
     AllocateBlocksPass().apply(context(), module)
     assert check_plan(main_function(module)) == []
@@ -192,7 +192,7 @@ def test_bytes_of_another_layout_are_copied():
 
 
 @pytest.mark.needs("nnet")
-def test_placement_asks_for_windows_products_and_views():
+def test_placement_uses_windows_macs_and_views():
     from ceras_ir.backends.nnet.board import load_board
     from ceras_ir.backends.nnet.placement import circuit_limit, cost_of
 
@@ -205,13 +205,13 @@ def test_placement_asks_for_windows_products_and_views():
     assert "a window of 99 exceeds" in str(circuit_limit(window, board))
 
 
-def test_the_report_spells_and_counts_as_the_operation_does():
+def test_the_report_uses_spelling_and_macs():
     first, second, *_ = layers(network(CHAIN, "8xf32"))
     assert (first.op, first.macs) == ("window of 99", 1000)
     assert (second.op, second.macs) == ("toy.double", 0)
 
 
-def test_transposes_sink_below_what_is_elementwise():
+def test_transposes_sink_below_elementwise_operations():
     order = "{permutation = array<i64: 1, 0>}"
     lines = f"""
     %t = graph.transpose %x {order} : (T) -> tensor<4x2xf32>
@@ -232,7 +232,7 @@ QUANTIZED = """
 """
 
 
-def test_the_quantized_form_is_the_operations_own():
+def test_the_operation_defines_the_quantized_form():
     module = network(QUANTIZED, "2x8xf32")
     main = main_function(module)
     double, reverse, window, weave = (
@@ -249,7 +249,7 @@ def test_the_quantized_form_is_the_operations_own():
     module.verify()
     names = [op.name for op in main.body.block.ops]
     assert "toy.double" not in names and "graph.binary" in names
-    # The window stays float; what is woven is brought to the scale of the result.
+    # The window remains float; operands of `weave` are rescaled to the result.
     assert graph.quantized_element(operation(module, "toy.window").results[0]) is None
     for name in ("toy.reverse", "toy.weave"):
         op = operation(module, name)
@@ -266,6 +266,6 @@ def test_the_quantized_form_is_the_operations_own():
         ("reverse", "8x!quant.uniform<i8:f32, 0.5>", "element types must be equal"),
     ],
 )
-def test_what_can_be_seen_of_a_trait_is_verified(name: str, result: str, message: str):
+def test_traits_are_verified(name: str, result: str, message: str):
     with pytest.raises(VerifyException, match=message):
         network(f"%y = toy.{name} %x : (T) -> tensor<{result}>", result)
