@@ -1,13 +1,13 @@
 """
-Random quantized networks held, value by value, to what their models say as they are written.
+Compare random quantized networks, value by value, with the model as it is written.
 
     python test/frontends/fuzz_as_written.py [--count 1000] [--first 0] [--c-every 4]
 
-Every other network has QLinear operations, the others Q/DQ, of which every other one has some of
-its values in 16 bits. Each value may be one step off where one requantization stands for three
-float operations (`driver/verify/as_written.py`); C has to compute the bits of the interpreter.
-What is neither is printed, and makes the exit status 1. `--count` counts networks: seeds that
-the generator itself drops are passed over.
+Alternately, networks have QLinear operations or Q/DQ. Half of the latter have some values in 16
+bits. A value may differ by a step if a requantization replaces three float operations
+(`driver/verify/as_written.py`). C must compute the bits of the interpreter. Other differences are
+printed, and the exit status is 1. `--count` counts networks; seeds that the generator drops are
+skipped.
 """
 
 import argparse
@@ -40,12 +40,12 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 MOST_UNKNOWN = 0.25
-"""Of a network's values, those that cannot be held to anything."""
+"""The values of a network that cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A model and its inputs, in memory and in a folder."""
+    """A model and the inputs, in memory and in a folder."""
 
     folder: Path
     model: onnx.ModelProto
@@ -53,7 +53,7 @@ class Network:
 
 
 def generate(seed: int, work: Path) -> Network | None:
-    """The network of one seed; None where the generator drops it."""
+    """Return the network of a seed, if the generator does not drop it."""
     if str(GENERATOR.parent) not in sys.path:
         sys.path.append(str(GENERATOR.parent))
     kind = "qdq" if seed % 2 else "qop"
@@ -75,7 +75,7 @@ def is_wide(model: onnx.ModelProto) -> bool:
 
 
 def compare_as_written(network: Network) -> StepDifferences | None:
-    """All that is quantized, by the rules of Q, DQ and the floats between them; None if refused."""
+    """Return all quantized values, by the rules of Q, DQ and the floats between them."""
     try:
         module = import_model(network.model)
         fused, *rest = front_stages(BuildOptions(CTarget()).resolved(module))
@@ -90,7 +90,7 @@ def compare_as_written(network: Network) -> StepDifferences | None:
 
 
 def unexplained(found: StepDifferences) -> str:
-    """What neither rounding explains nor could be left out; empty if nothing."""
+    """Return the differences that roundings do not explain."""
     if found.wrong is not None:
         return found.wrong
     if found.unknown > MOST_UNKNOWN * found.values:
@@ -99,7 +99,7 @@ def unexplained(found: StepDifferences) -> str:
 
 
 def difference_in_c(network: Network) -> str | None:
-    """How C differs from the interpreter, empty if not at all; None if it is refused."""
+    """Return the differences between C and the interpreter, unless C refuses the network."""
     outputs: dict[str, dict[str, Array]] = {}
     for target in ("interp", "c"):
         file = network.folder / f"{target}.npz"

@@ -1,11 +1,12 @@
 """
-ONNX's node suite in the interpreter and as C, held to the results and tolerances of the suite.
+Compare ONNX's node suite, in the interpreter and as C, with the results of the suite.
 
     python test/frontends/fuzz_node_suite.py [--every 1] [--first 0]
 
-Each case runs as it is, with all operands computed, and once more with all operands but the first
-as initializers, as deployed models have them. Integers, types and shapes are equal. The last lines
-count outcomes; a case that is refused, or that has sequences, is none of the wrong ones.
+Each case runs with computed operands, and again with all operands except the first as initializers,
+as in deployed models. Integers, types and shapes are equal; floats have the tolerances of the
+suite. The last lines count outcomes. A case that is refused, or that has sequences, is not an
+error.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ BFLOAT16_TOLERANCE = 2.0**-8
 
 @dataclass(frozen=True)
 class Sample:
-    """The arrays of one data set by name."""
+    """Return the arrays of a data set by name."""
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
 
 
 def node_cases(every: int = 1, first: int = 0) -> list[Any]:
-    """Each `every`-th case of the suite, in the order of names."""
+    """Return cases of the suite at a distance of `every`, in the order of names."""
     loader: Any = import_module("onnx.backend.test.loader")
     cases: list[Any] = sorted(loader.load_model_tests(kind="node"), key=lambda case: case.name)
     return cases[first::every]
 
 
 def as_array(value: Any) -> Array | None:
-    """A tensor as an array of a type that numpy has; None for what is no tensor."""
+    """Return a tensor as an array of a numpy type, if it is a tensor."""
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
     if not hasattr(value, "dtype"):
@@ -66,7 +67,7 @@ def as_array(value: Any) -> Array | None:
 
 
 def samples_of(case: Any) -> list[Sample] | None:
-    """The data sets of a case; None where some value is no tensor."""
+    """Return the data sets of a case, if all values are tensors."""
     graph, found = case.model.graph, list[Sample]()
     for inputs, outputs in case.data_sets:
         arrays = [[as_array(value) for value in values] for values in (inputs, outputs)]
@@ -143,7 +144,7 @@ def _run(
 def difference(
     got: Mapping[str, Array], expected: Mapping[str, Array], tolerance: tuple[float, float]
 ) -> str:
-    """What is wrong with the outputs of a run of one sample; empty if nothing is."""
+    """Return the errors in the outputs of a sample."""
     rtol, atol = tolerance
     for name, want in expected.items():
         if got[name].size != want.size:

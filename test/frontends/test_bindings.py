@@ -110,7 +110,7 @@ def test_constant_branches_are_taken(condition: bool):
 
 @pytest.mark.parametrize("condition", [True, False])
 def test_computed_conditions_select(condition: bool):
-    """Both branches are computed; a condition that is fixed takes one."""
+    """Both branches are computed; for a fixed condition, only the chosen branch."""
     proto = branches(None)
     expected = np.maximum(abs(X), 0) if condition else -abs(X)
     module = import_model(proto)
@@ -122,7 +122,7 @@ def test_computed_conditions_select(condition: bool):
 
 @pytest.mark.parametrize("shape", [(-1, 3, -1, -1), (-1, 3, "?", "?"), ("?", 3, "?", "?")])
 def test_an_unknown_dimension_is_open(shape: tuple[int | str, ...]) -> None:
-    """PaddlePaddle writes -1 or a question mark, the same for several, where others name one."""
+    """PaddlePaddle writes -1 or a question mark for several dimensions."""
     proto = model([node("Relu", "x", "y")], {"x": shape}, ["y"], infer=False)
     with pytest.raises(UnsupportedError, match="--shape x=1x3x224x224"):
         import_model(proto)
@@ -149,7 +149,7 @@ def test_the_past_of_a_decoder_is_no_picture() -> None:
 def test_extents_that_do_not_fit(
     shape: tuple[int | str, ...], size: int, taken: str, proposed: str
 ) -> None:
-    """The proposed extents are the ones that the Reshape expects, whatever the user gives."""
+    """The Reshape determines the proposed extents."""
     target = np.array([1, size])
     proto = model([node("Reshape", "x s", "y")], {"x": shape}, ["y"], {"s": target}, infer=False)
     with pytest.raises(UnsupportedError, match=f"--shape x={proposed}"):
@@ -174,7 +174,7 @@ def test_a_misnamed_dimension_is_no_batch() -> None:
 
 
 def test_inputs_without_elements_are_constants(tool: Tool, tmp_path: Path):
-    """A decoder's first step: nothing is in the cache, and so it is no input."""
+    """The first step of a decoder: an empty cache is not an input."""
     nodes = [
         node("Concat", "past x", "now", axis=1),
         node("ReduceMax", "now", "m", axes=[1]),

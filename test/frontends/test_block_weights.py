@@ -1,4 +1,4 @@
-"""Weights of few bits, and the greatest elements, against ONNX's reference and ONNX Runtime."""
+"""Weights of few bits, and top-k elements, against ONNX's reference and ONNX Runtime."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def test_dequantized_halves(signed: bool, block: int, raw: bool):
     scale_shape = (7, 3) if block else (9,)
     tensors: dict[str, Array] = {
         "w": numbers.astype(kind),
-        # ONNX Runtime's quantizer takes the sign of the extreme weight, and no step for zeros.
+        # ONNX Runtime's quantizer uses the sign of the extreme weight, and no step for zeros.
         "s": (rng.uniform(-1, 1, scale_shape) * (rng.random(scale_shape) > 0.2)).astype(np.float32),
         "z": rng.integers(low, low + 16, scale_shape).astype(kind),
     }
@@ -101,7 +101,7 @@ def test_matmul_n_bits(points: str, k: int, size: int, bits: int):
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-3 * float(np.abs(expected).max()))
 
 
-# Elements of four bits may lie in blocks along any axis; those in bytes only along the last.
+# Elements of four bits may have blocks along any axis; bytes only along the last.
 @pytest.mark.parametrize("has_points", [False, True])
 @pytest.mark.parametrize(
     ("kind", "bits", "axes"),
@@ -138,7 +138,7 @@ def test_gather_block_quantized(
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8])
 def test_top_k(largest: int, axis: int, dtype: type[np.generic]):
-    """With many ties, and infinities of floats."""
+    """With ties and infinities."""
     x = np.random.default_rng(2).integers(-3, 4, (6, 9, 7)).astype(dtype)
     if dtype is np.float32:
         x[0, 0, :4], x[1, 1, :2] = -np.inf, np.inf

@@ -1,4 +1,4 @@
-"""Linear models and features of ONNX-ML against ONNX Runtime; whole models of scikit-learn."""
+"""Linear models and features of ONNX-ML against ONNX Runtime; models of scikit-learn."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -124,7 +124,7 @@ def test_labels_chosen_by_a_computed_index(text: bool):
     found = labels[np.asarray(got["y"], np.int64)] if text else got["y"]
     assert found.tolist() == expected["y"].tolist()
     np.testing.assert_array_equal(got["index"], expected["index"])
-    # The index itself stays a number, whoever reads it as a label.
+    # The index remains a number, even if a consumer uses it as a label.
     assert output_labels(main_function(module)) == [("a", "b", "c") if text else (), ()]
 
 
@@ -220,7 +220,7 @@ def test_constants_that_are_text_are_not_computed_with():
 
 
 def test_models_without_the_operator_set_of_onnx():
-    """XGBoost's converter names ai.onnx.ml alone; what is refused says why."""
+    """XGBoost's converter names only ai.onnx.ml; refusals state the reason."""
     node = ml_node("Scaler", ["x"], ["y"], offset=[1.0], scale=[0.5])
     proto, x = ml_model([node], (20, 3), {"y": FLOAT}), rows()
     del proto.opset_import[0]
@@ -256,7 +256,7 @@ MODELS = (
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_models_of_scikit_learn(name: str, text: bool):
-    """Trained here, converted by skl2onnx, behind a scaler, in the interpreter and in C."""
+    """Trained here, converted by skl2onnx, after a scaler, in the interpreter and in C."""
     for package in ("sklearn", "skl2onnx"):
         pytest.importorskip(package)
     base, data, pipeline, scaling, utils = (

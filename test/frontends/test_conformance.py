@@ -1,4 +1,4 @@
-"""A sample of ONNX's own test suite has the outcomes that docs/conformance.md says."""
+"""A sample of ONNX's test suite has the outcomes in docs/conformance.md."""
 
 import pytest
 from conformance_page import PAGE, outcome, required_cases
@@ -16,7 +16,7 @@ pytestmark = [
 
 def test_sample() -> None:
     text = PAGE.read_text("utf-8")
-    # One test of both, since ONNX takes half a minute to make the cases.
+    # A single test for both, because ONNX needs half a minute to create the cases.
     cases = required_cases(TOOLS)
     assert f"| all | {len(cases)} |" in text
     for engine, every in EVERY.items():

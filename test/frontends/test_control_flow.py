@@ -1,4 +1,4 @@
-"""If, Loop and Scan against ONNX Runtime, and what is refused of them."""
+"""If, Loop and Scan against ONNX Runtime, and refusals."""
 
 import numpy as np
 import onnx
@@ -66,7 +66,7 @@ def loop(condition: str, trips: int) -> onnx.ModelProto:
 
 
 def scan(**attributes: list[int]) -> onnx.ModelProto:
-    """A running sum whose steps are scaled; attributes say along what and which way."""
+    """A running sum with scaled steps; attributes define the axis and the direction."""
     nodes = [
         make("Add", ["state", "element"], ["next"]),
         make("Mul", ["next", "half"], ["out"]),
@@ -86,7 +86,7 @@ def scan(**attributes: list[int]) -> onnx.ModelProto:
 
 
 def scan_of_two(read: int) -> onnx.ModelProto:
-    """A scan with two outputs of every step along their own axes, of which one is read."""
+    """A scan with two outputs along separate axes, the second of them unused."""
     proto = scan(scan_output_axes=[0, 1], scan_output_directions=[1, 0])
     node = proto.graph.node[0]
     body = next(a.g for a in node.attribute if a.name == "body")
@@ -100,7 +100,7 @@ def scan_of_two(read: int) -> onnx.ModelProto:
 
 
 def branches(shape: list[int]) -> onnx.ModelProto:
-    """A verifier behind a detector: one truth value of some rank says whether it is asked."""
+    """A verifier after a detector: a boolean of some rank decides whether it runs."""
     then = helper.make_graph([make("Tanh", ["x"], ["t"])], "then", [], [info("t", FLOAT, [5, 3])])
     other = helper.make_graph([make("Neg", ["x"], ["n"])], "else", [], [info("n", FLOAT, [5, 3])])
     nodes = [
@@ -199,7 +199,7 @@ def test_refusals_behind_control_flow_are_in_the_list() -> None:
 
 
 def nested_loops(depth: int) -> onnx.NodeProto:
-    """Each begins with `x`, and ends with a constant."""
+    """Each list starts with `x` and has a constant at the end."""
     inner = [] if depth == 0 else [nested_loops(depth - 1)]
     ones = numpy_helper.from_array(np.ones((5, 3), np.float32))
     body = helper.make_graph(
@@ -219,7 +219,7 @@ def test_loops_in_loops_are_looked_at_in_no_exponential_time() -> None:
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_what_a_constant_condition_chooses_may_be_constant(taken: bool) -> None:
-    """GatherND has no importer: it leaves what a branch has of a constant alone."""
+    """GatherND has no importer: constants of a branch are not changed."""
     nodes = [
         make("If", ["on"], ["v"], then_branch=branch("a", "Neg", "table"),
              else_branch=branch("b", "Abs", "table")),
@@ -233,7 +233,7 @@ def test_what_a_constant_condition_chooses_may_be_constant(taken: bool) -> None:
 
 
 def test_constants_fold_whatever_the_operator() -> None:
-    """GatherND has no importer, Sin one that makes operations: both leave a constant alone."""
+    """GatherND has no importer, but Sin does: neither changes constants."""
     nodes = [
         make("GatherND", ["table", "at"], ["row"]),
         make("Sin", ["row"], ["wave"]),

@@ -64,7 +64,7 @@ class Layer:
             scales = (d, 4 * self.hidden) if self.per_channel else (d,)
             limit = 1.5 / rows**0.5 / 128
             found[f"{name}s"] = rng.uniform(limit / 2, limit, scales).astype(np.float32)
-            # ONNX Runtime takes no other zero points of channels.
+            # ONNX Runtime supports no other zero points of channels.
             point = 0 if self.per_channel and self.dtype is np.int8 else bounds.max // 2 + 7
             found[f"{name}z"] = np.full(scales, point, self.dtype)
         found["b"] = rng.normal(0, 0.3, (d, 8 * self.hidden)).astype(np.float32)

@@ -1,6 +1,6 @@
 """
-Scales that a model computes at run time: what `quantize_dynamic` writes, and single operators,
-against ONNX Runtime; the same numbers in C.
+Scales that a model computes at run time, as `quantize_dynamic` writes, and single operators,
+against ONNX Runtime; equal values in C.
 """
 
 from collections.abc import Callable
@@ -113,13 +113,13 @@ OPERATORS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def check(proto: onnx.ModelProto, inputs: dict[str, Array], folder: Path | None) -> None:
-    """The interpreter gives what ONNX Runtime gives, and, with a folder, C the same bits."""
+    """Compare the interpreter with ONNX Runtime, and with a folder, the bits of C."""
     expected = run_onnxruntime(proto, inputs)
     module = import_model(proto)
     options = BuildOptions(CTarget()).resolved(module)
     reference = module.clone()
     run_stages(load_context(), reference, front_stages(options))
-    for op in reference.walk():  # Integers where there were integers.
+    for op in reference.walk():  # Integers remain integers.
         assert not isinstance(op, graph.LinearOperation) or op.is_quantized
     actual: dict[str, Array] = dict(run(reference, inputs))
     for name, array in expected.items():
@@ -168,7 +168,7 @@ def test_rows_of_a_quantized_table(storage: type[np.integer[Any]]) -> None:
 
 
 def static_integers(kind: str) -> onnx.ModelProto:
-    """What an early ONNX Runtime's quantizer writes: QuantizeLinear, sums of integers, a factor."""
+    """An early quantizer of ONNX Runtime writes QuantizeLinear, sums of integers, a factor."""
     random = np.random.default_rng(2)
     shape, weights = ((1, 3, 6, 5), (4, 3, 3, 3)) if kind == "ConvInteger" else ((5, 40), (40, 6))
     operands = {
@@ -200,7 +200,7 @@ def test_integers_of_a_constant_scale_are_multiplied_as_integers(kind: str) -> N
 
 @pytest.mark.parametrize(("scale", "point"), [(0.02, 113), (0.05, 100), (0.07, 3)])
 def test_integers_are_read_by_another_scale(scale: float, point: int) -> None:
-    """As they are stored: what QuantizeLinear made need not be what DequantizeLinear reads."""
+    """Equal integers: the types of QuantizeLinear and DequantizeLinear may differ."""
     operands = {
         "s": np.array(0.05, np.float32),
         "z": np.array(113, np.uint8),
@@ -261,7 +261,7 @@ def test_integers_of_quantized_numbers_are_bounded(name: str, moved: bool) -> No
 
 
 def test_bounds_on_integers_are_in_the_epilogue() -> None:
-    """Four bits behind a ReLU: the layer computes in integers."""
+    """Four bits after a ReLU: the layer computes in integers."""
     constants = {
         "s": np.array(0.25, np.float32),
         "z": np.array(0, np.uint8),
@@ -287,7 +287,7 @@ def test_bounds_on_integers_are_in_the_epilogue() -> None:
 
 
 def test_a_scale_of_an_infinite_range_says_what_to_do() -> None:
-    """As ONNX Runtime's quantizer makes it of a mask that is -inf."""
+    """ONNX Runtime's quantizer writes this for a mask of -inf."""
     nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
     constants = {"s": np.array(np.inf, np.float32), "z": np.array(0, np.uint8)}
     with pytest.raises(InputError, match=r"finite, got inf: .*--calibrate, .* mask of finite"):

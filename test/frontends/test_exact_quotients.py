@@ -1,4 +1,4 @@
-"""Quotients by constants whose last bit decides, and products in place of all other quotients."""
+"""Quotients by constants if the last bit matters, and products instead of other quotients."""
 
 from collections.abc import Sequence
 

@@ -19,7 +19,7 @@ from ceras_ir.interpreters.network import run
 pytestmark = pytest.mark.slow
 
 HALF = 2e-3
-"""Relative to the greatest output: every node of float16 rounds to 2^-11, here only the ends do."""
+"""Relative to the maximum: float16 nodes round to 2^-11, here only inputs and outputs do."""
 
 
 def network(data_type: int, *, opset: int = 17) -> onnx.ModelProto:
@@ -99,7 +99,7 @@ def test_files_keep_the_models_type(tool: Tool, tmp_path: Path, data_type: int, 
     interpreted = array(tmp_path)
     assert tool("ceras-compile", "m.onnx", "-o", "out", "--target", "c").status == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    # What the compiled functions take, and what the model says.
+    # The types of the compiled functions, and of the model.
     for (end,) in (manifest["inputs"], manifest["outputs"]):
         assert [end["dtype"], end["model_dtype"]] == ["float32", name]
     assert tool("ceras-run", "out", *arguments).status == 0

@@ -21,7 +21,7 @@ from ceras_ir.driver.run import main
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "0:100").split(":"))
 C_EVERY = int(os.environ.get("CERAS_FUZZ_C_EVERY", "4"))
-"""C takes a compiler run per network, so that only some go through it."""
+"""C requires a compiler run per network, so only some networks are compiled."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def generate(seed: int, folder: Path) -> bool:
-    """Write the network of one seed; False for seeds that the generator drops."""
+    """Write the network of a seed; False for seeds that the generator drops."""
     if str(GENERATOR.parent) not in sys.path:
         sys.path.append(str(GENERATOR.parent))
     return str(import_module(GENERATOR.stem).one(seed, folder, 14, "none")).startswith("ok")
@@ -48,7 +48,7 @@ def test_network(seed: int, tmp_path: Path) -> None:
         arguments = [str(network / "model.onnx"), "--inputs", str(network / "in.npz")]
         output = tmp_path / f"{target}.npz"
         status = main([*arguments, "--outputs", str(output), "--target", target])
-        # What is refused is said to be, and leaves nothing behind.
+        # Refusals are reported, and leave no files.
         assert status in (0, 3), target
         assert output.exists() == (status == 0)
         if status:

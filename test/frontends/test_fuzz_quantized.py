@@ -1,9 +1,9 @@
 """
-Quantized random networks of `fuzz_models.py`, as ONNX Runtime's quantizer writes them: layer by
-layer at most one unit from ONNX Runtime, and what is refused is refused. The whole network is held
-to itself as it is written, and in C to the interpreter: see `fuzz_as_written.py`.
+Quantized random networks of `fuzz_models.py`, as ONNX Runtime's quantizer writes them: each layer
+differs by at most one unit from ONNX Runtime, or is refused.
 
-`CERAS_FUZZ_SEEDS=0:1000` runs more. Seeds that the generator itself drops are not counted.
+`fuzz_as_written.py` compares the entire network with the model as written, and C with the
+interpreter. `CERAS_FUZZ_SEEDS=0:1000` runs more. Seeds that the generator drops are not counted.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))
 C_EVERY = int(os.environ.get("CERAS_FUZZ_C_EVERY", "8"))
-"""C takes a compiler run per network, so that only some go through it."""
+"""C requires a compiler run per network, so only some networks are compiled."""
 MOST_DIFFERING = 0.1
-"""Of a network, in whose layers scales make ties common: float32 decides those by chance."""
+"""The layers of a network with frequent ties, which float32 decides by chance."""
 
 pytestmark = [
     pytest.mark.slow,

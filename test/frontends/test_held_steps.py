@@ -1,4 +1,4 @@
-"""Recurrent layers whose states a mask holds in steps that do not count, as Keras has it."""
+"""Recurrent layers with states that a mask keeps in steps that do not count, as in Keras."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ NAMES = [f"{kind} of two products" for kind in ("lstm", "gru", "rnn")]
 
 
 def marked(proto: onnx.ModelProto, batch: int) -> list[dict[str, Array]]:
-    """Inputs with steps left out everywhere, nowhere, in front, behind, and here and there."""
+    """Inputs with skipped steps: all, at the start, at the end, in between, or no steps."""
     step = np.arange(STEPS)[:, None, None] * np.ones((1, batch, 1))
     own = np.arange(batch)[None, :, None]
     masks = [step < 0, step >= 0, step > 2 + own, step < 3 - own, (step + own) % 2 == 0]
@@ -64,7 +64,7 @@ def test_one_flag_for_a_whole_batch_keeps_a_loop():
 
 
 def test_a_mask_of_columns_keeps_a_loop():
-    """One that has as many elements as there are rows."""
+    """A mask with an element for each row."""
     proto = looped(*CELLS["rnn of two products"], HIDDEN, spelling="selections")
     step = proto.graph.node[1].attribute[0].g
     (gather,) = (node for node in step.node if "m" in node.output)

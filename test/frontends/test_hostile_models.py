@@ -1,6 +1,6 @@
 """
-Models that nobody exports: sizes that overflow, cycles, names with comments of C in them, numbers
-that are none. Each is imported, quantized and compiled to C, or refused in words and in time.
+Hostile models: sizes that overflow, cycles, names with comments of C, invalid numbers. Each is
+imported, quantized and compiled to C, or refused with a message and in time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def one(
     dtype: int = TensorProto.FLOAT,
     **attributes: Attribute,
 ) -> onnx.ModelProto:
-    """A model of one node, not checked by ONNX."""
+    """A model of a single node, not checked by ONNX."""
     nodes = [node(op, inputs, outputs, "n", **attributes)]
     return model(nodes, {"x": shape}, ["y"], constants, opset=opset, dtype=dtype, infer=False)
 
@@ -70,7 +70,7 @@ def quantized(
 
 
 def named(name: str) -> onnx.ModelProto:
-    """Every name of a small network is this one, with a number."""
+    """All names of a small network are this name with a number."""
     nodes = [node("Relu", "x", "r"), node("Add", "r k", "y")]
     proto = model(nodes, {"x": (1, 4)}, ["y"], {"k": floats(1, 2, 3, 4)})
     known = {old: f"{name}{i}" for i, old in enumerate("xrky")}
@@ -85,7 +85,7 @@ def named(name: str) -> onnx.ModelProto:
 
 
 def edited(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
-    """A network of one Relu, changed."""
+    """A network of a single Relu, changed."""
     proto = one("Relu", inputs="x")
     change(proto)
     return proto
@@ -120,7 +120,7 @@ def nested(depth: int) -> onnx.ModelProto:
 
 
 def calling(*bodies: str) -> onnx.ModelProto:
-    """Functions f0, f1 and so on, each of which calls the named one."""
+    """Functions f0, f1 and so on, each of which calls the named function."""
     proto = one("f0", inputs="x")
     proto.graph.node[0].domain = "own"
     proto.opset_import.append(helper.make_opsetid("own", 1))
@@ -132,7 +132,7 @@ def calling(*bodies: str) -> onnx.ModelProto:
 
 
 def loop(trips: int) -> onnx.ModelProto:
-    """A loop of so many trips."""
+    """A loop with this trip count."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Relu", ["v"], ["w"])],
@@ -150,7 +150,7 @@ def loop(trips: int) -> onnx.ModelProto:
 
 
 def chain(length: int, op: str = "Relu") -> onnx.ModelProto:
-    """One node after the other."""
+    """A chain of nodes."""
     nodes = [node(op, f"v{i}", f"v{i + 1}") for i in range(length)]
     return model(nodes, {"v0": (1, 2)}, [f"v{length}"], infer=False)
 

@@ -118,7 +118,7 @@ def test_resize(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("seed", first_fast(20, range(60)))
 def test_network(seed: int) -> None:
-    """Whole random networks, before and after batch norms are folded."""
+    """Random networks, before and after batch norms are folded."""
     proto = random_network(seed, kinds=[*STEPS, "head"])
     module = agree(proto, inputs := random_inputs(proto, seed))
     BatchNormRule().apply(Context(), module)

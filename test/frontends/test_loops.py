@@ -1,4 +1,4 @@
-"""Loops with one body against ONNX Runtime, and what is refused of them."""
+"""Loops that are not unrolled against ONNX Runtime, and refusals."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_one_branch_runs_where_one_costs_something(name: str, count: int) -> Non
 
 
 def test_branches_with_short_loops_are_both_run() -> None:
-    """They can be quantized and run on every target, as they are unrolled."""
+    """They can be quantized and run on all targets, because they are unrolled."""
     module = agree(with_trips(NETWORKS["branches"](), "long", 3), inputs(0))
     kinds = {type(op) for op in module.walk()}
     assert SelectOp in kinds and not kinds & {BranchOp, LoopOp}
@@ -86,7 +86,7 @@ def test_a_false_condition_takes_no_step() -> None:
 
 
 def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
-    """`n < 5`, of the number of a step alone: five steps, whatever the trip count says."""
+    """`n < 5` for the number of the step: five steps, for any trip count."""
     nodes = [
         make("Add", ["h", "half"], ["new"]),
         make("Add", ["n_body", "two"], ["later"]),
@@ -99,7 +99,7 @@ def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
 
 
 def deep(depth: int, around: str = "x") -> onnx.NodeProto:
-    """Loops in loops, each of which its condition alone ends."""
+    """Nested loops that only their conditions end."""
     inner = [deep(depth - 1, f"h{depth}")] if depth else []
     last = f"y{depth - 1}" if depth else "h0"
     nodes = [
@@ -145,7 +145,7 @@ def test_carried_values_keep_their_shape() -> None:
 
 
 def with_outputs_of_steps(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with an output of every step of its loop, which nobody reads."""
+    """The model with an unused output of each step of the loop."""
     body = proto.graph.node[0].attribute[0].g
     body.node.append(make("Neg", ["new"], ["seen"]))
     body.output.add().name = "seen"
@@ -182,7 +182,7 @@ def test_shapes_that_the_step_decides_are_refused() -> None:
 
 
 def test_a_body_is_no_layer_of_the_network() -> None:
-    """Whoever watches a run sees the loop once."""
+    """Observers of a run see the loop a single time."""
     seen: list[str] = []
     run(import_model(recurrent()), inputs(0), lambda op, _: seen.append(op.name))
     assert seen.count("graph.loop") == 1 and "graph.matmul" not in seen

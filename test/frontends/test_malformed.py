@@ -152,7 +152,7 @@ def test_wrong_node(name: str) -> None:
 
 
 def initializer(changed: onnx.TensorProto) -> onnx.ModelProto:
-    """A model whose only initializer says something else than its data."""
+    """A model with an initializer that contradicts the data."""
     proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], {"k": zeros(2)}, infer=False)
     tensor = proto.graph.initializer[0]
     if changed.dims:
@@ -263,7 +263,7 @@ def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
 
 
 def test_links_to_a_model_and_its_data(tmp_path: Path) -> None:
-    """Both links lead to the same folder; a link to the data without one to the model does not."""
+    """Both links lead to the same folder; a link only to the data does not."""
     (tmp_path / "model").mkdir()
     (tmp_path / "work").mkdir()
     data = external(location="data").SerializeToString()
@@ -289,7 +289,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_constant_arithmetic_is_bounded() -> None:
-    """Folding never allocates what a few bytes of shape ask for."""
+    """Folding does not allocate a result that a few bytes declare."""
     for nodes, constants in (
         ([node("ConstantOfShape", "k", "c")], {"k": np.array([1 << 20, 1 << 20])}),
         ([node("Expand", "o k", "c")], {"k": np.array([1 << 40]), "o": zeros(1)}),
@@ -329,7 +329,7 @@ def test_nodes_look_at_their_own_operands_alone(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_constant_rows_that_are_picked_count_once() -> None:
-    """A table of positions, of which as many rows are picked as it has."""
+    """A table of positions, from which all rows are gathered."""
     rows = np.arange(1500)
     nodes = [node("Gather", "table rows", "picked"), node("Add", "x picked", "y")]
     constants = {"table": zeros(1500, 96), "rows": rows}
@@ -347,7 +347,7 @@ def test_constant_arithmetic_that_fails() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("build", first_fast(2, [conv_model, lambda: mlp(4), residual_block]))
 def test_broken_files(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
-    """Every truncation and many flipped bytes give a model or a diagnostic, nothing else."""
+    """Truncations and flipped bytes give a model or a diagnostic."""
     data = build().SerializeToString()
     source = random.Random(0)
     file = tmp_path / "m.onnx"
@@ -379,7 +379,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_listed_numbers() -> None:
-    """Tensors whose elements are stored one by one, as old exporters do."""
+    """Tensors with elements in list fields, as old exporters write."""
     proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], infer=False)
     proto.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [2], [1.5, 2.5]))
     assert "1.500000e+00, 2.500000e+00" in str(import_model(proto))
@@ -389,7 +389,7 @@ def test_listed_numbers() -> None:
 
 
 def test_names_do_not_fill_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a file calls its nodes stays on one line of bounded length."""
+    """Names of nodes in messages remain on a single line of bounded length."""
     for name in ("n" * 100_000, "a\nTraceback (most recent call last):\n" * 50, "\x1b[2J\r"):
         proto = model([node("Bernoulli", "x", "y", name)], {"x": (1,)}, ["y"], infer=False)
         file = tmp_path / "named.onnx"
@@ -400,7 +400,7 @@ def test_names_do_not_fill_the_screen(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
-    """A model of one Add, after `change`."""
+    """A model of a single Add, after `change`."""
     proto = model([node("Add", "x k", "y", "n")], {"x": (1,)}, ["y"], {"k": zeros(1)})
     change(proto)
     return proto
@@ -460,7 +460,7 @@ def test_what_contradicts_itself(name: str) -> None:
 def test_an_output_declared_with_another_shape(
     shape: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As some exporters write; what the nodes compute is taken, as ONNX Runtime takes it."""
+    """As some exporters write; the computed shape is used, as in ONNX Runtime."""
     assert "-> (tensor<1xf32> {" in str(import_model(changed(declare(TensorProto.FLOAT, *shape))))
     assert capsys.readouterr().err == (
         f"import: warning: output 'y' is declared with shape {shape}, but the computed shape is "
@@ -469,7 +469,7 @@ def test_an_output_declared_with_another_shape(
 
 
 def test_an_open_batch_that_an_output_forgets() -> None:
-    """PyTorch's exporter writes the traced batch where only the input was said to be open."""
+    """PyTorch's exporter writes the traced batch although only the input is open."""
     proto = changed(declare(TensorProto.FLOAT, 1))
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     assert "tensor<4xf32>" in str(import_model(proto, batch=4))

@@ -1,4 +1,4 @@
-"""Real networks against ONNX Runtime, and what is left of their transposes."""
+"""Real networks against ONNX Runtime, and their remaining transposes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ceras_ir.transforms.graph.affine_backward import BatchNormRule
 
 MODELS = SHARED / "models"
 MADE = Path(os.environ.get("CERAS_MODELS", SHARED / "models"))
-"""Where `make_models.py` wrote; its networks are too big to keep."""
+"""The folder of `make_models.py`, which writes networks that are too large for the repository."""
 
 TRANSPOSES = {
     "resnet8_float": 0,
@@ -46,11 +46,11 @@ def path(name: str) -> Path:
     for folder in (MODELS, MADE):
         if (file := folder / f"{name}.onnx").exists():
             return file
-    pytest.skip(f"{name}.onnx is not there; make_models.py makes it, CERAS_MODELS says where")
+    pytest.skip(f"{name}.onnx is missing; create it with make_models.py, or set CERAS_MODELS")
 
 
 def samples(name: str, proto: onnx.ModelProto) -> dict[str, Array]:
-    """One real sample where there is one, else noise."""
+    """A real sample if there is a sample, else noise."""
     if not (file := path(name).with_suffix(".npz")).exists():
         return random_inputs(proto)
     with np.load(file) as arrays:
@@ -66,13 +66,13 @@ def test_network(name: str) -> None:
     BatchNormRule().apply(Context(), module)
     module.verify()
     compare(run(module, inputs), run_onnxruntime(proto, inputs))
-    # Every product was a batch normalization.
+    # Each product was a batch normalization.
     products = [op for op in module.walk() if isinstance(op, BinaryOp) and op.kind.data == "mul"]
     assert not products
 
 
 def focus() -> onnx.ModelProto:
-    """What YOLOX begins and ends with: slices of one dimension each, and boxes as rows."""
+    """The first and last operations of YOLOX: slices along a dimension, and boxes as rows."""
     part = {"s0": [0], "s1": [1], "end": [12], "height": [2], "width": [3], "step": [2]}
     weights = np.random.default_rng(0).normal(0, 0.3, (8, 12, 3, 3)).astype(np.float32)
     nodes = [node("Slice", f"x s{i} end height step", f"rows{i}") for i in (0, 1)]
@@ -93,8 +93,8 @@ def focus() -> onnx.ModelProto:
 
 def only_after_focus(module: ModuleOp) -> int:
     """
-    The number of slices of the network's input, and nothing but one transpose of all of them:
-    joined along the channels of NCHW they are written to their places, as in NHWC they cannot be.
+    Return the number of slices of the network's input, with a single transpose of their
+    concatenation. Slices can be concatenated in place along the channels of NCHW, but not of NHWC.
     """
     (transpose,) = transposes(module)
     joined = transpose.input.owner
@@ -138,7 +138,7 @@ def test_a_batch_that_is_not_open_is_refused() -> None:
 
 def test_import_is_fast() -> None:
     file = path("resnet18")
-    import_file(path("colour_mlp_40"))  # Loads what is loaded once.
+    import_file(path("colour_mlp_40"))  # Each value is loaded a single time.
     start = time.process_time()
     import_file(file)
     assert time.process_time() - start < 1.0

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_sample_is_right() -> None:
     right = 0
-    # A single test, because ONNX takes half a minute to create the cases.
+    # A single test, because ONNX needs half a minute to create the cases.
     with quick_compiler():
         for case in node_cases(EVERY, FIRST):
             for run, outcome in outcomes(case):

@@ -55,7 +55,7 @@ def computed_conv(
     bias: int = 0,
     **attributes: int | list[int],
 ) -> onnx.ModelProto:
-    """Of 4 channels, with weights that are an input; a bias of as many numbers, if any."""
+    """A convolution of 4 channels with weights as an input, and an optional bias."""
     inputs = {"x": (2, 4, 7, 6)[: len(weights)], "w": weights}
     conv = node(operator, "x w b" if bias else "x w", "y", **attributes)
     return model([conv], inputs, ["y"], {"b": floats(bias)} if bias else {})
@@ -411,13 +411,13 @@ UNREDUCED: dict[str, Callable[[Floats], Floats]] = {
     "SumSquare": np.square,
     "LogSum": np.log,
 }
-"""What is left of a reduction that has nothing to reduce."""
+"""Reductions without a reduced axis."""
 
 
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("kind", UNREDUCED)
 def test_a_reduction_along_no_axes(kind: str, keep: int):
-    # ONNX Runtime returns the operand of some; ONNX says that the rest of the formula stays.
+    # ONNX Runtime returns the operand of some; ONNX specifies the rest of the formula.
     reduce = node(f"Reduce{kind}", "x", "y", keepdims=keep, noop_with_empty_axes=1)
     x = np.abs(floats(2, 3)) if kind == "LogSum" else floats(2, 3)
     found = run(import_model(model([reduce], {"x": (2, 3)}, ["y"], opset=18)), {"x": x})["y"]
@@ -434,7 +434,7 @@ def test_logarithms_of_sums_of_infinities() -> None:
 
 
 def test_same_padding_of_a_dilated_window() -> None:
-    # ONNX Runtime refuses this; ONNX says that the padding keeps the extents.
+    # ONNX Runtime refuses this; in ONNX, the padding preserves the extents.
     same = conv_model(auto_pad="SAME_LOWER", dilations=[2, 3])
     explicit = conv_model(pads=[2, 3, 2, 3], dilations=[2, 3])
     assert str(import_model(same)) == str(import_model(explicit))
@@ -465,7 +465,7 @@ def test_keras_gelu_as_tf2onnx_leaves_it() -> None:
 
 
 def test_nodes_need_no_order() -> None:
-    """ONNX Runtime's converter to float16 appends casts; branches read what comes behind them."""
+    """ONNX Runtime's converter to float16 appends casts, so branches use later results."""
     branches: dict[str, onnx.GraphProto] = {}
     for name, op in (("then", "Neg"), ("else", "Exp")):
         result = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3])

@@ -109,7 +109,7 @@ CASES: dict[str, tuple[str, dict[str, om.Array], dict[str, Any], dict[str, Any]]
 
 
 def _model(name: str) -> tuple[Any, dict[str, om.Array], om.Array]:
-    """The network, its inputs, and what ONNX's evaluator makes of them."""
+    """Return the network, the inputs, and the results of ONNX's evaluator."""
     operator, given, constants, attributes = CASES[name]
     arrays = {key: np.asarray(value) for key, value in constants.items()}
     known = {**given, **arrays}

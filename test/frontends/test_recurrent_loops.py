@@ -1,4 +1,4 @@
-"""Loops that are recurrent layers: one operation, with ONNX Runtime's values."""
+"""Loops that are recurrent layers: a single operation, with ONNX Runtime's values."""
 
 import numpy as np
 import onnx
@@ -87,7 +87,7 @@ def test_scans_are_layers(backwards: int) -> None:
 
 
 def test_keras_hard_sigmoid_is_a_function() -> None:
-    """`min(max(a + 3, 0), 6) / 6`, whose addend goes into the bias."""
+    """`min(max(a + 3, 0), 6) / 6`: the addend becomes part of the bias."""
 
     def hard(gate: str) -> Nodes:
         return [
@@ -104,7 +104,7 @@ def test_keras_hard_sigmoid_is_a_function() -> None:
 
 
 def replaced(nodes: Nodes, old: str, *new: onnx.NodeProto) -> Nodes:
-    """`nodes` with others in place of the one that makes `old`."""
+    """Return `nodes` with the producer of `old` replaced."""
     at = next(i for i, n in enumerate(nodes) if old in n.output)
     return [*nodes[:at], *new, *nodes[at + 1 :]]
 
@@ -152,7 +152,7 @@ def test_a_condition_that_is_computed_keeps_a_loop() -> None:
 
 
 def test_long_loops_capture_what_they_do_not_change() -> None:
-    """One body for many steps reads the weights that the model carries; it does not copy them."""
+    """The body of a loop uses the weights that the model carries, without a copy."""
     proto = long(looped(*OTHERS["another function"]))
     step = proto.graph.node[0].attribute[0].g
     del step.output[-1], proto.graph.node[0].output[-1], proto.graph.output[1]
@@ -183,7 +183,7 @@ def test_a_sequence_that_is_reversed_is_a_slice() -> None:
 
 
 def test_a_state_as_wide_as_an_image_is_no_layer() -> None:
-    """Whose matrix would take 80 GB to look at."""
+    """A layer with a matrix of 80 GB."""
     state = (FLOAT, [1, 100_000])
     ends = {"number": (TensorProto.INT64, ()), "go": (BOOL, ()), "h": state}
     nodes = [make("Mul", ["h", "halves"], ["a"]), make("Tanh", ["a"], ["h2"])]

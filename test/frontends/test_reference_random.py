@@ -31,7 +31,7 @@ def evaluator(proto: onnx.ModelProto) -> Evaluator:
 
 
 def check(proto: onnx.ModelProto, inputs: dict[str, Array], tolerance: float = 2e-5) -> None:
-    """The imported model computes what ONNX's own evaluator does, types and shapes included."""
+    """The imported model computes the values, types and shapes of ONNX's evaluator."""
     with np.errstate(all="ignore"):
         want = evaluator(proto).run(None, inputs)
         got = run(import_model(proto), inputs)
@@ -58,7 +58,7 @@ def test_slice(data: st.DataObject, shape: list[int], seed: int) -> None:
         first, last = data.draw(st.tuples(*(st.integers(0, shape[axis] - 1),) * 2).map(sorted))
         backwards = step < 0
         starts.append(last if backwards else first)
-        # Before the beginning, or far behind the end.
+        # Before the start, or far after the end.
         ends.append((first - 1 if first else -(1 << 40)) if backwards else last + 1)
         steps.append(step)
     lists = {"s": starts, "e": ends, "a": axes, "t": steps}
@@ -133,7 +133,7 @@ def test_conv_transpose(data: st.DataObject, seed: int) -> None:
     proto = model(
         [node("ConvTranspose", "x w", "y", **attributes)], {"x": shape}, ["y"], {"w": weights}
     )
-    # The reference evaluator fails on groups and output padding: ONNX Runtime stands in.
+    # The reference evaluator fails on groups and output padding, so ONNX Runtime is used.
     agree(proto, {"x": floats(shape, seed + 1)})
 
 
@@ -143,7 +143,7 @@ def test_local_response_normalization(size: int, channels: int, seed: int) -> No
     shape = [2, channels, 3, 2]
     attributes: dict[str, Attribute] = {"size": size, "alpha": 0.3, "beta": 0.7, "bias": 1.5}
     proto = model([node("LRN", "x", "y", **attributes)], {"x": shape}, ["y"])
-    # The reference evaluator mixes up channels and batch here; ONNX Runtime takes odd sizes.
+    # The reference evaluator exchanges channels and batch; ONNX Runtime supports odd sizes.
     agree(proto, {"x": floats(shape, seed)})
 
 

@@ -1,4 +1,4 @@
-"""What is refused: all of it at once, by node, with the rule and the way out."""
+"""Refusals: all are reported together, by node, with the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def one(
     constants: Mapping[str, Sequence[float]] | None = None,
     **attributes: Attribute,
 ) -> onnx.ModelProto:
-    """A model of one node called `n`, not checked by ONNX."""
+    """A model of a single node `n`, not checked by ONNX."""
     return model(
         [node(op, inputs, outputs, "n", **attributes)],
         {"x": shape, **(extra or {})},
@@ -143,7 +143,7 @@ def test_unsupported(name: str) -> None:
 
 
 def test_all_refusals_at_once() -> None:
-    """Static ones first, before any work; then those that need shapes, also all at once."""
+    """Static refusals are first; then all refusals that need shapes."""
     nodes = [
         node("Bernoulli", "x", "a", "first"),
         node("Resize", "a - s", "b", "second", mode="fancy"),
@@ -223,7 +223,7 @@ def test_unsupported_is_an_input_error() -> None:
 
 
 def test_integers_with_and_without_a_scale() -> None:
-    """As a cache of bytes that the caller keeps, beside what the network quantizes."""
+    """A cache of bytes that the caller keeps, with quantized values of the network."""
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("Concat", "kept q", "joined", "n", axis=0),

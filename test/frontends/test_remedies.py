@@ -212,7 +212,7 @@ def test_sizes_that_an_input_decides(name: str) -> None:
 
 
 def test_a_shape_that_is_an_input() -> None:
-    """The shape that the model declares of the output is the one to try."""
+    """The shape that the model declares for the output is tried."""
     proto = network(
         [node("Reshape", "x s", "y")], {"x": (12,)}, {"s": (INT64, (2,))}, output=(3, 4)
     )
@@ -260,7 +260,7 @@ def test_sizes_and_branches_together() -> None:
 
 
 def test_a_branch_that_data_decide() -> None:
-    """No option helps: the message names the branch, and the other one."""
+    """No option helps: the message names the branch and the other branch."""
     proto = network(
         [node("ReduceSum", "x", "t", keepdims=0), node("Greater", "t zero", "c"),
          branch("c", GOOD, REFUSED)],
@@ -448,7 +448,7 @@ def test_a_voice_activity_detector() -> None:
 
 
 def test_a_contradiction_is_bad_input() -> None:
-    """No extents of the open dimensions remedy it, so that none are proposed."""
+    """No extents of the open dimensions remedy it, so no option is proposed."""
     for inputs in ({"x": ("N", 4)}, {"x": ("N", "T", 4)}):
         proto = network([node("Add", "x five", "y")], inputs, five=FIVE)
         shapes = {"x": tuple(3 if isinstance(d, str) else d for d in inputs["x"])}
@@ -466,7 +466,7 @@ def test_no_shape_that_was_tried_fits() -> None:
 
 
 def test_shapes_of_models_with_unsupported_nodes() -> None:
-    """All unsupported nodes are named at once, and the shapes fit the other nodes."""
+    """All unsupported nodes are reported, and the shapes fit the other nodes."""
     proto = network(
         [
             node("Add", "x z", "a"),

@@ -24,7 +24,7 @@ def whole(*numbers: int) -> Array:
 
 
 class Case:
-    """A node, its operands by name, of which those in `constant` are no inputs, and results."""
+    """A node, the operands by name, and results; operands in `constant` are no inputs."""
 
     def __init__(
         self,
@@ -93,14 +93,14 @@ def grouped(
             "s": SIN,
         },
         constant=f"{constant}{rotated}",
-        # What is behind the last key is whatever the runtime's memory had.
+        # Elements after the last key are undefined in the runtime.
         outputs="y" if end + 1 < total else "",
         attributes={"num_heads": 4, "kv_num_heads": 2, **attributes},
     )
 
 
 def prompt(**attributes: Attribute) -> Case:
-    """Queries, keys and values as one, and nothing before."""
+    """Packed queries, keys and values, without a past."""
     return Case(
         *("GroupQueryAttention", "q - - - - e n c s", "y ok ov"),
         {"q": real(2, 5, 128), "e": whole(4, 4), "n": whole(5), "c": COS, "s": SIN},

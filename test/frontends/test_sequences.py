@@ -66,7 +66,7 @@ def test_sequence(name: str) -> None:
 
 
 def test_a_list_of_steps() -> None:
-    """What torch.stack makes of a list that a scripted loop appends to."""
+    """The result of torch.stack for a list to which a scripted loop appends."""
     body = helper.make_graph(
         [
             node("Identity", "going", "again"),

@@ -1,4 +1,4 @@
-"""ConvTranspose: paddings that ONNX and ONNX Runtime agree on, and those that are ambiguous."""
+"""ConvTranspose: paddings on which ONNX and ONNX Runtime agree, and ambiguous paddings."""
 
 from itertools import product
 

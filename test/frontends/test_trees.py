@@ -74,7 +74,7 @@ def test_thresholds_may_be_infinite(mode: str):
 
 @pytest.mark.parametrize("count", [100, pytest.param(40000, marks=pytest.mark.slow)])
 def test_tables_have_the_narrowest_elements(count: int):
-    # One comb: every node has a leaf of its own and the next node.
+    # A comb: the children of each node are a leaf and the next node.
     nodes = [Node(0, i, "BRANCH_LEQ", 0, float(i), 0, count + i, i + 1) for i in range(count)]
     nodes[-1] = Node(0, count - 1, weights=[(0, -1.0)])
     nodes += [Node(0, count + i, weights=[(0, float(i))]) for i in range(count - 1)]
@@ -110,7 +110,7 @@ def test_regressors_agree_with_onnxruntime(post: str, base: tuple[float, ...], a
     proto = regressor(nodes, len(x), targets, **more, **({"base_values": base} if base else {}))
     got = run(import_model(proto), {"x": x})["y"]
     if post != "NONE" and targets == 1:
-        # ONNX Runtime leaves one target alone, where ONNX transforms it.
+        # ONNX Runtime does not transform a single target, but ONNX does.
         plain = regressor(
             nodes,
             len(x),
@@ -266,7 +266,7 @@ def test_two_classes_with_weights_of_both_are_refused():
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
 @pytest.mark.parametrize("base", [None, 0.25])
 def test_two_classes_with_opposite_weights(post: str, base: float | None):
-    """CatBoost's classifiers; ONNX Runtime exchanges the classes where there are base values."""
+    """Classifiers of CatBoost; ONNX Runtime exchanges the classes if there are base values."""
     nodes = [
         replace(leaf, weights=[(c, w if c else -w) for _, w in leaf.weights for c in (0, 1)])
         for leaf in random_trees(14, trees=5, depth=3, features=FEATURES, targets=1)

@@ -173,10 +173,8 @@ class Importer:
         if not self.model.HasField("graph"):
             raise InputError("not an ONNX model: it has no graph")
         if (version := self.model.ir_version) > NEWEST_IR:
-            raise UnsupportedError(
-                f"unsupported IR version {version}, expected at most {NEWEST_IR}; save the model "
-                "with an older version"
-            )
+            known = f"expected at most {NEWEST_IR}; save the model with an older version"
+            raise UnsupportedError(f"unsupported IR version {version}, {known}")
         versions = imported_versions(self.model.opset_import)
         opset = versions.get("")
         if opset is None:

@@ -118,10 +118,10 @@ class Builder:
         if not op.ADMITS_INTEGERS:
             for value in op.operands:
                 if isinstance(element := element_of(value), IntegerType):
-                    raise self.node.unsupported(
-                        f"operand of {element} elements, expected float32: insert a Cast to float "
-                        "before the node"
+                    message = (
+                        f"operand of {element} elements, expected float32: insert a Cast to float"
                     )
+                    raise self.node.unsupported(message)
         if isinstance(op, LinearOperation):
             for array in map(graph.constant_array, op.operands):
                 if array is not None and not np.isfinite(array).all():

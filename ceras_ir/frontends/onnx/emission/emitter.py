@@ -7,7 +7,7 @@ Values keep the layout of the model (NCHW) between nodes. Importers of operators
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from typing import TypeAlias
 
@@ -58,6 +58,10 @@ class Emitter(Builder):
         """Return operand `index` if it is given."""
         return self.value(index) if self.node.has_input(index) else None
 
+    def optional_array(self, index: int) -> Array | None:
+        """Return the constant operand `index` if it is given."""
+        return self.array(index) if self.node.has_input(index) else None
+
     def tensor(self, index: int) -> SSAValue:
         """Return operand `index` as an IR value."""
         return self.materialize(self.value(index))
@@ -94,10 +98,8 @@ class Emitter(Builder):
         """Return a constant operand that is a short list of integers: a shape, axes, pads."""
         array = self.array(index)
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
-            raise self.node.wrong(
-                f"operand {index} must be a list of integers, "
-                f"got {array.dtype} of shape {list(array.shape)}"
-            )
+            kind = f"{array.dtype} of shape {list(array.shape)}"
+            raise self.node.wrong(f"operand {index} must be a list of integers, got {kind}")
         if array.size > 64:
             raise self.node.wrong(f"operand {index} has {array.size} entries, expected a few")
         return tuple(int(i) for i in array.reshape(-1))
@@ -222,6 +224,15 @@ class Emitter(Builder):
         shape = shape_of_value(x)
         sizes = [size if i == axis else n for i, n in enumerate(shape)]
         return self.sliced(x, [start * (i == axis) for i in range(len(shape))], sizes)
+
+    def split(self, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+        """Return consecutive parts of `x` along `axis`."""
+        starts = accumulate(sizes, initial=0)
+        return [self.part(x, axis, a, n) for a, n in zip(starts, sizes, strict=False)]
+
+    def lookup(self, table: Value, indices: Value) -> Value:
+        """Return the entries of `table` [n, 1] at computed indices, in the shape of `indices`."""
+        return self.reshaped(self.taken(table, indices), shape_of_value(indices))
 
     def slice_at(self, x: Value, index: int, axis: int = 0) -> Value:
         """Return the elements at `index` along `axis`, without that axis."""

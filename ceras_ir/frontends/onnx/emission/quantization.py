@@ -216,10 +216,7 @@ def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValu
     if element.is_per_axis and len(chain) > 1:
         raise emitter.node.unsupported("per-channel scales of a transposed input; use one scale")
     if is_computed_integer(value):
-        raise emitter.node.unsupported(
-            "computed integers are dequantized; quantize them by QuantizeLinear, or convert them "
-            "by Cast"
-        )
+        raise emitter.node.unsupported("dequantized integers are computed; convert them by Cast")
     renamed: dict[SSAValue, SSAValue] = {}
     for link in chain:
         kind = TensorType(element, graph.shape_of(link))

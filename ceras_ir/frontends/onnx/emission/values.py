@@ -38,6 +38,9 @@ from ceras_ir.frontends.onnx.model.model_file import (
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
+Shape: TypeAlias = tuple[int, ...]
+Move: TypeAlias = Callable[[Array], Array]
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -88,16 +91,9 @@ class Constant:
         along = tuple(axes)
         return self._moved(self.shape, lambda array: np.flip(array, along), "reverse", along)
 
-    def _moved(
-        self,
-        shape: tuple[int, ...],
-        move: Callable[[Array], Array],
-        kind: str,
-        argument: tuple[int, ...],
-    ) -> Constant:
-        return Constant(
-            self.name, shape, self.dtype, lambda: move(self.load()), self._key(kind, argument)
-        )
+    def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:
+        key = self._key(kind, argument)
+        return Constant(self.name, shape, self.dtype, lambda: move(self.load()), key)
 
     def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
         return None if self.key is None else (*self.key, step)
@@ -146,28 +142,18 @@ class QuantizedConstant(Constant):
     def make(
         cls, name: str, shape: tuple[int, ...], stored: Callable[[], Array], element: UniformType
     ) -> QuantizedConstant:
-        return cls(
-            name,
-            shape,
-            np.dtype(np.float32),
-            lambda: dequantize(stored(), element),
-            (name, element),
-            stored=stored,
-            element=element,
-        )
+        def load() -> Array:
+            return dequantize(stored(), element)
+
+        key = (name, element)
+        return cls(name, shape, np.dtype(np.float32), load, key, stored=stored, element=element)
 
     def scaled(self, factor: float) -> QuantizedConstant:
         """Return the product with a positive `factor`: equal integers, other scales."""
         made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
         return replace(made, key=self._key("scale", factor))
 
-    def _moved(
-        self,
-        shape: tuple[int, ...],
-        move: Callable[[Array], Array],
-        kind: str,
-        argument: tuple[int, ...],
-    ) -> Constant:
+    def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:
         element, stored = self._element_after(kind, argument), self.stored
         if element is None:
             return super()._moved(shape, move, kind, argument)
@@ -187,9 +173,7 @@ class QuantizedConstant(Constant):
         return None if found is None else self.element.repeated(*found)
 
 
-def _channel_axis(
-    source: tuple[int, ...], target: tuple[int, ...], axis: int
-) -> tuple[int, int] | None:
+def _channel_axis(source: Shape, target: Shape, axis: int) -> tuple[int, int] | None:
     """
     Return the repetitions and the dimension of `target` that hold the slices of `axis` of `source`.
     If groups precede the channels, the slices repeat for each group.
@@ -235,16 +219,18 @@ def constant_of(
 ) -> Constant:
     """Return `tensor` as a constant; InputError if the declaration or the data is wrong."""
 
+    def finding(message: object) -> list[Finding]:
+        return [Finding(name, "initializer", str(message))]
+
     def load() -> Array:
         try:
             if isinstance(tensor, onnx.SparseTensorProto):
                 return sparse_array(tensor, folder)
             return tensor_array(tensor, folder)
         except ValueError as e:
-            raise InputError([Finding(name, "initializer", str(e))]) from None
+            raise InputError(finding(e)) from None
         except OSError as e:
-            message = f"cannot read external data: {e.strerror or e}"
-            raise InputError([Finding(name, "initializer", message)]) from None
+            raise InputError(finding(f"cannot read external data: {e.strerror or e}")) from None
 
     try:
         if isinstance(tensor, onnx.SparseTensorProto):
@@ -254,19 +240,19 @@ def constant_of(
         else:
             shape, data_type = tensor_shape(tensor), tensor.data_type
     except ValueError as e:
-        raise InputError([Finding(name, "initializer", str(e))]) from None
+        raise InputError(finding(e)) from None
     values = tensor.values if isinstance(tensor, onnx.SparseTensorProto) else tensor
     if values.HasField("segment"):
         message = "unsupported segment of a tensor; store it as a single tensor"
-        raise UnsupportedError([Finding(name, "initializer", message)])
+        raise UnsupportedError(finding(message))
     if data_type == onnx.TensorProto.UNDEFINED:
-        raise InputError([Finding(name, "initializer", "the element type is missing")])
+        raise InputError(finding("the element type is missing"))
     if (dtype := element_type(data_type)) is None:
         message = (
             f"unsupported element type {type_name(data_type)}; {READABLE_TYPES}: export with "
             "float32 or int8"
         )
-        raise UnsupportedError([Finding(name, "initializer", message)])
+        raise UnsupportedError(finding(message))
     return Constant(name, shape, dtype, load, (*scope, name))
 
 
@@ -287,19 +273,15 @@ def fix_inputs(
         shape = tuple(shapes.get(name, declared))
         if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_ELEMENTS:
             counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
-            raise InputError(
-                f"input '{name}' of shape {list(shape)} is set to {len(numbers)} numbers, "
-                f"expected {counts}"
-            )
+            raise InputError(f"input '{name}' is set to {len(numbers)} numbers, expected {counts}")
         with np.errstate(all="ignore"):
             array = np.array(numbers, np.float64).astype(dtype)
         if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
             allowed = "0 or 1" if dtype.kind == "b" else f"integers that {dtype} holds"
             given = ", ".join(f"{number:g}" for number in numbers)
             raise InputError(f"input '{name}' is set to {given}, expected {allowed}")
-        found[name] = Constant.of(
-            name, np.broadcast_to(array.reshape(shape if array.size == prod(shape) else ()), shape)
-        )
+        array = array.reshape(shape if array.size == prod(shape) else ())
+        found[name] = Constant.of(name, np.broadcast_to(array, shape))
     return found
 
 
@@ -310,8 +292,7 @@ def empty_inputs(
     found: dict[str, Constant] = {}
     for value in graph.input:
         kind = value.type.tensor_type
-        dims = kind.shape.dim
-        declared = [d.dim_value if d.HasField("dim_value") else -1 for d in dims]
+        declared = [d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim]
         shape = tuple(shapes.get(value.name, declared))
         dtype = TENSOR_DTYPES.get(kind.elem_type)
         if dtype is not None and shape and min(shape) == 0:

@@ -111,10 +111,8 @@ def swish(node: Node, emitter: Emitter) -> Value:
 @operator("Selu")
 def selu(node: Node, emitter: Emitter) -> Value:
     """Emit `gamma` times an `Elu`."""
-    alpha = node.number("alpha", 1.6732632)
-    gamma = node.number("gamma", 1.0507010)
-    elu = emitter.unary(Function.ELU, emitter.value(0), alpha)
-    return emitter.mul(elu, emitter.number(gamma))
+    elu = emitter.unary(Function.ELU, emitter.value(0), node.number("alpha", 1.6732632))
+    return emitter.mul(elu, emitter.number(node.number("gamma", 1.0507010)))
 
 
 @operator("PRelu")
@@ -137,8 +135,7 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
     """
-    Clamp to bounds, which are attributes before opset 11 (by default the largest finite values),
-    then optional operands. The upper bound has precedence. Bounds of quantized values are integers.
+    Clamp to optional bounds; the upper bound has precedence. Quantized values have integer bounds.
     """
     value = emitter.value(0)
     if node.opset < 11:

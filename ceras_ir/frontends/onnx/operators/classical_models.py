@@ -30,10 +30,8 @@ def scaler(node: Node, emitter: Emitter) -> Value:
     for name, kind in (("offset", Binary.SUB), ("scale", Binary.MUL)):
         if (numbers := node.numbers(name)) is not None:
             if len(numbers) not in (1, shape_of_value(x)[-1]):
-                raise node.wrong(
-                    f"attribute '{name}' has {len(numbers)} numbers for shape "
-                    f"{list(shape_of_value(x))}"
-                )
+                shape = list(shape_of_value(x))
+                raise node.wrong(f"attribute '{name}' has {len(numbers)} numbers for {shape}")
             x = emitter.binary(kind, x, emitter.constant(np.array(numbers, np.float32), name))
     return emitter.cast(x)
 
@@ -132,9 +130,8 @@ def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
     if not categories:
         raise node.unsupported("categories of text; encode them as integers in the application")
     x = emitter.value(0)
-    wanted = np.array(categories, dtype_of_value(x))
+    keys = emitter.constant(np.array(categories, dtype_of_value(x)), "categories")
     each = emitter.reshaped(x, (*shape_of_value(x), 1))
-    keys = emitter.constant(wanted, "categories")
     return emitter.cast(emitter.compare(Compare.EQUAL, each, keys))
 
 
@@ -150,15 +147,11 @@ def from_numbers(node: Node) -> str | None:
 @operator("ai.onnx.ml::LabelEncoder")
 def label_encoder(node: Node, emitter: Emitter) -> Value:
     """Replace numbers or labels. Results that are text are indices into the list of values."""
-    for name in ("default_int64", "default_string", "default_float", "classes_strings"):
-        node.ignore(name)
+    node.ignore("default_int64", "default_string", "default_float", "classes_strings")
     value = emitter.tensor(0)
     known = emitter.labels.get(value)
-    keys = (
-        node.strings("keys_strings")
-        if known
-        else node.integers("keys_int64s") or node.numbers("keys_floats")
-    )
+    numeric = node.integers("keys_int64s") or node.numbers("keys_floats")
+    keys = node.strings("keys_strings") if known else numeric
     texts, reals = node.strings("values_strings"), node.numbers("values_floats")
     values = texts or reals or node.integers("values_int64s")
     if not keys or not values or len(keys) != len(values):
@@ -200,9 +193,9 @@ def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Valu
     numbers = [e for e in entries if isinstance(e, int)]
     if len(texts) == len(entries) or len(numbers) == len(entries):
         return labelled(emitter, index, texts or numbers)
-    shape, reals = shape_of_value(index), [e for e in entries if isinstance(e, float)]
+    reals = [e for e in entries if isinstance(e, float)]
     table = emitter.constant(np.array(reals, np.float32).reshape(-1, 1), "values")
-    return emitter.reshaped(emitter.taken(table, index), shape)
+    return emitter.lookup(table, index)
 
 
 @operator("ai.onnx.ml::ZipMap")
@@ -299,9 +292,8 @@ def labelled(emitter: Emitter, index: Value, labels: ClassLabels) -> Value:
     numbers = [label for label in labels if not isinstance(label, str)]
     if numbers == list(range(len(numbers))):
         return value
-    shape = shape_of_value(value)
     table = emitter.constant(np.array(numbers, np.int64).reshape(-1, 1), "labels")
-    return emitter.reshaped(emitter.taken(table, value), shape)
+    return emitter.lookup(table, value)
 
 
 LINEAR_CLASSIFIER = "ai.onnx.ml::LinearClassifier"
@@ -334,10 +326,9 @@ def _scores(node: Node, emitter: Emitter, count: int) -> Value:
     width = shape_of_value(rows)[1]
     weights, bias = node.numbers("coefficients") or (), node.numbers("intercepts")
     if len(weights) != count * width or len(bias or ()) not in (0, count):
-        raise node.wrong(
-            f"{len(weights)} coefficients and {len(bias or ())} intercepts, expected {count} "
-            f"times {width} and {count}"
-        )
+        expected = f"{count} times {width} and {count}"
+        given = f"{len(weights)} coefficients and {len(bias or ())} intercepts"
+        raise node.wrong(f"{given}, expected {expected}")
     matrix = emitter.constant(np.array(weights, np.float32).reshape(count, width), "coefficients")
     added = emitter.constant(np.array(bias, np.float32), "intercepts") if bias else None
     return emitter.product(rows, matrix, added)

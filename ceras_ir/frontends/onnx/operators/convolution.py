@@ -143,15 +143,11 @@ def conv(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported(f"{rank - 2} spatial dimensions, expected one to three: split it")
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] % groups or weights[0] % groups:
-        raise node.wrong(
-            f"attribute 'group' must divide {shape[1]} input and {weights[0]} output channels, "
-            f"got {groups}"
-        )
+        channels = f"{shape[1]} input and {weights[0]} output channels"
+        raise node.wrong(f"attribute 'group' must divide {channels}, got {groups}")
     if shape[1] != weights[1] * groups:
-        raise node.wrong(
-            f"input of {shape[1]} channels, expected {weights[1] * groups} for weights "
-            f"{list(weights)} in {groups} groups"
-        )
+        expected = f"{weights[1] * groups} for weights {list(weights)} in {groups} groups"
+        raise node.wrong(f"input of {shape[1]} channels, expected {expected}")
     window = read_window(node, shape[2:], weights)
     bias = None
     if node.has_input(2):

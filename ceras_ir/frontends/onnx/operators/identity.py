@@ -6,7 +6,6 @@ operators on it select tensors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -105,12 +104,6 @@ constant_operands(
 )
 
 
-@dataclass(frozen=True)
-class _SequencePlace:
-    tensors: list[Value]
-    index: int
-
-
 def _tensors(node: Node, emitter: Emitter) -> list[Value]:
     value = emitter.values[node.inputs[0]]
     if not isinstance(value, TensorList):
@@ -118,14 +111,16 @@ def _tensors(node: Node, emitter: Emitter) -> list[Value]:
     return list(value.tensors)
 
 
-def _place(node: Node, emitter: Emitter, operand: int, *, at_end: bool = False) -> _SequencePlace:
-    """Return the index in `operand`, by default the last, or the end if `at_end` is set."""
+def _place(
+    node: Node, emitter: Emitter, operand: int, *, at_end: bool = False
+) -> tuple[list[Value], int]:
+    """Return the tensors and the index in `operand`, by default the last index or the end."""
     tensors = _tensors(node, emitter)
     count = len(tensors) + at_end
     index = int(emitter.array(operand).item()) if node.has_input(operand) else count - 1
     if not -len(tensors) <= index < count:
         raise node.wrong(f"index {index} of a sequence of {len(tensors)}")
-    return _SequencePlace(tensors, index + len(tensors) if index < 0 else index)
+    return tensors, index + len(tensors) if index < 0 else index
 
 
 def _sequence(node: Node, tensors: Sequence[Value]) -> Value:
@@ -150,23 +145,22 @@ def sequence_construct(node: Node, emitter: Emitter) -> Value:
 @operator("SequenceInsert")
 def sequence_insert(node: Node, emitter: Emitter) -> Value:
     """Insert a tensor at a constant index."""
-    place = _place(node, emitter, 2, at_end=True)
-    place.tensors.insert(place.index, emitter.value(1))
-    return _sequence(node, place.tensors)
+    tensors, index = _place(node, emitter, 2, at_end=True)
+    return _sequence(node, [*tensors[:index], emitter.value(1), *tensors[index:]])
 
 
 @operator("SequenceErase")
 def sequence_erase(node: Node, emitter: Emitter) -> Value:
     """Remove the tensor at a constant index."""
-    place = _place(node, emitter, 1)
-    return _sequence(node, [v for i, v in enumerate(place.tensors) if i != place.index])
+    tensors, index = _place(node, emitter, 1)
+    return _sequence(node, tensors[:index] + tensors[index + 1 :])
 
 
 @operator("SequenceAt")
 def sequence_at(node: Node, emitter: Emitter) -> Value:
     """Return the tensor at a constant index."""
-    place = _place(node, emitter, 1)
-    return place.tensors[place.index]
+    tensors, index = _place(node, emitter, 1)
+    return tensors[index]
 
 
 @operator("SequenceLength")
@@ -184,7 +178,7 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
     shape, keep = emitter.shape(0), node.flag("keepdims", True)
     axis = node.axis(node.integer("axis", 0), len(shape))
     extent, sizes = shape[axis], [1] * shape[axis]
-    given = emitter.array(1) if node.has_input(1) else None
+    given = emitter.optional_array(1)
     if given is not None and given.ndim:
         sizes, keep = list(emitter.integers(1)), True
     elif given is not None:
@@ -195,11 +189,7 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
         sizes = [min(size, extent - start) for start in range(0, extent, size)]
     if sum(sizes) != extent or any(size < 0 for size in sizes):
         raise node.wrong(f"sizes {sizes} of an extent of {extent}")
-    start = 0
-    parts: list[Value] = []
-    for size in sizes:
-        parts.append(emitter.part(emitter.value(0), axis, start, size))
-        start += size
+    parts = emitter.split(emitter.value(0), axis, sizes)
     if not keep:
         rest = [n for i, n in enumerate(shape) if i != axis]
         parts = [emitter.reshaped(part, rest) for part in parts]

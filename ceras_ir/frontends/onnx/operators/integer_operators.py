@@ -46,17 +46,16 @@ from ceras_ir.frontends.onnx.operators.convolution import read_window
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product
 from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
 
-PARAMETERS: dict[str, tuple[int, ...]] = {
-    "QLinearConv": (1, 2, 4, 5, 6, 7),
-    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
+QLINEAR = f"{MICROSOFT}QLinear"
+UNARY = [
+    QLINEAR + n for n in ("AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "Softmax")
+]
+BINARY = ["QLinearConv", "QLinearMatMul", f"{QLINEAR}Add", f"{QLINEAR}Mul"]
+
+PARAMETERS: dict[str, Sequence[int]] = {
+    **dict.fromkeys(BINARY, (1, 2, 4, 5, 6, 7)),
+    **dict.fromkeys(UNARY, (1, 2, 3, 4)),
     f"{MICROSOFT}QGemm": (1, 2, 4, 5, 7, 8),
-    f"{MICROSOFT}QLinearAdd": (1, 2, 4, 5, 6, 7),
-    f"{MICROSOFT}QLinearMul": (1, 2, 4, 5, 6, 7),
-    f"{MICROSOFT}QLinearAveragePool": (1, 2, 3, 4),
-    f"{MICROSOFT}QLinearGlobalAveragePool": (1, 2, 3, 4),
-    f"{MICROSOFT}QLinearSigmoid": (1, 2, 3, 4),
-    f"{MICROSOFT}QLinearLeakyRelu": (1, 2, 3, 4),
-    f"{MICROSOFT}QLinearSoftmax": (1, 2, 3, 4),
 }
 """The operands that are scales and zero points."""
 
@@ -68,14 +67,14 @@ constant_operands(
 
 def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
     """Return operand `index` as real values; the scale and the zero point follow it."""
-    point = emitter.array(index + 2) if emitter.node.has_input(index + 2) else None
+    point = emitter.optional_array(index + 2)
     return real_numbers(emitter, emitter.value(index), emitter.array(index + 1), point, axis)
 
 
 def _result(emitter: Emitter, value: Value, first: int, storage: str | None = None) -> Value:
     """Quantize `value` to the type of operands `first` and `first + 1`, or else as `storage`."""
     node = emitter.node
-    point = emitter.array(first + 1) if node.has_input(first + 1) else None
+    point = emitter.optional_array(first + 1)
     if point is not None:
         storage = point.dtype.name
     storage = storage or stored_type(emitter, emitter.value(0))
@@ -147,23 +146,20 @@ def qgemm(node: Node, emitter: Emitter) -> Value:
     return _result(emitter, product, 7)
 
 
-@operator(f"{MICROSOFT}QLinearAdd", f"{MICROSOFT}QLinearMul")
+@operator(f"{QLINEAR}Add", f"{QLINEAR}Mul")
 def qlinear_binary(node: Node, emitter: Emitter) -> Value:
     """Add or multiply real values; each operand has its scale."""
-    kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
+    kind = node.operator.removeprefix(QLINEAR)
     result = float_operator(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
     return _result(emitter, result, 6)
 
 
-ONE_OPERAND = ("AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "Softmax")
-
-
-@operator(*(f"{MICROSOFT}QLinear{name}" for name in ONE_OPERAND))
+@operator(*UNARY)
 def qlinear_unary(node: Node, emitter: Emitter) -> Value:
     """Apply a pooling or function to real values."""
     if node.flag("channels_last"):
         raise node.unsupported("channels_last=1; export with channels_last=0")
-    kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
+    kind = node.operator.removeprefix(QLINEAR)
     shape = emitter.shape(0)
     if kind == "Softmax" and shape[node.axis(node.integer("axis", -1), len(shape))] == 1:
         raise node.unsupported(
@@ -172,23 +168,17 @@ def qlinear_unary(node: Node, emitter: Emitter) -> Value:
         )
     dropped, added = ["channels_last", "opset"], list[onnx.AttributeProto]()
     if kind == "AveragePool" and node.flag("count_include_pad") and len(shape) in (3, 4):
+        # If the quantized average of ONNX Runtime counts padding, it divides by the size of the
+        # window, unlike the float average, so the padding of `ceil_mode` is made explicit.
+        top, left, bottom, right = read_window(node, shape[2:]).padding
+        pads = [top, left, bottom, right] if len(shape) == 4 else [left, right]
         dropped += ["auto_pad", "ceil_mode", "pads"]
-        added.append(_all_padding(node, shape))
+        added.append(onnx.helper.make_attribute("pads", pads))
     result = float_operator(emitter, kind, [_real(emitter, 0)], dropped, added)
     return _result(emitter, result, 3)
 
 
-def _all_padding(node: Node, shape: Sequence[int]) -> onnx.AttributeProto:
-    """
-    Return `pads` with the padding of `ceil_mode`. If the quantized average of ONNX Runtime counts
-    padding, it divides by the size of the window, unlike the float average of ONNX.
-    """
-    top, left, bottom, right = read_window(node, shape[2:]).padding
-    pads = [top, left, bottom, right] if len(shape) == 4 else [left, right]
-    return onnx.helper.make_attribute("pads", pads)
-
-
-@rule(f"{MICROSOFT}QLinearConcat")
+@rule(f"{QLINEAR}Concat")
 def constant_concat(node: Node) -> str | None:
     """scales and zero points must be constants"""
     for i, name in enumerate(node.inputs):
@@ -197,7 +187,7 @@ def constant_concat(node: Node) -> str | None:
     return None
 
 
-@operator(f"{MICROSOFT}QLinearConcat")
+@operator(f"{QLINEAR}Concat")
 def qlinear_concat(node: Node, emitter: Emitter) -> Value:
     """Concatenate real values; scale and zero point of the result are the first operands."""
     operands = [_real(emitter, i) for i in range(2, len(node.inputs), 3)]
@@ -240,8 +230,8 @@ def matmul_integer(node: Node, emitter: Emitter) -> Value:
 def matmul_integer_to_float(node: Node, emitter: Emitter) -> Value:
     """Emit `MatMulInteger` times the scales of both operands, plus a bias."""
     product = _product(emitter, "MatMul", -1, emitter.optional(4))
-    bias = emitter.optional(6)
-    return _scaled(emitter, product, (emitter.value(2), emitter.value(3)), bias)
+    scales = emitter.value(2), emitter.value(3)
+    return scaled_sums(emitter, product, scales, emitter.optional(6))
 
 
 @operator(f"{MICROSOFT}DynamicQuantizeMatMul")
@@ -249,30 +239,14 @@ def dynamic_quantize_matmul(node: Node, emitter: Emitter) -> Value:
     """Emit `DynamicQuantizeLinear`, then `MatMulInteger` times the scales, plus a bias."""
     with emitter.in_float():
         stored, scale, point = dynamically_quantized(emitter, emitter.value(0))
-    weights = _weights(emitter, -1)
-    bias = emitter.optional(4)
-    return matrix_product_to_float(emitter, stored, point, weights, (scale, emitter.value(2)), bias)
+    sums = integer_product(emitter, "MatMul", -1, stored, point, _weights(emitter, -1))
+    return scaled_sums(emitter, sums, (scale, emitter.value(2)), emitter.optional(4))
 
 
-def matrix_product_to_float(
-    emitter: Emitter,
-    stored: Value,
-    point: Value,
-    weights: QuantizedConstant,
-    scales: tuple[Value, Value],
-    bias: Value | None,
-) -> Value:
-    """
-    Multiply `stored`, minus a computed zero point, by weights [K, N] at scale 1, times both scales,
-    plus a bias.
-    """
-    sums = _with_computed_point(emitter, "MatMul", -1, stored, point, weights)
-    return _scaled(emitter, sums, scales, bias)
-
-
-def _scaled(
+def scaled_sums(
     emitter: Emitter, product: Value, scales: tuple[Value, Value], bias: Value | None
 ) -> Value:
+    """Multiply integer sums by both scales, and add a bias."""
     result = emitter.mul(emitter.cast(product), emitter.mul(*scales))
     return result if bias is None else emitter.add(result, bias)
 
@@ -281,7 +255,7 @@ def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
     """Return the weights of the node at scale 1; `axis` is that of the outputs."""
     index, point = WEIGHT_OPERANDS[emitter.node.operator]
     value, shape = emitter.value(index), emitter.shape(index)
-    known = emitter.array(point) if emitter.node.has_input(point) else None
+    known = emitter.optional_array(point)
     weights = dequantized(emitter, value, _unscaled_type(emitter, value, known, shape, axis))
     assert isinstance(weights, QuantizedConstant)
     return weights
@@ -305,7 +279,7 @@ def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Val
         scale = 1.0 if read.is_per_axis else read.scale
         result = float_operator(emitter, kind, [dequantized(emitter, x, read), weights])
         return quantized(emitter, result, UniformType(scale, storage=i32), node.outputs[0])
-    return _with_computed_point(emitter, kind, axis, x, point, weights)
+    return integer_product(emitter, kind, axis, x, point, weights)
 
 
 def _unscaled_type(
@@ -315,7 +289,7 @@ def _unscaled_type(
     return uniform_type(emitter, stored_type(emitter, value), ones, point, shape, axis)
 
 
-def _with_computed_point(
+def integer_product(
     emitter: Emitter,
     kind: str,
     axis: int,
@@ -323,6 +297,10 @@ def _with_computed_point(
     point: Value | None,
     weights: QuantizedConstant,
 ) -> Value:
+    """
+    Convolve or multiply integers, minus a computed zero point, by weights at scale 1. `axis` is
+    that of the outputs in the weights.
+    """
     node = emitter.node
     storage = stored_type(emitter, x)
     if storage not in ("int8", "uint8"):

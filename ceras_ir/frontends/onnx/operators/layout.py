@@ -104,10 +104,7 @@ def transpose(node: Node, emitter: Emitter) -> Value:
     order = node.integers("perm")
     order = tuple(reversed(range(rank))) if order is None else order
     if sorted(order) != list(range(rank)):
-        raise node.wrong(
-            f"attribute 'perm' must order {rank} dimensions of {list(emitter.shape(0))}, "
-            f"got {list(order)}"
-        )
+        raise node.wrong(f"attribute 'perm' must order {rank} dimensions, got {list(order)}")
     return emitter.transposed(emitter.value(0), order)
 
 
@@ -121,10 +118,8 @@ def concat(node: Node, emitter: Emitter) -> Value:
     axis = node.axis(node.integer("axis", 0), len(shapes[0]))
     for shape in shapes:
         if shape[:axis] + shape[axis + 1 :] != shapes[0][:axis] + shapes[0][axis + 1 :]:
-            raise node.wrong(
-                f"operands of shapes {list(shapes[0])} and {list(shape)} differ in more "
-                f"than dimension {axis}"
-            )
+            shown = f"{list(shapes[0])} and {list(shape)}"
+            raise node.wrong(f"operands of shapes {shown} differ in more than dimension {axis}")
     filled = [v for v, shape in zip(values, shapes, strict=True) if prod(shape)]
     if len(filled) == 1:
         return filled[0]
@@ -189,11 +184,7 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
         sizes = [min(part, extent - i * part) for i in range(count)]
     if len(sizes) != count or sum(sizes) != extent or any(size < 0 for size in sizes):
         raise node.wrong(f"{count} parts of an extent of {extent} expected, got {list(sizes)}")
-    starts = [sum(sizes[:i]) for i in range(count)]
-    return [
-        emitter.part(emitter.value(0), axis, start, size)
-        for start, size in zip(starts, sizes, strict=True)
-    ]
+    return emitter.split(emitter.value(0), axis, sizes)
 
 
 @operator("Pad")

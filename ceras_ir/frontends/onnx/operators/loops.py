@@ -221,10 +221,8 @@ class _Loop:
                 given = emitter.constant(np.array(given), "condition")
             condition = emitter.materialize(emitter.reshaped(given, ()))
         elif self.trips is None or self.trips > MAX_ENDLESS_STEPS:
-            raise node.unsupported(
-                f"more than {MAX_ENDLESS_STEPS:,} steps without a condition; export it "
-                "with a smaller trip count"
-            )
+            limit = f"more than {MAX_ENDLESS_STEPS:,} steps without a condition"
+            raise node.unsupported(f"{limit}; export it with a smaller trip count")
         else:
             body = body.without_first_result()
         if len(body.results) == (condition is not None):

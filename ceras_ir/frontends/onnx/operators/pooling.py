@@ -17,13 +17,6 @@ from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.convolution import SpatialWindow, read_window, taps_of
 
-POOLINGS = {
-    "AveragePool": Pool.AVERAGE,
-    "GlobalAveragePool": Pool.AVERAGE,
-    "GlobalMaxPool": Pool.MAX,
-    "MaxPool": Pool.MAX,
-}
-
 MAX_INDEXED_MAXIMA = 1 << 22
 """Maximum number of maxima with indices; a constant has the start of each window."""
 
@@ -37,10 +30,8 @@ def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
         return _deep_pool(node, emitter, window, window.depth)
     for i in range(4):
         if window.padding[i] >= (window.kernel[i % 2] - 1) * window.dilations[i % 2] + 1:
-            raise node.wrong(
-                f"padding {list(window.padding)} must be smaller than the window "
-                f"{list(window.kernel)}"
-            )
+            padding, kernel = list(window.padding), list(window.kernel)
+            raise node.wrong(f"padding {padding} must be smaller than the window {kernel}")
     order = node.integer("storage_order", 0)
     counts = node.operator == "AveragePool" and node.flag("count_include_pad")
     if counts and any(window.overhang) and not node.flag("ceil_mode"):
@@ -56,8 +47,12 @@ def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
             raise node.unsupported("averages of integers; insert a Cast to float before the node")
         maxima = reduce(partial(emitter.binary, Binary.MAX), _taps(emitter, window))
         return emitter.from_feature_map(maxima, len(shape))
-    result = _pooled(emitter, POOLINGS[node.operator], features, window, counts)
+    result = _pooled(emitter, _kind_of(node), features, window, counts)
     return emitter.from_feature_map(result, len(shape))
+
+
+def _kind_of(node: Node) -> Pool:
+    return Pool.MAX if node.operator.endswith("MaxPool") else Pool.AVERAGE
 
 
 def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, counts: bool) -> Value:
@@ -65,8 +60,7 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, count
         # The padding of the model becomes zeros, which count; the overhang does not count.
         top, left, bottom, right = window.padding
         down, across = window.overhang
-        border = (0, top, left, 0), (0, bottom - down, right - across, 0)
-        x = emitter.padded(x, *border)
+        x = emitter.padded(x, (0, top, left, 0), (0, bottom - down, right - across, 0))
         window = replace(window, padding=(0, 0, down, across), overhang=(0, 0))
         counts = False
     features = emitter.materialize(x)
@@ -86,7 +80,7 @@ def _pooled(emitter: Emitter, kind: Pool, x: Value, window: SpatialWindow, count
 
 def _deep_pool(node: Node, emitter: Emitter, flat: SpatialWindow, deep: SpatialWindow) -> Value:
     n, c, d, h, w = emitter.shape(0)
-    kind = POOLINGS[node.operator]
+    kind = _kind_of(node)
     node.ignore("storage_order")
     counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
     if node.has_output(1):
@@ -148,7 +142,7 @@ def global_pool(node: Node, emitter: Emitter) -> Value:
     shape = _shape(node, emitter)
     flat = emitter.reshaped(emitter.value(0), (*shape[:2], prod(shape[2:-1]), shape[-1]))
     features = emitter.feature_map(flat)
-    op = Pool2dOp(POOLINGS[node.operator], features, shape_of(features)[1:3], result_element=f32)
+    op = Pool2dOp(_kind_of(node), features, shape_of(features)[1:3], result_element=f32)
     result = emitter.from_feature_map(emitter.emit(op), 4)
     return emitter.reshaped(result, (*shape[:2], *(1,) * (len(shape) - 2)))
 

@@ -48,7 +48,7 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     if is_computed_integer(value):
         return dequantized_by(emitter, value, *scale_of(node, emitter))
     scale = emitter.array(1)
-    point = emitter.array(2) if node.has_input(2) else None
+    point = emitter.optional_array(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if isinstance(value, Constant) and value.dtype in PACKED_DTYPES.values():
         return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
@@ -75,7 +75,7 @@ def quantize_linear(node: Node, emitter: Emitter) -> Value:
     if (computed := computed_scale(node, emitter)) is not None:
         return quantized_by(emitter, emitter.value(0), *computed, storage_of(node, storage))
     scale = emitter.array(1)
-    point = emitter.array(2) if node.has_input(2) else None
+    point = emitter.optional_array(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
     if block:
         return _quantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))

@@ -30,7 +30,7 @@ from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS, defaults_of
 from ceras_ir.frontends.onnx.operators.indexing import beginnings_reversed
-from ceras_ir.frontends.onnx.operators.integer_operators import matrix_product_to_float
+from ceras_ir.frontends.onnx.operators.integer_operators import integer_product, scaled_sums
 from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
 from ceras_ir.interpreters.float_functions import apply_function
 
@@ -249,10 +249,7 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
 
 
 def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | None]:
-    """
-    Return the biases of the products with the input and with the state. They are added in advance,
-    except for a GRU, which multiplies the state's bias in the last gate.
-    """
+    """Return the biases of the products with the input and the state, added except for a GRU."""
     (size,) = shape_of_value(both)
     hidden = size // 2 // kind.gates
     is_gru = kind in (Cell.GRU, Cell.GRU_RESET_FIRST)
@@ -362,7 +359,8 @@ class IntegerWeights:
         assert self.scale is not None and self.point is not None
         scales = self.scale, emitter.constant(weights.scales[d], "scale")
         rows = emitter.reshaped(x, (steps * batch, size))
-        product = matrix_product_to_float(emitter, rows, self.point, matrix, scales, bias)
+        sums = integer_product(emitter, "MatMul", -1, rows, self.point, matrix)
+        product = scaled_sums(emitter, sums, scales, bias)
         gates = emitter.reshaped(product, (steps, batch, matrix.shape[1]))
         return (
             gates
@@ -372,8 +370,7 @@ class IntegerWeights:
 
     def _after_ends(self, d: int, gates: Value, lengths: Value) -> Value:
         """
-        Set the output gate after the end of a sequence so that the state becomes 0, and the range
-        of the batch does not depend on these steps.
+        Set the output gate so that the state becomes 0 and does not affect the range of the batch.
         """
         emitter, (steps, _, width) = self.emitter, shape_of_value(gates)
         function = functions_of(self.node, Cell.LSTM, len(self.input.integers))[

@@ -132,13 +132,18 @@ def upsample(node: Node, emitter: Emitter) -> Value:
     """Read scales from an attribute before opset 9, then from an operand."""
     if node.opset < 9:
         return _by_scales(node, emitter, node.numbers("scales") or ())
-    return _by_scales(node, emitter, emitter.floats(1).reshape(-1).tolist())
+    return _by_scales(node, emitter, _scales(emitter, 1))
+
+
+def _scales(emitter: Emitter, index: int) -> list[float]:
+    return emitter.floats(index).reshape(-1).tolist()
 
 
 def _by_scales(node: Node, emitter: Emitter, scales: Sequence[float]) -> Value:
     """Resample like before opset 11, which has no choice of coordinates."""
     checked = _checked(node, scales, emitter)
-    return _resampled(node, emitter, checked, None, Coordinates.ASYMMETRIC, Nearest.FLOOR)
+    sizes = _sizes(node, emitter, checked)
+    return _resampled(node, emitter, checked, sizes, Coordinates.ASYMMETRIC, Nearest.FLOOR)
 
 
 @operator("Resize")
@@ -167,7 +172,7 @@ def resize(node: Node, emitter: Emitter) -> Value:
 
 def _resize(node: Node, emitter: Emitter) -> Value:
     if node.opset < 11:
-        return _by_scales(node, emitter, emitter.floats(1).reshape(-1).tolist())
+        return _by_scales(node, emitter, _scales(emitter, 1))
     scales, sizes = _given(node, emitter)
     rounding = node.string("nearest_mode", Nearest.ROUND_PREFER_FLOOR.value)
     if rounding not in set(Nearest):
@@ -177,6 +182,7 @@ def _resize(node: Node, emitter: Emitter) -> Value:
         # The element that contains the center of a pixel has the nearest center.
         where, rounding = Coordinates.HALF_PIXEL.value, Nearest.ROUND_PREFER_CEIL.value
     checked = _checked(node, scales, emitter)
+    sizes = _sizes(node, emitter, checked) if sizes is None else sizes
     method = Resampling(
         node.string("mode", "nearest") == "cubic",
         where,
@@ -203,7 +209,7 @@ def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]
     if has_scales == has_sizes:
         raise node.wrong("either scales or sizes expected")
     given: Sequence[float] = (
-        emitter.floats(2).reshape(-1).tolist() if has_scales else emitter.integers(3)
+        emitter.integers(3) if has_sizes else emitter.floats(2).ravel().tolist()
     )
     if len(given) != len(dims):
         raise node.wrong(f"{len(dims)} scales or sizes expected, got {len(given)}")
@@ -231,14 +237,12 @@ def _by_matrices(
     node: Node,
     emitter: Emitter,
     scales: tuple[float, ...],
-    sizes: list[int] | None,
+    sizes: list[int],
     method: Resampling,
     filler: float,
 ) -> Value:
     shape = emitter.shape(0)
     rank = len(shape)
-    if sizes is None:
-        sizes = [_extent(node, n, s) for n, s in zip(shape, scales, strict=True)]
     region = [0.0] * rank + [1.0] * rank
     if method.coordinates == CROP and node.has_input(1) and emitter.shape(1) != (0,):
         axes = node.integers("axes") or range(rank)
@@ -298,13 +302,11 @@ def _resampled(
     node: Node,
     emitter: Emitter,
     scales: tuple[float, ...],
-    sizes: list[int] | None,
+    sizes: list[int],
     where: Coordinates,
     rounding: Nearest,
 ) -> Value:
     shape = emitter.shape(0)
-    if sizes is None:
-        sizes = [_extent(node, n, s) for n, s in zip(shape, scales, strict=True)]
     changed = [i for i, s in enumerate(scales) if s != 1.0]
     if not changed:
         return emitter.value(0)
@@ -331,9 +333,11 @@ def _resampled(
     return emitter.from_feature_map(emitter.emit(op), len(shape))
 
 
-def _extent(node: Node, extent: int, scale: float) -> int:
+def _sizes(node: Node, emitter: Emitter, scales: Sequence[float]) -> list[int]:
     # ONNX multiplies in float32.
-    result = floor(float(np.float32(extent) * np.float32(scale)))
-    if not 1 <= result < 1 << 31:
-        raise node.wrong(f"scaling {extent} by {scale} gives an extent of {result}")
-    return result
+    pairs = [*zip(emitter.shape(0), scales, strict=True)]
+    sizes = [floor(float(np.float32(extent) * np.float32(scale))) for extent, scale in pairs]
+    for (extent, scale), size in zip(pairs, sizes, strict=True):
+        if not 1 <= size < 1 << 31:
+            raise node.wrong(f"scaling {extent} by {scale} gives an extent of {size}")
+    return sizes

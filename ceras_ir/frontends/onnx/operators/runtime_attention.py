@@ -84,10 +84,7 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
         query, key, value = (_heads(emitter, emitter.value(i), n) for i, n in counts)
     else:
         packed = _heads(emitter, emitter.value(0), count + 2 * shared)
-        starts, sizes = (0, count, count + shared), (count, shared, shared)
-        query, key, value = (
-            emitter.part(packed, 1, start, size) for start, size in zip(starts, sizes, strict=True)
-        )
+        query, key, value = emitter.split(packed, 1, (count, shared, shared))
     batch, _, steps, size = shape_of_value(query)
     past = emitter.shape(3)[2] if node.has_input(3) else 0
     begin = _begin(emitter, batch, steps, past)

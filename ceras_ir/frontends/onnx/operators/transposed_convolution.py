@@ -24,7 +24,7 @@ from ceras_ir.frontends.onnx.operators.convolution import (
     kernel_of,
     read_window,
 )
-from ceras_ir.frontends.onnx.operators.sampling import (
+from ceras_ir.frontends.onnx.operators.signals import (
     Tap,
     rows_of_channels,
     taps_around,
@@ -187,10 +187,8 @@ class _Shapes:
     def of(cls, node: Node, emitter: Emitter) -> "_Shapes":
         shape, weights = emitter.shape(0), emitter.shape(1)
         if len(shape) != 4 or len(weights) != 4:
-            raise node.unsupported(
-                f"an input {list(shape)} and weights {list(weights)}, expected two spatial "
-                "dimensions"
-            )
+            given = f"input {list(shape)} and weights {list(weights)}"
+            raise node.unsupported(f"{given}, expected two spatial dimensions")
         (images, channels, *extents), (outputs, per_group, *_) = shape, weights
         parts, groups = node.integer("offset_group", 1), node.integer("group", 1)
         split = min(parts, groups) > 0 and channels % parts == 0 and outputs % groups == 0

@@ -214,7 +214,10 @@ class RecurrentLoop:
             return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
         if step.mask is None and not is_stacked and origin(value) in cell:
             return lambda ends: emitter.reshaped(ends.cell, shape)
-        if (other := self._replacement(masked, step)) is not None:
+        # The constant that replaces the state in steps that do not count.
+        is_masked = masked is not None and step.holds(masked)
+        other = constant_array(masked.old) if masked is not None and is_masked else None
+        if other is not None:
             return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
         if (numbers := counters.of(value)) is None:
             return None
@@ -228,14 +231,15 @@ class RecurrentLoop:
         if origin(found.old) is self._inside[step.chosen[0]]:
             return True
         start = self.carried[step.chosen[0]]
-        return any(
-            origin(found.old) is inside and origin(after) is origin(value) and _equal(first, start)
+        starts = [
+            first
             for inside, after, first in zip(self._inside, self._after, self.carried, strict=False)
-        )
-
-    def _replacement(self, found: Held | None, step: "_LayerStep") -> NDArray[np.generic] | None:
-        """Return the constant that replaces the state in steps that do not count."""
-        return constant_array(found.old) if found is not None and step.holds(found) else None
+            if origin(found.old) is inside and origin(after) is origin(value)
+        ]
+        if isinstance(start, Constant):
+            known = [first.load() for first in starts if isinstance(first, Constant)]
+            return any(np.array_equal(first, start.load()) for first in known)
+        return any(first is start for first in starts)
 
     def _layer(
         self, step: "_LayerStep", sources: "Mapping[SSAValue, _Source]", mask: "_Source | None"
@@ -295,12 +299,6 @@ class RecurrentLoop:
             emitter.part(every, 0, last, 1),
             None if counted is None else counted.flags,
         )
-
-
-def _equal(a: Value, b: Value) -> bool:
-    if isinstance(a, Constant) and isinstance(b, Constant):
-        return np.array_equal(a.load(), b.load())
-    return a is b
 
 
 @dataclass(frozen=True)

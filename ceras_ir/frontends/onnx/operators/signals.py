@@ -1,4 +1,4 @@
-"""Import operators that interpolate between elements at computed positions."""
+"""Import operators on signals: interpolation at computed positions, and Fourier transforms."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -6,13 +6,20 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import operator, rule
+from ceras_ir.frontends.onnx.emission.registry import (
+    WHERE_COMPUTED,
+    constant_operands,
+    operator,
+    rule,
+)
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators.convolution import SpatialWindow, convolved
 
 CUBIC_COEFFICIENT = -0.75
 """The coefficient of cubic interpolation."""
@@ -73,10 +80,8 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
     (_, channels, *extents), (count, _) = emitter.shape(0), emitter.shape(1)
     bins = node.integer("output_height", 1), node.integer("output_width", 1)
     ratio, scale = node.integer("sampling_ratio", 0), node.number("spatial_scale", 1.0)
-    half = (
-        node.opset >= 16
-        and node.string("coordinate_transformation_mode", "half_pixel") != "output_half_pixel"
-    )
+    mode = node.string("coordinate_transformation_mode", "half_pixel")
+    half = node.opset >= 16 and mode != "output_half_pixel"
     offset = 0.5 if half else 0.0
     places: list[Value] = []
     for d in range(2):
@@ -101,10 +106,8 @@ def roi_align(node: Node, emitter: Emitter) -> Value:
     base = emitter.mul(numbers, emitter.constant(np.array([prod(extents)], np.int64), "image"))
     rows = rows_of_channels(emitter, emitter.value(0))
     maximum = node.string("mode", "avg") == "max"
-    reduce = Reduce.MAX if maximum else Reduce.SUM
-    sampled = weighted_rows(
-        emitter, rows, taps, extents, base, Binary.MAX if maximum else Binary.ADD
-    )
+    reduce, join = (Reduce.MAX, Binary.MAX) if maximum else (Reduce.SUM, Binary.ADD)
+    sampled = weighted_rows(emitter, rows, taps, extents, base, join)
     parts = emitter.reshaped(sampled, (count, bins[0], ratio, bins[1], ratio, channels))
     result = emitter.reduce(reduce, parts, (2, 4))
     if not maximum:
@@ -153,40 +156,31 @@ def taps_around(emitter: Emitter, x: Value, size: int, kind: tuple[str, str, boo
         x = _outside(emitter, x, low, high, _clamped(emitter, x, size))
     elif padding == "reflection":
         x = _outside(emitter, x, low, high, _mirrored(emitter, x, low, high))
+
+    def tap(at: Value, weight: Value | None) -> Tap:
+        inside = _clamped(emitter, at, size)
+        if padding == "zeros":
+            there = emitter.cast(emitter.compare(Compare.EQUAL, at, inside))
+            return Tap(inside, there if weight is None else emitter.mul(weight, there))
+        if padding == "reflection":
+            inside = _clamped(emitter, _mirrored(emitter, at, low, high), size)
+        return Tap(inside, weight)
+
     if mode == "nearest":
-        return [_tap(emitter, x, None, size, (padding, low, high))]
+        return [tap(x, None)]
     first = emitter.unary(Function.FLOOR, x)
     part = emitter.sub(x, first)
     weights = _linear(emitter, part) if mode == "linear" else _cubic(emitter, part)
-    start, outside = (0 if mode == "linear" else -1), (padding, low, high)
-    return [
-        _tap(emitter, emitter.add(first, _number(emitter, start + i)), weight, size, outside)
-        for i, weight in enumerate(weights)
-    ]
-
-
-def _tap(
-    emitter: Emitter, at: Value, weight: Value | None, size: int, kind: tuple[str, float, float]
-) -> Tap:
-    padding, low, high = kind
-    inside = _clamped(emitter, at, size)
-    if padding == "zeros":
-        there = emitter.cast(emitter.compare(Compare.EQUAL, at, inside))
-        return Tap(inside, there if weight is None else emitter.mul(weight, there))
-    if padding == "reflection":
-        inside = _clamped(emitter, _mirrored(emitter, at, low, high), size)
-    return Tap(inside, weight)
+    numbered = enumerate(weights, 0 if mode == "linear" else -1)
+    return [tap(emitter.add(first, _number(emitter, i)), weight) for i, weight in numbered]
 
 
 def _within_one(emitter: Emitter, bounds: Sequence[tuple[Value, int]]) -> Value:
     """Return 1 for positions at most one element outside, in all dimensions, else 0."""
     there: Value | None = None
     for value, extent in bounds:
-        for kind, a, b in (
-            (Compare.LESS_OR_EQUAL, _number(emitter, -1.0), value),
-            (Compare.LESS_OR_EQUAL, value, _number(emitter, extent)),
-        ):
-            inside = emitter.cast(emitter.compare(kind, a, b))
+        for pair in ((_number(emitter, -1.0), value), (value, _number(emitter, extent))):
+            inside = emitter.cast(emitter.compare(Compare.LESS_OR_EQUAL, *pair))
             there = inside if there is None else emitter.mul(there, inside)
     assert there is not None
     return there
@@ -276,3 +270,103 @@ def weighted_rows(
         total = taken if total is None else emitter.binary(join, total, taken)
     assert total is not None
     return total
+
+
+MAX_TRANSFORM_ELEMENTS = 1 << 24
+"""Maximum number of elements of a transform matrix."""
+
+constant_operands({"DFT": [1, 2]}, "length and axis must be constants", WHERE_COMPUTED)
+constant_operands(
+    {"STFT": [1, 2, 3]}, "step, window and length of a frame must be constants", "make them so"
+)
+
+
+@operator("DFT")
+def dft(node: Node, emitter: Emitter) -> Value:
+    """Emit a product with a matrix of sines and cosines along an axis."""
+    shape = emitter.shape(0)
+    rank, parts = len(shape), shape[-1]
+    if rank < 2 or parts not in (1, 2):
+        raise node.wrong(f"a last dimension of 1 or 2, real and imaginary, got {list(shape)}")
+    given = node.integer("axis", 1)
+    if node.opset >= 20:
+        given = emitter.integers(2)[0] if node.has_input(2) else -2
+    axis = node.axis(given, rank)
+    if axis == rank - 1:
+        raise node.wrong("axis must not be the last dimension: real and imaginary parts")
+    inverse, half = node.flag("inverse"), node.flag("onesided")
+    length = 2 * (shape[axis] - 1) if inverse and half else shape[axis]
+    length = emitter.integers(1)[0] if node.has_input(1) else length
+    if length < 1:
+        raise node.wrong(f"a length of at least 1, got {length}")
+    order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
+    last = emitter.transposed(emitter.value(0), order)
+    used = min(length // 2 + 1 if inverse and half else length, shape[axis])
+    taken = emitter.part(last, rank - 2, 0, used)
+    count = length // 2 + 1 if half and not inverse else length
+    matrix = _transform(node, (count, used, parts), length, inverse=inverse)
+    if inverse and half:
+        # The omitted half contributes equally, only to the real part.
+        both = [1.0 if 2 * k in (0, length) else 2.0 for k in range(used)]
+        matrix = matrix[:, :1] * np.array(both, np.float32).reshape(-1, 1)
+    results = matrix.shape[1]
+    rows = emitter.reshaped(taken, (prod(shape_of_value(taken)) // (used * parts), used * parts))
+    weights = emitter.constant(matrix.reshape(count * results, used * parts), "matrix")
+    found = emitter.product(rows, weights)
+    split = emitter.reshaped(found, (*shape_of_value(last)[:-2], count, results))
+    return emitter.transposed(split, [order.index(i) for i in range(rank)])
+
+
+@operator("STFT")
+def stft(node: Node, emitter: Emitter) -> Value:
+    """Emit a convolution with windowed sines and cosines; the stride is the step of frames."""
+    shape = emitter.shape(0)
+    if len(shape) == 2:
+        shape = (*shape, 1)
+    if len(shape) != 3 or shape[2] not in (1, 2):
+        raise node.wrong(f"a signal [N, L, 1 or 2] expected, got {list(shape)}")
+    n, samples, parts = shape
+    (step,) = emitter.integers(1)
+    window = emitter.floats(2) if node.has_input(2) else None
+    length = samples if window is None else len(window)
+    length = emitter.integers(3)[0] if node.has_input(3) else length
+    size = length if window is None else len(window)
+    if length > samples:
+        raise node.wrong(f"a frame of {length} samples does not fit a signal of {samples}")
+    if step < 1 or not 1 <= size == length:
+        raise node.unsupported(
+            f"frames of {length} samples at a step of {step}, with a window of {size}; export it "
+            "with windows as long as frames"
+        )
+    half = node.flag("onesided", True)
+    if half and parts == 2:
+        raise node.wrong("a complex signal has two sides: set onesided to 0")
+    count = length // 2 + 1 if half else length
+    matrix = _transform(node, (count, length, parts), length, inverse=False)
+    if window is not None:
+        matrix = matrix * window.reshape(1, 1, length, 1)
+    weights = emitter.constant(matrix.reshape(2 * count, 1, length, parts), "matrix")
+    signal = emitter.reshaped(emitter.value(0), (n, 1, samples, parts))
+    frames = SpatialWindow((1, length), (1, step), (0, 0, 0, 0), (1, 1))
+    result = convolved(emitter, signal, weights, None, frames, 1)
+    return emitter.reshaped(result, (n, 1 + (samples - length) // step, count, 2))
+
+
+def _transform(
+    node: Node, sizes: tuple[int, int, int], length: int, *, inverse: bool
+) -> NDArray[np.float32]:
+    """Return [K, 2, N, P]: the factors of element n, real or imaginary, in frequency k."""
+    count, used, parts = sizes
+    if 2 * count * used * parts > MAX_TRANSFORM_ELEMENTS:
+        raise node.unsupported(
+            f"a transform of {used} elements to {count}, by a matrix of more than 2^24 elements; "
+            "compute the spectrum in the application"
+        )
+    # Reduce the angle exactly, as an integer.
+    turns = np.outer(np.arange(count), np.arange(used)) % length
+    angle = 2 * np.pi * turns / length * (1 if inverse else -1)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    matrix = np.stack([np.stack([cosine, -sine], -1), np.stack([sine, cosine], -1)], 1)
+    if inverse:
+        matrix = matrix / length
+    return np.ascontiguousarray(matrix[..., :parts], dtype=np.float32)
