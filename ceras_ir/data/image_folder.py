@@ -1,8 +1,8 @@
 """
-Read samples from a folder of images, `DIR/?size=32x32&mean=0.5&...`, one at a time.
+Read single samples from a folder of images, `DIR/?size=32x32&mean=0.5&...`.
 
-Each pixel becomes `(value / scale - mean) / std`. Pillow reads the files and is imported only for a
-folder.
+Each pixel becomes `(value / scale - mean) / std`. Pillow decodes the files and is imported only for
+a folder.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def is_folder(path: str) -> bool:
 
 
 def is_planar(shape: Sequence[int]) -> bool:
-    """
-    Return whether the layout of an image input is NCHW with 1 or 3 channels; it wins if both fit.
-    """
+    """Return whether an image input is NCHW with 1 or 3 channels; NCHW wins if both fit."""
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 

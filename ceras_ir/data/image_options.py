@@ -29,9 +29,9 @@ class ImageOptions:
     Inputs of other unsigned integers also receive bytes unchanged.
     """
     mean: tuple[float, ...] = option((0.0,), flag="--image-mean", metavar="M,M,M", read=str)
-    """For image folders: then subtract this, a single number or one per channel (default: 0)."""
+    """For image folders: then subtract this, a number or a number per channel (default: 0)."""
     std: tuple[float, ...] = option((1.0,), flag="--image-std", metavar="D,D,D", read=str)
-    """For image folders: then divide by this, a single number or one per channel (default: 1)."""
+    """For image folders: then divide by this, a number or a number per channel (default: 1)."""
     channels: Literal["rgb", "bgr"] = option(
         "rgb", flag="--image-channels", metavar="{rgb,bgr}", read=str
     )

@@ -25,9 +25,7 @@ from ceras_ir.network.function import input_names, uses_after_moves
 from ceras_ir.support.diagnostics import InputError, remark
 
 MAX_IMAGES = 64
-"""
-The number of samples of a folder of images that are read; all images are scaled in the same way.
-"""
+"""The images of a folder that are read; all images are scaled in the same way."""
 
 MAX_PEAK_RATIO = 4.0
 """The ratio of two peaks above which the scales of the data differ."""

@@ -1,5 +1,5 @@
 """
-Read samples one at a time from `.npz` files or folders of images, in constant memory.
+Read single samples from `.npz` files or folders of images, in constant memory.
 
 The contents of files are checked before the first sample is read, as in `ceras_ir.data.samples`.
 Several files, separated by commas, are concatenated.
@@ -51,9 +51,7 @@ class StreamedSamples:
 
 
 def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
-    """
-    Return the samples of files or folders; only samples that cannot be streamed are in memory.
-    """
+    """Return the samples of files or folders, streamed if possible, else in memory."""
     if Path(paths).is_file() and count_streamed(paths, inputs) is None:
         return load_samples(paths, inputs)
     return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
@@ -89,7 +87,7 @@ def stream_samples(
 
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
-    Return the number of samples that can be streamed, or None if the file must be loaded. A file
+    Return the number of samples that can be streamed, or `None` if the file must be loaded. A file
     must be loaded if it has a sample without an axis of samples, Fortran order, or an error, which
     is then reported.
     """

@@ -1,7 +1,7 @@
 """
 Load the samples of a network from `.npz` files: an array per graph input, samples along axis 0.
 
-For an input whose first extent is 1 the array is [N, *shape[1:]]; otherwise [N, *shape]. An array
+For an input with a first extent of 1 the array is [N, *shape[1:]]; otherwise [N, *shape]. An array
 with exactly the shape of the input is a single sample.
 
 Archives are not trusted: each header is checked before memory is allocated, and Python objects are
@@ -77,7 +77,7 @@ class ArrayHeader:
 def read_header(stream: IO[bytes]) -> ArrayHeader:
     """Read the header at the position of `stream`; ValueError if it is not valid."""
     try:
-        # numpy warns about headers of Python 2, which it reads correctly.
+        # numpy warns about headers of Python 2, which it parses correctly.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             version = np.lib.format.read_magic(stream)
@@ -283,7 +283,7 @@ def _type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
 
 
 def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> bool:
-    """Return whether elements of type `given` may be converted to those of an input."""
+    """Return whether elements of type `given` may be converted to the element type of an input."""
     return given.kind in "biuf" and np.can_cast(given, expected, "same_kind")
 
 

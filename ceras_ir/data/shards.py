@@ -133,9 +133,7 @@ def _check(path: str, _time: int, _size: int) -> None:
 def samples_at(
     paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[dict[str, Array]]:
-    """
-    Yield the samples with these ascending indices in the data; each file is opened a single time.
-    """
+    """Yield the samples with these ascending indices; each file is opened a single time."""
     # A file can occur several times.
     files = groupby(shards_of(paths, inputs), lambda s: (s.path, s.start - s.first))
     for (path, start), shards in files:

@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
-from ceras_ir.dialects.graph import (
-    element_of,
-    is_plain,
-    numpy_dtype,
-    quantized_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph import element_of, is_plain, numpy_dtype, quantized_element, shape_of
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.network.function import input_names, states_of
 from ceras_ir.network.storage import INPUT_RANGE, interval

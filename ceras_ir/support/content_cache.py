@@ -3,8 +3,8 @@ Cache bytes on disk under the digest of their inputs, for several processes.
 
 An entry is written under a temporary name and then renamed. It contains the digest of the content;
 a damaged entry is treated as missing. `computed` locks the key, so that an entry that several
-processes need is computed a single time. If the cache exceeds the limit, the entries that were read
-least recently are removed.
+processes need is computed a single time. If the cache exceeds the limit, the entries with the
+oldest access are removed.
 """
 
 import os
@@ -51,10 +51,7 @@ class ContentCache:
         self._written = limit  # The first write checks the size of the folder.
 
     def get(self, key: str) -> bytes | None:
-        """
-        Return the bytes under `key`; None if they are missing or damaged. A damaged entry is
-        removed.
-        """
+        """Return the bytes under `key`, or `None`; a damaged entry is removed."""
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -87,15 +84,13 @@ class ContentCache:
         except OSError as error:
             raise self._cannot("write", error) from None
         self._written += len(content)
-        # Check the size after many small entries, or after one large entry.
+        # Check the size after small entries in total, or after a large entry.
         if self._written > (1 - KEPT_SHARE) * self.limit / 2:
             self._written = 0
             self._shrink(path)
 
     def computed(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """
-        Return the bytes under `key`; if they are missing, a single process computes them by `make`.
-        """
+        """Return the bytes under `key`; if they are missing, a single process runs `make`."""
         if (known := self.get(key)) is not None:
             return known
         with ExitStack() as stack:

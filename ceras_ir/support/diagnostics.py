@@ -14,22 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    FileLineColLoc,
-    FusedLoc,
-    LocationAttr,
-    NameLoc,
-    NoneAttr,
-)
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
 MAX_FINDINGS = 30
-"""
-Findings that an error prints, so that they fit on a screen; the remaining findings are counted.
-"""
+"""Findings that an error prints on a screen; the remaining findings are counted."""
 
 MAX_NAME_LENGTH, MAX_LINE_LENGTH = 200, 2000
 """Characters of a name, and of a line, that are printed."""
@@ -68,7 +60,7 @@ class InputError(DiagnosticException):
         """
         Create an error with a sentence, or with all findings of the same kind. Equal findings are
         merged, because a node can become several operations. `file` is the path as the user wrote
-        it; the driver adds it if it is None.
+        it; the driver adds it if it is `None`.
         """
         self.findings = () if isinstance(message, str) else tuple(dict.fromkeys(message))
         self.file = file
@@ -121,9 +113,7 @@ class UsageError(InputError):
 
 
 def node_names(op: Operation) -> list[str]:
-    """
-    Return the names of all nodes of the network that were merged into `op`, the main node first.
-    """
+    """Return the names of all nodes that were merged into `op`, the main node first."""
     return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
 
 
@@ -133,11 +123,11 @@ def fused_location(kept: Operation, *gone: Operation) -> LocationAttr:
     names = tuple(part for part in parts if isinstance(part, NameLoc))
     if len(names) < 2 or not node_names(kept):
         return kept.location
-    return FusedLoc(names, NoneAttr())
+    return FusedLoc(names, builtin.NoneAttr())
 
 
 def _parts(location: LocationAttr) -> list[LocationAttr]:
-    if isinstance(location, FusedLoc) and isa(location.locations, ArrayAttr[LocationAttr]):
+    if isinstance(location, FusedLoc) and isa(location.locations, builtin.ArrayAttr[LocationAttr]):
         return list(location.locations)
     return [location]
 
@@ -146,11 +136,9 @@ def node_name(op: Operation) -> str:
     """Return the name of the node that `op` originates from, or the name of the operation."""
     if names := node_names(op):
         return names[0]
-    match op.location:
-        case FileLineColLoc(line=line):
-            return f"{op.name} at line {line.data}"
-        case _:
-            return op.name
+    location = op.location
+    is_line = isinstance(location, builtin.FileLineColLoc)
+    return f"{op.name} at line {location.line.data}" if is_line else op.name
 
 
 TYPO_SIMILARITY = 0.85
@@ -160,7 +148,7 @@ TYPO_SIMILARITY = 0.85
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
     Return the end of a message about the unknown `name`: the most similar known name. The result is
-    empty if no known name has at least `min_similarity` of 1.
+    empty if the similarity of all known names is below `min_similarity`.
     """
     from difflib import get_close_matches
 
@@ -218,10 +206,7 @@ def remark(line: str) -> None:
 
 @contextmanager
 def each_once() -> Generator[None]:
-    """
-    Print equal remarks a single time, as a network is quantized on the same samples for each
-    target.
-    """
+    """Print equal remarks a single time, for example of several targets."""
     token = _printed.set(set())
     try:
         yield

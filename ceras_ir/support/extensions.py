@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def without_deleted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Return the entry points without those of this package in a deleted module."""
+    """Return the entry points without entry points of this package in a deleted module."""
     return [point for point in points if not _is_deleted(point.module)]
 
 
@@ -33,7 +33,7 @@ def _is_deleted(module: str) -> bool:
 
 
 def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
-    """Return the subclass of `base` that an extension registers as `name`, or None."""
+    """Return the subclass of `base` that an extension registers as `name`, or `None`."""
     for point in without_deleted(entry_points(group=HOOKS, name=name)):
         found: object = point.load()
         if isinstance(found, type) and issubclass(found, base):

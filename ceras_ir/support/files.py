@@ -17,7 +17,7 @@ from ceras_ir.support.diagnostics import InputError
 def locked(path: Path) -> Generator[None]:
     """
     Hold the lock at `path`, a file that is created and removed, or raise an `OSError`. The system
-    frees the lock if the process ends.
+    frees the lock when the process terminates.
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)

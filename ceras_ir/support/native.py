@@ -24,9 +24,7 @@ from ceras_ir.support.terminal import progress
 
 
 def compiler(purpose: str) -> list[str]:
-    """
-    Return the C++ compiler: `CXX` or the first that is installed. `purpose` appears in the error.
-    """
+    """Return the C++ compiler, `CXX` or the first installed; errors state the `purpose`."""
     if command := shlex.split(os.environ.get("CXX", "")):
         if shutil.which(command[0]) is None:
             raise InputError(f"the C++ compiler '{command[0]}' in CXX is not installed")
@@ -48,8 +46,8 @@ def has_compiler() -> bool:
 @lru_cache
 def host_flags(purpose: str) -> tuple[str, ...]:
     """
-    Return flags for a program that uses all instructions of this machine. A hash of the processor's
-    features is part of the flags, so that machines with a shared cache do not share such programs.
+    Return flags for all instructions of this machine, with a hash of the processor's features, so
+    that machines with a shared cache do not share programs.
     """
     command = [*compiler(purpose), "-march=native", "-x", "c++", "-E", os.devnull]
     if subprocess.run(command, capture_output=True, check=False).returncode:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 def docstring(described: type | Callable[..., object] | ModuleType) -> str:
     """
-    Return the docstring of a class, function or module without indentation, or "" without one. A
-    docstring that the code assigns is returned too. Base classes are not searched.
+    Return the docstring of a class, function or module without indentation, or "" if it is missing.
+    A docstring that the code assigns is returned too. Base classes are not searched.
     """
     written = _written(described) if sys.flags.optimize > 1 else None
     return written or inspect.cleandoc(described.__doc__ or "")
@@ -56,16 +56,13 @@ def _written(described: type | Callable[..., object] | ModuleType) -> str | None
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
-    """Map names to the string under each assignment in the body of `cls` and its bases."""
+    """Map names to the string under each assignment in the body of `cls` and the bases."""
     return {name: " ".join(texts) for name, texts in field_paragraphs(cls).items()}
 
 
 @cache
 def field_paragraphs(cls: type) -> dict[str, list[str]]:
-    """
-    Map names to the paragraphs of the string under each assignment; each paragraph is a single
-    line.
-    """
+    """Map names to the paragraphs, as single lines, of the string under each assignment."""
     found: dict[str, list[str]] = {}
     for base in reversed(cls.__mro__):
         found |= _documented(_class_body(base))
@@ -91,7 +88,7 @@ def _parsed(source: str, name: str) -> ast.Module:
     if not body:
         _, body, rest = source.partition(f"\nclass {name}:")
     if body and body not in rest:
-        # The class ends before the next line without indentation that is not a parenthesis.
+        # The class extends to the next line without indentation that is not a parenthesis.
         first, *lines = rest.split("\n")
         inside = takewhile(lambda line: line[:1] in ("", " ", ")"), lines)
         try:
@@ -154,8 +151,8 @@ class OptionHelp:
 @dataclass_transform(frozen_default=True)
 def options(cls: type[T]) -> type[T]:
     """
-    Make a frozen dataclass of options that other dataclasses inherit. It has no generated methods,
-    which would take a noticeable part of the start-up time of each command.
+    Make a frozen dataclass of options to inherit, without generated methods, which would slow down
+    the start of each command.
     """
     return dataclass(init=False, repr=False, eq=False, match_args=False, frozen=True)(cls)
 
@@ -191,9 +188,7 @@ def flag_of(each: "Field[object]") -> str:
 
 
 def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[object], OptionHelp]]":
-    """
-    Yield the fields of the dataclass `cls` that are options of `tool`, or of any command, in order.
-    """
+    """Yield the fields of the dataclass `cls` that are options of `tool`, or of any command."""
     for each in fields(cls):
         described = each.metadata.get(_KEY)
         if isinstance(described, OptionHelp) and (
@@ -229,21 +224,19 @@ def types_of(cls: type) -> "Mapping[str, TypeForm[object]]":
 
 
 def choices_of(hint: object) -> list[str]:
-    """Return the choices of an option with the type `Literal`, or `Literal` or None."""
+    """Return the choices of an option with the type `Literal`, or `Literal` or `None`."""
     kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
     return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
 
 
 def without_none(hint: object) -> object:
-    """Return the type of an option that can be None, without None."""
+    """Return the type of an option that can be `None`, without `None`."""
     rest = [kind for kind in get_args(hint) if kind is not NoneType]
     return rest[0] if len(rest) == 1 and NoneType in get_args(hint) else hint
 
 
 def with_options_of(cls: type[T], source: object, **more: object) -> T:
-    """
-    Return an instance of `cls` with the options that it and `source` inherit from common classes.
-    """
+    """Return an instance of `cls` with the options that `source` inherits from the same classes."""
     shared = [base for base in cls.__mro__ if base in type(source).__mro__ and is_dataclass(base)]
     names = dict.fromkeys(each.name for base in shared for each in fields(base) if each.init)
     return cls(**{name: getattr(source, name) for name in names} | more)

@@ -11,15 +11,12 @@ from typing import TypeVar
 
 
 def shortened(name: str, longest: int = 40) -> str:
-    """Return the name; a longer name ends in three dots after `longest` characters in total."""
+    """Return the name; a longer name is cut to `longest` characters, three dots included."""
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """
-    Return a line for each row; columns in `right` are right-aligned, the other columns
-    left-aligned.
-    """
+    """Return a line for each row; columns in `right` are right-aligned, the rest left-aligned."""
     columns = max(map(len, rows))
     full = [[*row, *[""] * (columns - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(*full, strict=True)]

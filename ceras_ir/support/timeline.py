@@ -77,9 +77,7 @@ def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
 
 
 def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]:
-    """
-    Yield bars for spans [start, end) of a kind: for each column the kind with the most cycles.
-    """
+    """Yield bars for spans [start, end): for each column the kind with the most cycles."""
     columns: list[dict[str, float]] = [{} for _ in range(COLUMNS)]
     for start, end, kind in spans:
         first, last = start * COLUMNS / cycles, end * COLUMNS / cycles

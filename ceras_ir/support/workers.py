@@ -35,7 +35,7 @@ MAX_DEATHS = 3
 """Worker processes that may die during a call; then the call has failed."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables that limit each of the processes, of which there is one per core, to a thread."""
+"""Variables that limit each process to a single thread, as there is a process for each core."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Workers(Protocol):
 
 
 class ThisProcess:
-    """An executor that runs the calls one after the other."""
+    """An executor that runs the calls in sequence."""
 
     def __len__(self) -> int:
         return 1
@@ -135,7 +135,7 @@ class LocalProcesses:
                 future.cancel()
 
     def close(self) -> None:
-        """Stop the processes, including those that are running a call."""
+        """Stop the processes, even during a call."""
         pool = self._pool
         self._forget()
         if pool is not None:
@@ -185,7 +185,7 @@ def _one_thread_each() -> Generator[None]:
 
 
 def _begin(parent: int, path: list[str]) -> None:
-    # The parent handles interrupts, and the worker ends with the parent.
+    # The parent handles interrupts, and the worker terminates with the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -236,9 +236,7 @@ class DaskWorkers:
     """The threads of all workers of a cluster."""
 
     def __init__(self, address: str, files: Mapping[str, str] | None = None):
-        """
-        Connect to the scheduler. `files` maps the digests of files that calls read to local paths.
-        """
+        """Connect to the scheduler; `files` maps digests of inputs to local paths."""
         try:
             self._dask: Any = import_module("distributed")
         except ImportError:
@@ -273,9 +271,7 @@ class DaskWorkers:
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
-        """
-        Run calls as `Workers.run` specifies; the scheduler repeats the calls of a worker that died.
-        """
+        """Run calls as `Workers.run` does; the scheduler repeats calls of dead workers."""
         numbered = enumerate(arguments)
         completed: Any = self._dask.as_completed(loop=self._client.loop)
         running: dict[Any, int] = {}
@@ -306,7 +302,7 @@ class DaskWorkers:
         try:
             found = dict(zip(done, self._client.gather(done), strict=True))
         except self._dask.KilledWorker:
-            found = dict[Any, Any]()  # A worker died after its call: fetch each result below.
+            found = dict[Any, Any]()  # A worker died after the call: fetch each result below.
         for future in futures:
             if future in found:
                 yield found[future]
@@ -321,9 +317,7 @@ class DaskWorkers:
 
 
 def shipped(digest: str, path: str) -> str:
-    """
-    Return the local path of the file with this digest: in a worker the received file, else `path`.
-    """
+    """Return the path of the file with this digest: in a worker the received file."""
     return _SHIPPED.get(digest, path)
 
 

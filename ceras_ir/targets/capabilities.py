@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 GapRule: TypeAlias = Callable[[Operation, SSAValue], str | None]
-"""Return None if an operation can write or read a value with gaps between rows, else the reason."""
+"""Return `None` if an operation supports gaps between the rows of a value, else the reason."""
 
 
 def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
@@ -40,9 +40,7 @@ def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
 
 @dataclass(frozen=True)
 class Cost:
-    """
-    The modelled microseconds of an operation on the CPU and on the device; None if unsupported.
-    """
+    """The modelled microseconds of an operation on CPU and device; `None` if unsupported."""
 
     cpu: float
     accelerator: float | None
@@ -71,9 +69,7 @@ class Accelerator(ABC):
 
     @abstractmethod
     def why_not(self, op: Operation) -> str | None:
-        """
-        Return None if the device runs `op`, else a sentence: the finding, the rule and the remedy.
-        """
+        """Return `None` if the device runs `op`, else the finding, the rule and the remedy."""
 
     def prepare(self, ops: Sequence[Operation]) -> None:
         """Analyse all operations that the rules admit, before the first call of `cost`."""
@@ -85,8 +81,8 @@ class Accelerator(ABC):
 
     def host_operands(self, op: Operation) -> Sequence[int]:
         """
-        Return the indices of operands that the CPU reads even if the device runs `op`. The CPU
-        prepares these operands. The preparation is part of the cost on the device.
+        Return the indices of operands that the CPU prepares if the device runs `op`. The
+        preparation is part of the cost on the device.
         """
         return ()
 
@@ -100,9 +96,7 @@ class Accelerator(ABC):
 
 
 def board_files(package: str, suffix: str = ".toml") -> dict[str, Traversable]:
-    """
-    Return the files in `boards/` of a package by name, in alphabetical order; {} without a folder.
-    """
+    """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
     folder = files(package) / "boards"
     found = [f for f in folder.iterdir() if f.name.endswith(suffix)] if folder.is_dir() else []
     return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
@@ -117,7 +111,7 @@ def board_text(
     known: Iterable[str] | None = None,
 ) -> str:
     """
-    Return the description of a board: a file that ends in `suffix`, or a board of the package.
+    Return the description of a board: a file with the suffix `suffix`, or a board of the package.
     `known` lists the names of boards if they differ from the files. Errors name `target`.
     """
     shipped = board_files(package, suffix)
@@ -159,7 +153,7 @@ class Manifest:
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
     content: Mapping[str, object]
-    """All entries, including those of the target."""
+    """All entries, including the entries of the target."""
 
 
 class Executable(Protocol):

@@ -43,9 +43,7 @@ MEMORY = "memory"
 """The level at which each value has memory."""
 
 ROW_SPREAD = 10
-"""
-Octaves between the shifts of channels of a layer, for which shifts and accumulators have room.
-"""
+"""The supported number of octaves between the scales of channels of a layer."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,7 @@ class Arithmetic:
     rows: bool = True
     """Whether softmax and normalizations are computed in integers."""
     widths: tuple[int, ...] = (8, 16)
-    """
-    The bits of stored activations that the fastest device supports; the host computes other widths.
-    """
+    """The bits of stored activations on the fastest device; the host computes other widths."""
 
     @property
     def narrow(self) -> bool:
@@ -119,9 +115,7 @@ class Emission:
     notes: list[str] = field(default_factory=list[str])
     """Lines for the user below the table of layers."""
     prediction: Prediction | None = None
-    """
-    The predicted time of the network, if a model exists; `annotate` adds the time of each layer.
-    """
+    """The predicted time of the network; `annotate` adds the time of each layer."""
     timelines: Callable[[], list[Timeline]] | None = None
     """Return the activity of the parts of a device, for the page of `--report`."""
 
@@ -182,7 +176,7 @@ class Target(ABC):
 
     @property
     def board_name(self) -> str | None:
-        """The selected board, or None."""
+        """The selected board, or `None`."""
         board = getattr(self, "board", None)
         return board if isinstance(board, str) else None
 
@@ -197,8 +191,7 @@ class Target(ABC):
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
         """
-        Return the function that selects the form (a `Form`) of a function of a sum, or None.
-        `set-functions` calls it.
+        Return the function for `set-functions` that selects the `Form` of a function of a sum.
         """
         return None
 
@@ -209,16 +202,14 @@ class Target(ABC):
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
         """
-        Return the reason why no device of the target runs a float operation, as a sentence. None
+        Return the reason why no device of the target runs a float operation, as a sentence. `None`
         means that a device runs it or that a later level decides.
         """
         return None
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:
-        """
-        Return the device in addition to the CPU, or None. With a `board` the device has times.
-        """
+        """Return the device in addition to the CPU, with times if there is a `board`."""
         return None
 
     @classmethod
@@ -227,9 +218,7 @@ class Target(ABC):
         return takes_runs_only
 
     def lower(self) -> list[Stage]:
-        """
-        Return the stages after the quantized graph, `PLACED` first. They do not change values.
-        """
+        """Return the stages after the quantized graph, `PLACED` first; no value changes."""
         return []
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
@@ -246,7 +235,7 @@ class Target(ABC):
     @classmethod
     def viewer_model(cls, module: ModuleOp, title: str) -> tuple[str, bytes] | None:
         """
-        Return the suffix and the bytes of a file for network viewers, or None without such a
+        Return the suffix and the bytes of a file for network viewers, or `None` without such a
         format. Operations without a representation are refused.
         """
         return None
@@ -268,9 +257,7 @@ class Target(ABC):
 
 
 def by_convention(package: str, *names: str) -> dict[str, str]:
-    """
-    Map pass names to `module:class`: `fold-packing` is `FoldPackingPass` in `fold_packing.py`.
-    """
+    """Map pass names such as `fold-packing` to `fold_packing:FoldPackingPass`."""
     return {name: f"{package}.{name.replace('-', '_')}:{class_name(name)}" for name in names}
 
 

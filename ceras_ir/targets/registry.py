@@ -82,17 +82,13 @@ def configured(name: str, board: str | None) -> Target:
 
 
 def with_board(target: Target, board: str) -> Target:
-    """
-    Return `target` for another board; a board that the target does not know is an `InputError`.
-    """
+    """Return `target` for another board; an unknown board is an `InputError`."""
     target.check_board(board)
     return replace(target, board=board)
 
 
 def all_targets() -> list[type[Target]]:
-    """
-    Return all targets, sorted by name; a target that cannot be loaded is skipped with a warning.
-    """
+    """Return all targets, sorted by name; skip a broken target with a warning."""
     found: list[type[Target]] = []
     for name in target_names():
         try:

@@ -1,11 +1,11 @@
 """
-The options of the passes of `quantize`, with a class for the options of each pass, and the recipes.
+Declare the options of the passes of `quantize`, a class per pass, and the recipes.
 
-A pipeline and `BuildOptions` inherit the options that they hand on. The options are separate from
+A pipeline and `BuildOptions` inherit the options that they pass on. The options are separate from
 the passes, so that the command line loads neither the passes nor numpy.
 
-A recipe says which of the optional passes of `quantize` run. Without a recipe the arithmetic of the
-targets decides, see `default_recipe`; no data is tried on.
+A recipe lists the optional passes of `quantize` that run. Without a recipe the arithmetic of the
+targets decides, see `default_recipe`; no data is used for the decision.
 """
 
 from collections.abc import Sequence
@@ -15,25 +15,21 @@ from ceras_ir.command.tool_parser import names
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import option, options
 
-# Recipes: which of the optional passes of `quantize` run.
-#
-# Without one the arithmetic of the targets decides, see `default_recipe`; no data is tried on.
-
 INPUTS, CHANNELS, ZERO_POINTS = "fit-inputs", "equalize-channels", "choose-zero-points"
 PRECISION, ROWS = "choose-precision", "choose-row-exponents"
 ROUNDING = "round-weights"
 
 OPTIONAL = (INPUTS, CHANNELS, ZERO_POINTS, PRECISION, ROWS, ROUNDING)
-"""In the order in which they run."""
+"""The optional passes in the order in which they run."""
 
 DEFAULT_BUDGET = 0.1
-"""Share of a network's modelled time that `choose-precision` may spend."""
+"""The share of the network's modelled time that `choose-precision` can add."""
 
 HOST_BUDGET = 0.4
-"""The same where layers with values in 16 bits leave the accelerator: a tenth buys nothing."""
+"""The share if layers with 16-bit values leave the accelerator, where 0.1 would have no effect."""
 
 NONE = "none"
-"""The recipe without any of them."""
+"""The recipe without optional passes."""
 
 REMOVED = {
     "asymmetric": (INPUTS, ZERO_POINTS),
@@ -43,46 +39,46 @@ REMOVED = {
     "bias": (),
     "plain": (),
 }
-"""What the parts of the names that recipes had stand for."""
+"""Parts of the names of former recipes -> passes."""
 
-GONE = {
-    "auto": "the target decides if {} is left out",
-    "correct-bias": "round-weights takes mean errors into biases",
+REMOVED_RECIPES = {
+    "auto": "leave out {}, and the target decides",
+    "correct-bias": "round-weights includes bias correction",
 }
-"""Recipes that were, and what to do instead."""
+"""Removed recipes, and the replacement."""
 
 REMOVED_FLAGS = {
-    "--mixed": "values in 16 bits are found by themselves, within --budget; --float names layers",
+    "--mixed": "16-bit values are chosen automatically, within --budget; --float names layers",
     "--target-sqnr": "raise --budget, or name layers by --int16 and --float",
 }
-"""Options of the commands that were, and what to use instead."""
+"""Removed flags of the commands, and the replacement."""
 
 REMOVED_OPTIONS = {
-    "one-shift": "target says how the network is quantized, by its arithmetic",
+    "one-shift": "target defines the arithmetic of the network",
     **{flag[2:]: instead.replace("--", "") for flag, instead in REMOVED_FLAGS.items()},
 }
-"""Those of `quantize`."""
+"""Removed options of `quantize`, and the replacement."""
 
 
 def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
-    """What runs if nobody says otherwise, on targets with a shift for each channel or not."""
+    """Return the optional passes that run by default."""
     rows = (ROWS,) if channel_shifts else ()
     return INPUTS, CHANNELS, ZERO_POINTS, PRECISION, *rows, ROUNDING
 
 
 def recipe_names(text: str) -> list[str]:
-    """The passes of `--recipe`, checked."""
+    """Return the passes in the text of `--recipe`; raise a `UsageError` if one is not optional."""
     found = names(text)
     check_recipe(found, "--recipe")
     return found
 
 
 def check_recipe(recipe: Sequence[str], option: str) -> None:
-    """Refuse what names no optional pass, with what to write instead."""
+    """Refuse names that are no optional pass, with the remedy."""
     for name in recipe:
         if name in OPTIONAL or (name == NONE and len(recipe) == 1):
             continue
-        if (instead := GONE.get(name)) is not None:
+        if (instead := REMOVED_RECIPES.get(name)) is not None:
             raise UsageError(f"{option} {name} was removed: {instead.format(option)}")
         parts = name.split("-")
         if all(part in REMOVED for part in parts):
@@ -90,13 +86,8 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
             instead = ",".join(p for p in OPTIONAL if p in passes) or NONE
             raise UsageError(f"{option} {name} was removed: recipes are passes, write {instead}")
         hint = did_you_mean(name, OPTIONAL) or f" (passes: {', '.join(OPTIONAL)}; or {NONE})"
-        raise UsageError(f"{option}: '{name}' is no optional pass of quantize{hint}")
+        raise UsageError(f"{option}: '{name}' is not an optional pass of quantize{hint}")
 
-
-# The options of the passes of `quantize`, a class for the options of each pass.
-#
-# A pipeline and `BuildOptions` inherit the options that they hand on. They are separate from the
-# passes, so that the command line loads neither the passes nor numpy.
 
 ObserverName: TypeAlias = Literal["auto", "mse", "minmax"]
 Silu: TypeAlias = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
@@ -105,108 +96,108 @@ Rows: TypeAlias = Literal["auto", "integer", "float"]
 
 @options
 class CalibrationOptions:
-    """The data that passes learn from; of `observe-ranges` and each other calibrated pass."""
+    """The calibration data, an option of `observe-ranges` and each other calibrated pass."""
 
     calibration: str | None = option(
         None, flag="--calibrate", metavar="DATA.npz|DIR", action="append", read=str
     )
     """
-    Choose scales from these inputs: one array per graph input, whose first axis is samples, or a
-    folder of images; may be repeated, or list files by commas. Without them ranges come from the IR
-    or from synthetic inputs, and a note on stderr says so.
+    Choose scales from these inputs: an array per graph input with samples along the first axis, or
+    a folder of images; can be repeated, or list files separated by commas. By default ranges are
+    taken from the IR or from synthetic inputs, and stderr prints a note.
 
-    A pass takes files separated by commas. The optional passes of `quantize` do nothing without
-    samples.
+    A pass accepts files separated by commas. The optional passes of `quantize` have no effect
+    without samples.
     """
 
 
 @options
 class SampleOptions(CalibrationOptions):
-    """Which samples of the data passes use."""
+    """The selection of calibration samples."""
 
     samples: int = option(
         64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", least=1
     )
-    """How many of them are looked at."""
+    """The number of samples that are used."""
     draw: int | None = option(
         None, flag="--calibration-seed", keyword="calibration_seed", metavar="SEED", least=0
     )
-    """Look at samples that the seed chooses, instead of at some with even distances."""
+    """Use samples chosen by this seed, instead of samples at equal distances."""
 
 
 @options
 class ObserverOptions:
-    """Of `observe-ranges`."""
+    """The options of `observe-ranges`."""
 
     seed: int = 0
-    """Seed of synthetic samples."""
+    """The seed of synthetic samples."""
     observer: ObserverName = option("auto", shows_default=False)
     """
-    Choose scales by least squared error (mse) or extremes (minmax); auto, the default, is mse from
-    16 samples on, and clips nothing below.
+    Choose scales by the minimal squared error (mse) or by the extremes (minmax); auto, the default,
+    is mse for 16 samples or more, and minmax for fewer.
 
-    With mse, zero points are chosen too. With auto no value is moved by more than half a step,
-    after the function that reads it, in two cases: with less than 16 samples, because they do not
-    show how rare an extreme is; and for operands and results of a softmax, because its rare
-    extremes decide.
+    With mse, zero points are chosen too. With auto, no value changes by more than half a step after
+    the consumer's function, in two cases: for fewer than 16 samples, which do not show the
+    frequency of an extreme; and for operands and results of a softmax, where rare extremes decide
+    the result.
     """
 
 
 @options
 class RecipeOptions:
-    """Of `quantize`."""
+    """The recipe of `quantize`."""
 
     recipe: tuple[str, ...] = option((), metavar="PASS,...", action="extend", read=recipe_names)
     """
     Run these optional passes of quantization, of fit-inputs, equalize-channels, choose-zero-points,
-    choose-precision, choose-row-exponents, round-weights; or none (default: all, but
-    choose-row-exponents only where the target shifts each channel by itself).
+    choose-precision, choose-row-exponents, round-weights; or none (default: all;
+    choose-row-exponents only if the target has a shift per channel).
     """
 
 
 @options
 class SiluOptions:
-    """Of `set-functions`: activations."""
+    """The option of `set-functions` for activations."""
 
     silu: Silu = option("auto")
     """
     Compute SiLU by a table on int8 (table) or on 16 bits (table16), as HardSwish (a warning states
     the cost), in float, or by MIN, MAX, ADD and shifts (piecewise); auto, the default: by tables,
-    on 16 bits where it matters, or as the target prefers.
+    on 16 bits if the accuracy requires it, or as the target prefers.
 
     table: 256 entries, indexed by the int8 argument. table16: 1024 entries, indexed by the 16-bit
-    sum of the convolution before it, for other functions with tables too. piecewise:
+    sum of the preceding convolution, also for other functions with tables. piecewise:
     `graph.shift_swish` of that sum. float: on float32, from that sum. hardswish: hard_swish
-    instead, by a table. auto: table, but piecewise where the target declares that its device takes
-    no longer than the host for a table, both transfers included; `choose-precision` then takes
-    table16 where it matters.
+    instead, by a table. auto: table, but piecewise if the target declares that its device computes
+    it in the time of a table on the host, both transfers included; `choose-precision` then uses
+    table16 for sensitive layers.
     """
 
 
 @options
 class RowsOptions:
-    """Of `set-functions`: functions of rows."""
+    """The option of `set-functions` for softmax and normalizations."""
 
     rows: Rows = option("auto")
     """
     Compute softmax and normalizations in integers, or in float between them; auto, the default: in
-    integers where the target has them.
+    integers if the target supports them.
     """
 
 
 @options
 class LayerOptions:
-    """Of `set-precision`."""
+    """The options of `set-precision`."""
 
     int16: tuple[str, ...] = option((), metavar="LAYER,...", action="extend")
     """
-    Store these layers in 16 bits, by node name or pattern such as 'conv_*'; may be repeated.
+    Store these layers in 16 bits, by node name or pattern such as 'conv_*'; can be repeated.
 
-    The scale holds twice the range seen. Inputs can be named too.
+    The scale holds twice the observed range. Graph inputs can be named too.
     """
     float: tuple[str, ...] = option((), metavar="LAYER,...", action="extend", keyword="in_float")
     """
-    Compute these layers in float, by node name or pattern such as 'conv_*'; may be repeated.
+    Compute these layers in float, by node name or pattern such as 'conv_*'; can be repeated.
 
     They run on the CPU.
     """
@@ -214,39 +205,39 @@ class LayerOptions:
 
 @options
 class ExceptionOptions:
-    """Of `keep-in-float`."""
+    """The option of `keep-in-float`."""
 
     besides: tuple[str, ...] = ()
-    """Layers to leave out, by the names and patterns of `set-precision`."""
+    """Layers to exclude, by the names and patterns of `set-precision`."""
 
 
 @options
 class BudgetOptions:
-    """Of `choose-precision`."""
+    """The option of `choose-precision`."""
 
     budget: float | None = option(None, metavar="SHARE", least=0)
     """
-    Let values in 16 bits take this share of the network's modelled time, those first that int8
-    hurts most; 0 for none (default: 0.1, and 0.4 where layers with such values leave the
-    accelerator for its host).
+    Allow 16-bit values to add this share of the network's modelled time, for the most sensitive
+    values first; 0 for none (default: 0.1, and 0.4 if layers with such values leave the
+    accelerator).
     """
 
 
 @options
 class ResidualSpreadOptions:
-    """Of the passes that depend on how a target shifts residuals."""
+    """The option of the passes that depend on the target's residual shifts."""
 
     residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
+    """The largest difference in bits between the residual shifts of two channels."""
 
 
 @options
 class ArithmeticOptions:
-    """Of `quantize`: the target in whose arithmetic a network is quantized, also if not for it."""
+    """The target with the arithmetic of `quantize`, also for other targets."""
 
     target: str | None = option(None, metavar="NAME")
     """
-    Quantize in the arithmetic of this target (default: of any).
+    Quantize in the arithmetic of this target (default: no restriction).
 
     The arithmetic decides the optional passes and the forms of functions.
     """
@@ -264,4 +255,4 @@ class QuantizationOptions(
     ObserverOptions,
     SampleOptions,
 ):
-    """All options of `quantize` that a command line has."""
+    """All options of `quantize` on the command line."""

@@ -35,10 +35,8 @@ def rebuild_linear(
     element: Attribute | None = None,
 ) -> Linear:
     """
-    Return a copy of `op` with these operands and this element type of the result.
-
-    `epilogue` replaces properties; None removes a property. Location and discardable attributes are
-    kept.
+    Return a copy of `op` with these operands and this element type of the result. `epilogue`
+    replaces properties; `None` removes a property. Location and discardable attributes are kept.
     """
     bias = op.bias if isinstance(bias, EllipsisType) else bias
     residual = op.residual if isinstance(residual, EllipsisType) else residual
@@ -108,9 +106,7 @@ def computed_between(last: Operation, source: SSAValue) -> list[Operation]:
 
 
 def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
-    """
-    Replace the constant `operand` of `op` by `array`, and erase the constant if it becomes unused.
-    """
+    """Replace the constant `operand` of `op` by `array`; erase an unused constant."""
     old = operand.owner
     assert isinstance(old, graph.ConstantOp)
     new = graph.ConstantOp.from_array(array, location=old.location)

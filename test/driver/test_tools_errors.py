@@ -205,7 +205,7 @@ def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):
         (("--recipe", ""), "argument --recipe: expected names separated by commas, got ''"),
         (("--int16", ""), "argument --int16: expected names separated by commas, got ''"),
         (("--float", "a,"), "argument --float: expected names separated by commas, got 'a,'"),
-        (("--regions", "foo"), "regions: one is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got 'foo'"),
+        (("--regions", "foo"), "regions must be NAME:BYTES or NAME:BYTES:BYTES_PER_US, got 'foo'"),
         (("--regions", "a:0"), "regions: region 'a' must have 1 to 2^48 bytes, got 0"),
         (("--input-image", "nhwc", "--image-std", "0"), "--image-scale and --image-std divide"),
         (("--at", "nowhere", "fuse"), "--at: there is no level 'nowhere'"),

@@ -1,4 +1,4 @@
-"""Rules of `fold-affine`: factors and addends of channels move into the layer before them."""
+"""Fold factors and addends of channels into the preceding layer: rules of `fold-affine`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def per_channel(value: SSAValue, channels: int) -> NDArray[np.float32] | None:
-    """A constant with one number for every channel, or one for all of them, as a vector."""
+    """Return a constant per channel or a scalar constant as a vector, else `None`."""
     import numpy as np
 
     shape = shape_of(value)
@@ -47,11 +47,13 @@ def per_channel(value: SSAValue, channels: int) -> NDArray[np.float32] | None:
 
 class FoldPerChannelConstant(RewritePattern):
     """
-    `(conv(x, w) + b) * s` becomes `conv(x, w * s) + b * s`, and `(conv(x, w) + b) + t` becomes
-    `conv(x, w) + (b + t)`; `graph.matmul` likewise.
+    Fold a factor or addend per channel into the layer before it.
 
-    Equal over the reals. In float32 every weight and bias is rounded once more: a relative
-    error below 2^-23 of the sum of the magnitudes that are added.
+        (conv(x, w) + b) * s    ->  conv(x, w * s) + b * s
+        (conv(x, w) + b) + t    ->  conv(x, w) + (b + t)
+
+    `graph.matmul` likewise. Equal over the reals. In float32 each weight and bias is rounded a
+    second time: a relative error below 2^-23 of the sum of the magnitudes of the terms.
     """
 
     @op_type_rewrite_pattern
@@ -61,7 +63,7 @@ class FoldPerChannelConstant(RewritePattern):
         linear = value.owner
         if not isinstance(linear, Conv2dOp | MatmulOp) or op.is_quantized:
             return
-        # Another reader needs the value before; and nothing may have been applied to it yet.
+        # Another consumer needs the value before the constant; an activation is not linear.
         if not value.has_one_use() or linear.activation or linear.residual is not None:
             return
         if shape_of(op.result) != shape_of(value):
@@ -84,7 +86,6 @@ class FoldPerChannelConstant(RewritePattern):
 def _fold(
     linear: Conv2dOp | MatmulOp, op: BinaryOp, constant: NDArray[np.float32], is_right_hand: bool
 ) -> tuple[ConstantOp | None, ConstantOp] | None:
-    """The new weights, None where they stay, and the new bias; None if one is no constant."""
     import numpy as np
 
     if (bias := known_bias(linear, constant.size)) is None:
@@ -102,7 +103,7 @@ def _fold(
         case Binary.SUB:
             bias = bias - constant
         case _:
-            # Minimum, maximum and the like are not linear; a quotient would round twice.
+            # Minimum and maximum are not linear; a quotient would be rounded twice.
             return None
     weights = None
     if factor is not None and (weights := _scaled(linear.weights, factor)) is None:
@@ -111,7 +112,6 @@ def _fold(
 
 
 def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None:
-    """Weights with every output channel, the first dimension, multiplied by its factor."""
     constant = weights.owner
     if not isinstance(constant, ConstantOp):
         return None
@@ -125,10 +125,10 @@ def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None
 
 class FoldDepthwiseOfOnePixel(RewritePattern):
     """
-    A depthwise convolution of 1x1 behind a convolution becomes factors of its weights and a bias:
-    some converters write batch normalizations so.
+    Fold a depthwise 1x1 convolution into the convolution before it, as factors and a bias.
 
-    Equal over the reals; every weight and bias is rounded once more.
+    Some converters write batch normalizations in this form. Equal over the reals; each weight and
+    bias is rounded a second time.
     """
 
     @op_type_rewrite_pattern
@@ -156,7 +156,6 @@ class FoldDepthwiseOfOnePixel(RewritePattern):
 
 
 def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
-    """The factors of a depthwise convolution of 1x1 that moves nothing."""
     shape = shape_of(op.weights)
     plain = (*op.strides.get_values(), *shape[1:]) == (1,) * 5
     if not plain or shape[0] != op.group_count or any(op.padding.get_values()):
@@ -168,7 +167,7 @@ def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
 
 
 def known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | None:
-    """The constant bias, zeros without one."""
+    """Return the bias if it is constant, or zeros if the layer has no bias."""
     import numpy as np
 
     if op.bias is None:
@@ -178,9 +177,9 @@ def known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | 
 
 class BatchNormRule(PatternPass):
     """
-    Fold `graph.binary` with one constant per channel into the convolution or product before it.
+    Fold `graph.binary` with a constant per channel into the preceding convolution or product.
 
-    A depthwise convolution of one pixel is folded into the convolution before it likewise.
+    A depthwise 1x1 convolution is folded into the preceding convolution in the same way.
     """
 
     name = "batch-norms"
@@ -189,10 +188,10 @@ class BatchNormRule(PatternPass):
 
 class FuseBias(RewritePattern):
     """
-    `matmul(x, w) + dequantize(c)` becomes `matmul(x, w) bias dequantize(c)`; so for `conv2d`.
-    Float constants are the business of `batch-norms`.
+    Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`; `conv2d` likewise.
 
-    Exact, because the epilogue adds the same number first.
+    `batch-norms` handles float constants. Exact, because the output stage first adds the same
+    number.
     """
 
     @op_type_rewrite_pattern
@@ -203,10 +202,10 @@ class FuseBias(RewritePattern):
             linear = value.owner
             if not isinstance(linear, graph.LinearOperation) or not value.has_one_use():
                 continue
-            # A quantized layer adds integers, also where its table makes floats.
+            # A quantized layer adds integers, even if the table returns floats.
             if linear.is_quantized:
                 continue
-            # There is one bias only, and it comes first.
+            # A layer has a single bias, which is added first.
             if linear.bias is not None or linear.residual is not None or linear.activation:
                 continue
             if not _is_stored_vector(other) or graph.shape_of(other) != (
@@ -226,7 +225,7 @@ def _is_stored_vector(value: SSAValue) -> bool:
 
 
 class BiasRule(PatternPass):
-    """Fuse the addition of a dequantized constant per channel into what it is added to."""
+    """Fuse the addition of a dequantized constant per channel into the preceding layer."""
 
     name = "biases"
     pattern = FuseBias()

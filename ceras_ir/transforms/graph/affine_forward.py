@@ -1,4 +1,4 @@
-"""Rules of `fold-affine`: factors and addends move into the layers after them, or form a layer."""
+"""Fold factors and addends into the following layers, or form a layer: rules of `fold-affine`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 class MatmulToConvolution(RewritePattern):
     """
-    `reshape(matmul(reshape(x), w))` becomes `conv2d(x, w)` of 1x1, where x and the result are
-    feature maps of the same pixels, more than one of them, in float. Functions in front of the last
-    reshape stay behind the convolution.
+    Rewrite `reshape(matmul(reshape(x), w))` to a 1x1 convolution `conv2d(x, w)`.
 
-    Exact: each sum has the same terms in the same order.
+    x and the result must be float feature maps with the same pixels, more than one. Functions
+    before the last reshape move after the convolution. Exact: each sum has the same terms in the
+    same order.
     """
 
     @op_type_rewrite_pattern
@@ -77,48 +77,50 @@ class MatmulToConvolution(RewritePattern):
 
 
 def _is_plain(product: graph.MatmulOp) -> bool:
-    """Whether a product is of floats, in any order, and adds nothing but a bias."""
     is_float = not product.is_quantized and product.residual is None
     return is_float and product.ordered is None and MASK not in product.attributes
 
 
 class PixelRule(PatternPass):
     """
-    Make a matrix product that all pixels of a feature map go through a convolution of 1x1.
+    Convert a matrix product over all pixels of a feature map to a 1x1 convolution.
 
-    ConvNeXt and networks in NHWC have `MatMul` on feature maps. As a convolution it takes in
-    residuals, which a reshape would keep apart, and an accelerator sees one layout.
+    ConvNeXt and networks in NHWC have `MatMul` on feature maps. A convolution can absorb residuals,
+    from which a reshape would separate it, and an accelerator sees a single layout.
     """
 
     name = "pixels"
     pattern = MatmulToConvolution()
 
 
-SPREAD = 16.0
-"""Ratio of factors that weights can take in: four bits of int8."""
+MAX_WEIGHT_RATIO = 16.0
+"""The largest ratio of factors that are folded into weights: four bits of int8."""
 
-MOST_APART = 2.0
-"""Ratio of factors that inputs are multiplied by: one bit of int8."""
+MAX_INPUT_RATIO = 2.0
+"""The largest ratio of factors of graph inputs that are folded: a single bit of int8."""
 
 
 @dataclass(frozen=True)
 class ForwardRule(FloatNetworkPass):
     """
-    Fold factors and addends of channels into the convolutions and matrix products that read them.
+    Fold factors and addends of channels into the convolutions and products that consume them.
 
-    `conv(x * k, w)` becomes `conv(x, w * k)`, and `conv(x + t, w)` gets the sum of `w * t` as a
-    bias, where no padding takes part. Nothing else may read `x * k` or `x + t`.
+        conv(x * k, w)    ->  conv(x, w * k)
+        conv(x + t, w)    ->  conv(x, w) + sum(w * t)   without padding
 
-    `batch-norms` folds into the layer before. There is none behind a residual, a pooling or a
-    concatenation, nor where others read that layer. In integers the product would be rounded once
-    more, in steps of one scale for all channels.
+    All consumers of `x * k` or `x + t` must be such layers. `batch-norms` folds into the preceding
+    layer, which does not exist after a residual, a pooling or a concatenation, or has other
+    consumers. In integers, the product would cause an additional rounding in a single scale for all
+    channels.
 
-    What stays: scale and offset behind a normalization by computed values; factors of which one is
-    more than 16 times another, which weights would have no steps for; and what prepares inputs, as
-    it may bring features near each other. Factors of inputs are folded if none is twice another:
-    images in 8 bits are then stored as they were.
+    These are not folded:
 
-    Equal over the reals. In float32 every weight and bias is rounded once more.
+    1. Scale and offset after a normalization by computed values.
+    2. Factors with a ratio above 16, for which weights lack resolution.
+    3. Preprocessing of graph inputs, which can equalize ranges of features. Factors of inputs are
+       folded if the ratio is at most 2, so that images in 8 bits are stored unchanged.
+
+    Equal over the reals. In float32 each weight and bias is rounded a second time.
     """
 
     name = "forward"
@@ -127,26 +129,28 @@ class ForwardRule(FloatNetworkPass):
         behind = values_after_layers(main)
         for op in reversed(list(main.body.block.ops)):
             if isinstance(op, graph.BinaryOp):
-                _fold(op, prepares=behind.isdisjoint(op.operands))
+                _fold(op, is_input=behind.isdisjoint(op.operands))
 
 
-def _fold(op: graph.BinaryOp, *, prepares: bool) -> None:
-    layers = _readers(op)
+def _fold(op: graph.BinaryOp, *, is_input: bool) -> None:
+    layers = _consuming_layers(op)
     found = _affine_of_channels(op)
     if found is None or not layers or op.activation is not None:
         return
     value, constant, is_product = found
-    # Scale and offset of a normalization: what they make is rounded once, behind both.
+    # The result of scale and offset of a normalization is rounded a single time, after both.
     if _is_normalized(value):
         return
-    if prepares and not (is_product and _are_near(constant, MOST_APART)):
+    if is_input and not (is_product and _is_within(constant, MAX_INPUT_RATIO)):
         return
-    if is_product and not _are_near(constant, SPREAD):
+    if is_product and not _is_within(constant, MAX_WEIGHT_RATIO):
         return
-    if not is_product and any(_is_padded(layer) or not _has_known_bias(layer) for layer in layers):
+    if not is_product and not all(map(_can_absorb_addends, layers)):
         return
     for layer in layers:
         new = _scaled(layer, value, constant) if is_product else _moved(layer, value, constant)
+        drop_statistics(new)
+        Rewriter.insert_op(new, InsertPoint.before(layer))
         new.location = fused_location(layer, op)
         new.result.name_hint = layer.result.name_hint
         layer.result.replace_all_uses_with(new.result)
@@ -154,8 +158,8 @@ def _fold(op: graph.BinaryOp, *, prepares: bool) -> None:
     erase_with_constants(op)
 
 
-def _readers(op: graph.BinaryOp) -> list[graph.LinearOperation]:
-    """The layers of known weights whose input is the result, if nothing else reads it."""
+def _consuming_layers(op: graph.BinaryOp) -> list[graph.LinearOperation]:
+    # Layers with constant weights; none if the result has another consumer.
     found: list[graph.LinearOperation] = []
     for use in op.result.uses:
         layer = use.operation
@@ -171,7 +175,7 @@ def _readers(op: graph.BinaryOp) -> list[graph.LinearOperation]:
 
 
 def _affine_of_channels(op: graph.BinaryOp) -> tuple[SSAValue, NDArray[np.float32], bool] | None:
-    """The value, the numbers that its channels are multiplied by or added to, and which of both."""
+    # The value, the factors or addends of the channels, and whether they are factors.
     shape = graph.shape_of(op.result)
     if not shape or op.function not in (graph.Binary.MUL, graph.Binary.ADD, graph.Binary.SUB):
         return None
@@ -188,7 +192,7 @@ def _affine_of_channels(op: graph.BinaryOp) -> tuple[SSAValue, NDArray[np.float3
 
 
 def _is_normalized(value: SSAValue) -> bool:
-    """Whether a value is a product or a quotient of two that are computed, or a multiple of one."""
+    # A product or quotient of two computed values, or a multiple of it.
     while isinstance(owner := value.owner, graph.BinaryOp):
         if owner.function not in (graph.Binary.MUL, graph.Binary.DIV):
             return False
@@ -199,18 +203,14 @@ def _is_normalized(value: SSAValue) -> bool:
     return False
 
 
-def _are_near(factors: NDArray[np.float32], apart: float) -> bool:
-    """Whether no factor is more than so many times another in magnitude."""
-    sizes = abs(factors)
-    return bool(sizes.max() <= apart * sizes.min())
+def _is_within(factors: NDArray[np.float32], max_ratio: float) -> bool:
+    magnitudes = abs(factors)
+    return bool(magnitudes.max() <= max_ratio * magnitudes.min())
 
 
-def _is_padded(layer: graph.LinearOperation) -> bool:
-    return isinstance(layer, graph.Conv2dOp) and any(layer.padding.get_values())
-
-
-def _has_known_bias(layer: graph.LinearOperation) -> bool:
-    return layer.bias is None or isinstance(layer.bias.owner, graph.ConstantOp)
+def _can_absorb_addends(layer: graph.LinearOperation) -> bool:
+    is_padded = isinstance(layer, graph.Conv2dOp) and any(layer.padding.get_values())
+    return not is_padded and (layer.bias is None or isinstance(layer.bias.owner, graph.ConstantOp))
 
 
 def _scaled(
@@ -218,7 +218,7 @@ def _scaled(
 ) -> graph.LinearOperation:
     array = graph.known_array(layer.weights).astype("float32") * spread_columns(layer, factors)
     weights = _constant(array, layer.weights, layer)
-    return _inserted(layer, rebuild_linear(layer, {}, input=value, weights=weights))
+    return rebuild_linear(layer, {}, input=value, weights=weights)
 
 
 def _moved(
@@ -231,7 +231,7 @@ def _moved(
     if layer.bias is not None:
         more = more + graph.known_array(layer.bias).reshape(-1)
     bias = _constant(more, layer.weights if layer.bias is None else layer.bias, layer)
-    return _inserted(layer, rebuild_linear(layer, {}, input=value, bias=bias))
+    return rebuild_linear(layer, {}, input=value, bias=bias)
 
 
 def _constant(
@@ -246,32 +246,27 @@ def _constant(
     return new.result
 
 
-def _inserted(layer: graph.LinearOperation, new: graph.LinearOperation) -> graph.LinearOperation:
-    drop_statistics(new)
-    Rewriter.insert_op(new, InsertPoint.before(layer))
-    return new
-
-
 @dataclass(frozen=True)
 class DepthwiseRule(FloatNetworkPass):
     """
-    Replace `x * k + b`, with a number for each channel, by a depthwise convolution of 1x1 with k as
-    its weights and b as its bias. Batch normalizations are left so behind concatenations and sums,
-    as in DenseNet and ESPNet, where `batch-norms` finds no layer.
+    Convert `x * k + b` with constants per channel to a depthwise 1x1 convolution with bias.
 
-    One operation reads and writes the image instead of two. In integers k gets a scale for each
-    channel and b 32 bits, and both are rounded together.
+    The remaining batch normalizations after concatenations and sums, as in DenseNet and ESPNet,
+    have this form. A single operation then reads and writes the image instead of two. In integers,
+    k has a scale per channel and b has 32 bits, and their result is rounded a single time.
 
-    Between layers only: what prepares inputs and what follows the last layer are no work for an
-    accelerator. Equal over the reals; kernels may round a product and a sum at once.
+    Only operations between layers are converted: accelerators do not execute preprocessing and
+    postprocessing. Equal over the reals; kernels can round a product and a sum in a single step.
     """
 
     name = "depthwise"
 
     rows: bool = False
     """
-    Of values of any number of dimensions, which are reshaped to images of one column. `quantize`
-    does so: factors of rows would share one scale of int8. What it keeps in float stays.
+    Convert values of any rank, which are reshaped to images with a single column.
+
+    `quantize` sets it, because the factors would otherwise share an int8 scale. Operations that
+    remain in float are not converted.
     """
 
     def change(self, main: FuncOp) -> None:
@@ -283,7 +278,7 @@ class DepthwiseRule(FloatNetworkPass):
 
 
 def _between_layers(main: FuncOp) -> list[Operation]:
-    """The operations that layers lead to, and that lead to layers."""
+    # Operations that depend on a layer and on which a layer depends.
     behind, before = values_after_layers(main), set[SSAValue]()
     found: list[Operation] = []
     for op in reversed(list(main.body.block.ops)):
@@ -308,7 +303,7 @@ def _make_depthwise(total: graph.BinaryOp) -> None:
         return
     if product.activation is not None or not value.has_one_use():
         return
-    # Factors orders of magnitude apart: their results have no scale in common.
+    # Factors of different orders of magnitude: the results have no common scale.
     if is_kept_in_float(product) or is_kept_in_float(total):
         return
     if (factors := _of_channels(product, shape)) is None:
@@ -322,7 +317,7 @@ def _make_depthwise(total: graph.BinaryOp) -> None:
     before: list[graph.ReshapeOp] = []
     if len(shape) != 4:
         before.append(graph.ReshapeOp(x, (1, math.prod(shape[:-1]), 1, shape[-1])))
-        # A view has the name and the statistics of what it is of.
+        # A view has the name and the statistics of the viewed value.
         if isinstance(x.owner, Operation):
             before[0].location = x.owner.location
             copy_statistics(x.owner, before[0])
@@ -344,7 +339,7 @@ def _make_depthwise(total: graph.BinaryOp) -> None:
 def _of_channels(
     op: graph.BinaryOp, shape: tuple[int, ...]
 ) -> tuple[SSAValue, NDArray[np.float32]] | None:
-    """The image that `op` reads, and its constants if they differ by channel."""
+    # The image operand, and the constants if they differ by channel.
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if graph.shape_of(value) != shape or graph.element_of(value) != f32:
             continue

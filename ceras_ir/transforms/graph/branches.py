@@ -1,9 +1,8 @@
 """
-Parallel branches of a network.
+Merge parallel branches of a network, and split operations on concatenated branches.
 
-The pass `fuse-branches` makes one convolution of two that read one value and whose results are
-added. The pass `distribute-concat` applies what works row by row to the operands of a
-concatenation, one by one.
+The pass `fuse-branches` merges two convolutions of the same value if the results are added. The
+pass `distribute-concat` applies operations to the operands of a concatenation separately.
 """
 
 from __future__ import annotations
@@ -36,46 +35,39 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Make one convolution of two that read one value and whose results are added.
-
 
 class FuseBranches(RewritePattern):
     """
-    `conv2d(x, w) + conv2d(x, v)` becomes `conv2d(x, w + v)`, where one window covers the other and
-    its groups do too. Nothing else may read the two.
+    Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`.
 
-    Equal over the reals. In float32 every bias, and every weight that meets another, is rounded
-    once more.
+    The larger window must cover the smaller, and likewise for the groups. The two results must have
+    no other consumers. Equal over the reals. In float32 each bias, and each weight that is a sum,
+    is rounded a second time.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
-        one, other = _branch(op.lhs), _branch(op.rhs)
-        if op.function is not graph.Binary.ADD or one is None or other is None:
+        first, second = _branch(op.lhs), _branch(op.rhs)
+        if op.function is not graph.Binary.ADD or first is None or second is None:
             return
-        if one.input is not other.input:
+        if first.input is not second.input:
             return
-        fused = _fused(one, other) or _fused(other, one)
+        fused = _fused(first, second) or _fused(second, first)
         if fused is None:
             return
-        whole, weights, bias = fused
-        constants = [
-            graph.ConstantOp.from_array(array, location=whole.location) for array in (weights, bias)
-        ]
+        larger, *arrays = fused
+        constants = [graph.ConstantOp.from_array(a, location=larger.location) for a in arrays]
         rewriter.insert(constants)
-        values = [constant.result for constant in constants]
-        new = rebuild_linear(
-            whole, {"activation": op.activation}, weights=values[0], bias=values[1]
-        )
+        weights, bias = (constant.result for constant in constants)
+        new = rebuild_linear(larger, {"activation": op.activation}, weights=weights, bias=bias)
         copy_statistics(op, new)
-        new.location = fused_location(whole, one, other, op)
+        new.location = fused_location(larger, first, second, op)
         rewriter.replace(op, new)
-        rewriter.erase(one)
-        rewriter.erase(other)
+        rewriter.erase(first)
+        rewriter.erase(second)
 
 
 def _branch(value: SSAValue) -> graph.Conv2dOp | None:
-    """The convolution that makes a value for one reader, if it has no epilogue but its bias."""
     op = value.owner
     if not isinstance(op, graph.Conv2dOp) or not value.has_one_use() or op.is_quantized:
         return None
@@ -87,10 +79,7 @@ def _branch(value: SSAValue) -> graph.Conv2dOp | None:
 def _fused(
     whole: graph.Conv2dOp, part: graph.Conv2dOp
 ) -> tuple[graph.Conv2dOp, NDArray[np.float32], NDArray[np.float32]] | None:
-    """
-    Weights and bias with which `whole` computes the sum of both; None where it would have to read
-    more elements for it.
-    """
+    # Weights and bias with which `whole` computes the sum; none if `part` accesses other elements.
     import numpy as np
 
     if whole.strides != part.strides or whole.group_count > part.group_count:
@@ -106,7 +95,7 @@ def _fused(
     if rows is None or columns is None:
         return None
     total = weights.astype(np.float32)
-    # Channels that an output of `part` reads, as those of its group in `whole`.
+    # The input channels of an output of `part`, as indices in the group of `whole`.
     channels, wide = added.shape[3], total.shape[3]
     group = np.arange(outputs) // (outputs // part.group_count)
     for o, first in enumerate(group * channels % wide):
@@ -115,7 +104,7 @@ def _fused(
 
 
 def _taps(whole: graph.Conv2dOp, part: graph.Conv2dOp, axis: int) -> slice | None:
-    """Which taps of `whole` along rows or columns read what those of `part` read, in order."""
+    # The taps of `whole` along an axis that read the same elements as the taps of `part`.
     size, inner = whole.window[axis], part.window[axis]
     step = whole.dilations.get_values()[axis]
     if inner > 1 and part.dilations.get_values()[axis] != step:
@@ -127,29 +116,26 @@ def _taps(whole: graph.Conv2dOp, part: graph.Conv2dOp, axis: int) -> slice | Non
 
 class FuseBranchesPass(PatternPass):
     """
-    Fuse convolutions of one value whose results are added, as networks are trained with (RepVGG,
-    MobileOne): 1x1 beside 3x3, batch normalizations beside both.
+    Merge convolutions of the same value if the results are added.
 
-    One of the two must read all elements that the other reads, so that nothing is multiplied more
-    often than before.
+    Networks are trained in this form (RepVGG, MobileOne): with a 1x1 convolution and batch
+    normalizations parallel to a 3x3 convolution. The larger convolution must read all elements of
+    the smaller, so that the number of multiplications does not increase.
     """
 
     name = "fuse-branches"
     pattern = GreedyRewritePatternApplier([FuseBranches()])
 
 
-# Apply what works row by row to the operands of a concatenation, one by one.
-
-
 @dataclass(frozen=True)
 class Run:
-    """Contiguous elements of a tensor, in row-major order."""
+    """Contiguous elements of a tensor in row-major order."""
 
     start: int
     length: int
 
     def block_in(self, shape: Sequence[int]) -> tuple[list[int], list[int]] | None:
-        """Starts and sizes of the run as a slice that has its last dimension whole, or None."""
+        """Return starts and sizes of the run as a slice with complete rows, or `None`."""
         inner = shape[-1] if shape else 0
         for d in reversed(range(len(shape) - 1)):
             first, count = self.start // inner, self.length // inner
@@ -165,7 +151,7 @@ class Run:
 
 
 def run_of(op: graph.SliceOp) -> Run | None:
-    """The elements that a slice takes, if they are contiguous."""
+    """Return the elements of a slice, or `None` if they are not contiguous."""
     shape, sizes = graph.shape_of(op.input), graph.shape_of(op.result)
     if any(step != 1 for step in op.strides.get_values()):
         return None
@@ -178,7 +164,7 @@ def run_of(op: graph.SliceOp) -> Run | None:
 
 
 def runs_of(op: graph.ConcatOp) -> dict[Run, SSAValue]:
-    """The operands of a concatenation by their elements, or none if these are not contiguous."""
+    """Return the operands of a concatenation by their elements; {} if these are not contiguous."""
     runs: dict[Run, SSAValue] = {}
     if prod(graph.shape_of(op.result)[: op.axis.value.data]) != 1:
         return runs
@@ -192,62 +178,62 @@ def runs_of(op: graph.ConcatOp) -> dict[Run, SSAValue]:
 
 class DistributeConcat(RewritePattern):
     """
-    `slice(f(concat(a, b, ...)))` becomes `f(a)`, where each slice is all of one operand and `f`
-    is a chain of elementwise operations, softmax within rows and changes of shape.
+    Rewrite `slice(f(concat(a, b, ...)))` to `f(a)`.
 
-    Exact: every element is computed from the same elements in the same order.
+    Each slice must contain all elements of an operand. `f` is a chain of elementwise operations,
+    softmax along rows and reshapes. Exact: each element is computed from the same elements in the
+    same order.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.ConcatOp, rewriter: PatternRewriter, /):
         parts = runs_of(op)
-        found = _readers(op) if len(parts) > 1 else None
+        found = _chain_to_slices(op) if len(parts) > 1 else None
         if found is None:
             return
         chain, slices = found
-        wanted = [run_of(reader) for reader in slices]
+        runs = [run for each in slices if (run := run_of(each)) and run in parts]
         shapes = [graph.shape_of(link.results[0]) for link in chain]
-        if any(run is None or run not in parts for run in wanted) or any(
-            run.block_in(shape) is None for run in {*wanted} - {None} for shape in shapes if run
+        if len(runs) < len(slices) or any(
+            run.block_in(shape) is None for run in runs for shape in shapes
         ):
             return
-        made: dict[Run, SSAValue] = {}
-        for reader, run in zip(slices, wanted, strict=True):
-            assert run is not None
-            if run not in made:
-                rewriter.insertion_point = InsertPoint.before(reader)
-                made[run] = _applied(chain, op.result, parts[run], run, rewriter)
-            shape = graph.shape_of(reader.result)
-            rewriter.insertion_point = InsertPoint.before(reader)
-            rewriter.replace(reader, [], [_reshaped(made[run], shape, reader, rewriter)])
+        results: dict[Run, SSAValue] = {}
+        for consumer, run in zip(slices, runs, strict=True):
+            if run not in results:
+                rewriter.insertion_point = InsertPoint.before(consumer)
+                results[run] = _applied(chain, op.result, parts[run], run, rewriter)
+            shape = graph.shape_of(consumer.result)
+            rewriter.insertion_point = InsertPoint.before(consumer)
+            rewriter.replace(consumer, [], [_reshaped(results[run], shape, consumer, rewriter)])
         for link in reversed(chain):
             rewriter.erase(link)
         rewriter.erase(op)
 
 
-def _readers(
+def _chain_to_slices(
     op: graph.ConcatOp,
 ) -> tuple[list[graph.GraphOperation], list[graph.SliceOp]] | None:
-    """The chain of operations behind a concatenation, and the slices at its end, in their order."""
+    # The operations after a concatenation, and the slices after them in their order.
     chain: list[graph.GraphOperation] = []
     value: SSAValue = op.result
     while True:
-        readers = list(dict.fromkeys(use.operation for use in value.uses))
-        if readers and all(isinstance(reader, graph.SliceOp) for reader in readers):
-            block, found = op.parent, set(readers)
-            assert block is not None
-            in_order = (each for each in block.ops if each in found)
+        consumers = {use.operation for use in value.uses}
+        if consumers and all(isinstance(each, graph.SliceOp) for each in consumers):
+            assert op.parent is not None
+            in_order = (each for each in op.parent.ops if each in consumers)
             return chain, [each for each in in_order if isinstance(each, graph.SliceOp)]
-        if len(readers) != 1 or not _works_by_rows(readers[0], value):
+        if len(consumers) != 1:
             return None
-        (reader,) = readers
-        assert isinstance(reader, graph.GraphOperation)
-        chain.append(reader)
-        value = reader.results[0]
+        (consumer,) = consumers
+        if not _maps_rows(consumer, value) or not isinstance(consumer, graph.GraphOperation):
+            return None
+        chain.append(consumer)
+        value = consumer.results[0]
 
 
-def _works_by_rows(op: Operation, value: SSAValue) -> bool:
-    """Whether a row of the result, along the last dimension, depends on that of `value` alone."""
+def _maps_rows(op: Operation, value: SSAValue) -> bool:
+    # Each row of the result, along the last axis, depends only on the same row of `value`.
     if op.has_trait(View, value_if_unregistered=False):
         return True
     shape = graph.shape_of(value)
@@ -264,7 +250,6 @@ def _applied(
     run: Run,
     rewriter: PatternRewriter,
 ) -> SSAValue:
-    """What the chain makes of one operand."""
     for link in chain:
         block = run.block_in(graph.shape_of(link.results[0]))
         assert block is not None
@@ -298,29 +283,31 @@ def _sliced(
     named: Operation,
     rewriter: PatternRewriter,
 ) -> SSAValue:
-    """What of an operand, broadcast as numpy does, belongs to a block."""
+    # The part of an operand, with numpy broadcasting, that belongs to a block.
     shape = graph.shape_of(value)
     starts, sizes = (numbers[len(numbers) - len(shape) :] for numbers in block)
     begin = [0 if extent == 1 else start for extent, start in zip(shape, starts, strict=True)]
-    taken = [1 if extent == 1 else size for extent, size in zip(shape, sizes, strict=True)]
-    if tuple(taken) == tuple(shape):
+    count = [1 if extent == 1 else size for extent, size in zip(shape, sizes, strict=True)]
+    if tuple(count) == tuple(shape):
         return value
     if isinstance(value.owner, graph.ConstantOp) and not value.owner.is_elided:
-        window = tuple(slice(b, b + t) for b, t in zip(begin, taken, strict=True))
+        window = tuple(slice(b, b + n) for b, n in zip(begin, count, strict=True))
         new = graph.ConstantOp.from_array(
             value.owner.array()[window], graph.element_of(value), location=value.owner.location
         )
         return rewriter.insert(new).result
-    part = graph.SliceOp(value, begin, taken)
+    part = graph.SliceOp(value, begin, count)
     part.location = named.location
     return rewriter.insert(part).result
 
 
 class DistributeConcatPass(PatternPass):
     """
-    Apply elementwise operations and softmax to the operands of a concatenation, where only slices
-    that undo it read the result. The heads of attention so stay apart from the scores to the
-    products with values: their scores fit a cache, and the most that is alive is those of one.
+    Apply elementwise operations and softmax to the operands of a concatenation separately, if all
+    consumers are slices that undo the concatenation.
+
+    The heads of attention thus remain separate from the scores to the products with values: the
+    scores of a head fit in a cache, and the scores of a single head are live.
     """
 
     name = "distribute-concat"

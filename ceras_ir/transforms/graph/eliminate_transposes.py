@@ -1,10 +1,8 @@
 """
-Move transposes down until they meet their inverse, a constant, or the border of the network.
+Move transposes down until they meet their inverse, a constant, or a graph output.
 
-The importer puts transposes around every NHWC operation; afterwards those are left that the
-model's own layout at its border asks for, and those that really permute (channel shuffles).
-
-The patterns say how a transpose moves below one kind of operation.
+The importer inserts transposes around each NHWC operation. After this pass, the remaining
+transposes convert the layouts of graph inputs and outputs, or permute elements (channel shuffles).
 """
 
 from __future__ import annotations
@@ -47,20 +45,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Which transpose the operands of an operation have in common, and the operands without it.
-#
-# An operation of several operands is worth rewriting when the transposes that go away move more
-# elements than those that operands in another layout need instead.
-
 
 def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:
-    """The shape with leading ones, as broadcasting sees it."""
+    """Return the shape with leading extents of 1, up to `rank`."""
     shape = shape_of(value)
     return (1,) * (rank - len(shape)) + shape
 
 
 def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | None:
-    """The permutation that pays to be moved below an operation of these operands, if any."""
+    """
+    Return the permutation of the operands that should move below the operation, or `None`. The
+    removed transposes must move more elements than the transposes that the other operands need.
+    """
     if any(is_per_axis(value) for value in operands):
         return None
     for value in operands:
@@ -68,7 +64,7 @@ def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | N
         if not isinstance(transpose, TransposeOp) or len(shape_of(value)) != rank:
             continue
         order = permutation_of(transpose)
-        # About to become a reshape or a constant, which is no reason to move anything.
+        # The transpose becomes a reshape or a constant, so that it need not move.
         if is_reshape(shape_of(transpose.input), order) or _folds(value):
             continue
         back = inverse(order)
@@ -81,14 +77,14 @@ def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | N
                 gained += prod(shape)
             elif not is_reshape(shape, back):
                 lost += prod(shape)
-        # A tie goes one way only, or two layouts would change places for ever.
+        # A tie has a single direction; otherwise two layouts would alternate forever.
         if gained > lost or (gained == lost and order > back):
             return order
     return None
 
 
 def _folds(value: SSAValue) -> bool:
-    """Whether a value is a constant, or a transposed one, which becomes a constant."""
+    # A transposed constant becomes a constant.
     owner = value.owner.input.owner if isinstance(value.owner, TransposeOp) else value.owner
     return isinstance(owner, ConstantOp)
 
@@ -96,7 +92,7 @@ def _folds(value: SSAValue) -> bool:
 def without_transpose(
     value: SSAValue, order: tuple[int, ...], user: Operation, rewriter: PatternRewriter
 ) -> SSAValue:
-    """`value` before it was transposed by `order`, with a transpose back where it was not."""
+    """Return `value` before its transpose by `order`, or transposed by the inverse of `order`."""
     if isinstance(owner := value.owner, TransposeOp) and permutation_of(owner) == order:
         return owner.input
     rank = len(order)
@@ -109,58 +105,34 @@ def without_transpose(
     return rewriter.insert(back).result
 
 
-def replace_below(
-    op: GraphOperation, new: GraphOperation, order: tuple[int, ...], rewriter: PatternRewriter
-) -> None:
-    """Replace `op` by `new` transposed by `order`."""
-    below = TransposeOp(new.output, order)
-    below.location = op.location
-    rewriter.replace(op, (new, below))
-
-
-# Transposes below operations that can work in another order of dimensions.
-#
-# Each says what becomes of its properties then: `GraphOperation.reordered`.
-
-
 class SinkTranspose(RewritePattern):
-    """`f(transpose(x))` is `transpose(g(x))`, where `g` is `f` in the order of `x`."""
+    """
+    Rewrite `f(transpose(x))` to `transpose(g(x))`, where g is f in the order of x.
 
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
-        if len(op.operands) != 1 or not isinstance(transpose := op.operands[0].owner, TransposeOp):
-            return
-        order, result = permutation_of(transpose), shape_of(op.output)
-        if (changed := op.reordered(order)) is None:
-            return
-        shape = [result[p] for p in inverse(order)]
-        new = op.rebuilt([transpose.input], shape=shape, changed=changed)
-        replace_below(op, new, order, rewriter)
-
-
-class SinkTransposes(RewritePattern):
-    """The same for several operands, broadcast: all are transposed alike, or transposed back."""
+    `GraphOperation.reordered` returns the properties of g. Several broadcast operands are
+    transposed by the same order, or receive the inverse transpose.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
         result = shape_of(op.output)
-        order = common_order(op.operands, len(result)) if len(op.operands) > 1 else None
+        if len(op.operands) == 1:
+            transpose = op.operands[0].owner
+            order = permutation_of(transpose) if isinstance(transpose, TransposeOp) else None
+        else:
+            order = common_order(op.operands, len(result))
         if order is None or (changed := op.reordered(order)) is None:
             return
         operands = [without_transpose(v, order, op, rewriter) for v in op.operands]
         shape = [result[p] for p in inverse(order)]
         new = op.rebuilt(operands, shape=shape, changed=changed)
-        replace_below(op, new, order, rewriter)
-
-
-SINKING_PATTERNS: tuple[RewritePattern, ...] = (SinkTranspose(), SinkTransposes())
-
-
-# Reshapes below elementwise operations, and constants in the shape that these can do with.
+        below = TransposeOp(new.output, order)
+        below.location = op.location
+        rewriter.replace(op, (new, below))
 
 
 class SinkReshapeThroughUnary(RewritePattern):
-    """`f(reshape(x))` is `reshape(f(x))`: each element is computed from itself alone."""
+    """Rewrite `f(reshape(x))` to `reshape(f(x))` for elementwise f."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
@@ -176,9 +148,11 @@ class SinkReshapeThroughUnary(RewritePattern):
 
 class SinkReshapeThroughBinary(RewritePattern):
     """
-    `op(reshape(x), y)` is `reshape(op(x, z))` where `z` meets the same elements of `x`: `y` is
-    another reshape from the same shape, a vector along a last dimension that stays, or a constant
-    and the reshape only moves ones, as transposes of an average pooling's results do.
+    Rewrite `op(reshape(x), y)` to `reshape(op(x, z))` if z broadcasts to the same elements of x.
+
+    y must be another reshape from the same shape, a vector along a last axis that the reshape
+    keeps, or a constant, if the reshape only moves extents of 1. Transposes of the results of an
+    average pooling become such reshapes.
     """
 
     @op_type_rewrite_pattern
@@ -201,10 +175,7 @@ class SinkReshapeThroughBinary(RewritePattern):
 
 
 def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | ConstantOp | None:
-    """
-    What meets the elements of the operand of `reshape` as `value` meets those of its result; a
-    constant of another shape is new.
-    """
+    # The value that broadcasts to the operand of `reshape` as `value` does to the result.
     source, target = shape_of(reshape.input), shape_of(reshape.result)
     if isinstance(owner := value.owner, ReshapeOp) and shape_of(value) == target:
         return owner.input if shape_of(owner.input) == source else None
@@ -219,16 +190,13 @@ def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | ConstantOp | None
         return None
     lifted = (*(1,) * (len(target) - len(shape)), *shape)
     moved = [1] * len(source)
-    for to, at in zip(*dense, strict=True):
-        moved[to] = lifted[at]
+    for new_axis, axis in zip(*dense, strict=True):
+        moved[new_axis] = lifted[axis]
     return ConstantOp.from_array(array.reshape(moved), element_of(value), location=owner.location)
 
 
 class ShortenConstant(RewritePattern):
-    """
-    A constant operand has no leading ones that broadcasting would add, so that one value per
-    channel is a vector: `[1, 1, 1, C]` becomes `[C]`.
-    """
+    """Remove leading extents of 1 of a constant operand: `[1, 1, 1, C]` becomes `[C]`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
@@ -252,31 +220,20 @@ class ShortenConstant(RewritePattern):
             return
 
 
-ELEMENTWISE_PATTERNS: tuple[RewritePattern, ...] = (
-    SinkReshapeThroughUnary(),
-    SinkReshapeThroughBinary(),
-    ShortenConstant(),
-)
-
-
-# Transposes below reshapes and matrix products.
-
-
 def leading_ones(shape: tuple[int, ...]) -> int:
-    """How many dimensions come before the first that holds more than one element."""
+    """Return the number of extents of 1 before the first larger extent."""
     return next((i for i, extent in enumerate(shape) if extent != 1), len(shape))
 
 
 Group = tuple[list[int], list[int]]
-"""Dimensions of a reshape's operand and of its result that hold the same elements."""
+"""Axes of the operand and of the result of a reshape that hold the same elements."""
 
 
 def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Group]:
     """
-    The finest division of a reshape into independent reshapes of neighbouring dimensions.
-
-    Extents of 1 are left out in `source`, and in `target` before the first group; later ones
-    go with the group before them.
+    Return the finest division of a reshape into independent reshapes of adjacent axes. Extents of 1
+    are omitted in `source`, and in `target` before the first group; later extents of 1 belong to
+    the preceding group.
     """
     groups: list[Group] = []
     inner = [i for i, extent in enumerate(source) if extent != 1]
@@ -299,9 +256,10 @@ def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Gro
 
 class SinkTransposeThroughReshape(RewritePattern):
     """
-    `reshape(transpose(x))` is `transpose(reshape(x))` where every group of dimensions that the
-    reshape merges or splits is also a run of neighbours in `x`. Neighbours in another order
-    (a channel shuffle) are transposed among themselves before.
+    Rewrite `reshape(transpose(x))` to `transpose(reshape(x))`.
+
+    Each group of axes that the reshape merges or splits must also be adjacent in x. Adjacent axes
+    in another order (a channel shuffle) are first transposed among themselves.
     """
 
     @op_type_rewrite_pattern
@@ -311,7 +269,7 @@ class SinkTransposeThroughReshape(RewritePattern):
             return
         order, source = permutation_of(transpose), shape_of(transpose.input)
         target = shape_of(op.result)
-        # Dimensions of x that hold more than one element, and those of them in each group.
+        # Axes of x with an extent above 1, in total and for each group.
         dense = [i for i, extent in enumerate(source) if extent != 1]
         runs: list[tuple[int, list[int], list[int]]] = []
         for before, after in reshape_groups(shape_of(op.input), target):
@@ -322,7 +280,7 @@ class SinkTransposeThroughReshape(RewritePattern):
             runs.append((start, run, after))
         sunk = sorted(runs)
         inner = [i for _, run, _ in sunk for i in run]
-        # Only the inner transpose would be left: nothing to move.
+        # Only the inner transpose would remain, so that no transpose moves.
         if inner != dense and sunk == runs:
             return
         value = transpose.input
@@ -331,7 +289,7 @@ class SinkTransposeThroughReshape(RewritePattern):
             shuffle = TransposeOp(value, [*units, *inner])
             shuffle.location = transpose.location
             value = rewriter.insert(shuffle).result
-        # The batch of one stays in front.
+        # A batch of 1 remains the first axis.
         moved = [*range(leading_ones(target)), *(i for _, _, after in sunk for i in after)]
         reshape = ReshapeOp(value, [target[i] for i in moved])
         below = TransposeOp(reshape.result, [moved.index(i) for i in range(len(target))])
@@ -341,8 +299,9 @@ class SinkTransposeThroughReshape(RewritePattern):
 
 class FoldTransposeIntoMatmul(RewritePattern):
     """
-    Rows that are flattened after a transpose meet weights permuted the same way: the products
-    are the same, added in another order (float32 rounds differently in the last place).
+    Permute the weights of a product instead of its input, which is flattened after a transpose.
+
+    The products are equal and are added in another order, so that float32 sums differ by rounding.
     """
 
     @op_type_rewrite_pattern
@@ -355,7 +314,7 @@ class FoldTransposeIntoMatmul(RewritePattern):
         order = permutation_of(transpose)
         flattened = shape_of(reshape.input)
         rows, columns = shape_of(op.input)
-        # Only whole rows: the dimensions that make a row are permuted among themselves.
+        # Only the axes that form a row are permuted.
         if order[0] != 0 or flattened[0] != rows or prod(flattened[1:]) != columns:
             return
         constant = op.weights.owner
@@ -383,22 +342,19 @@ class FoldTransposeIntoMatmul(RewritePattern):
         rewriter.replace(op, new)
 
 
-STRUCTURE_PATTERNS: tuple[RewritePattern, ...] = (
+PATTERNS: tuple[RewritePattern, ...] = (
+    *LAYOUT_PATTERNS,
+    SinkTranspose(),
+    SinkReshapeThroughUnary(),
+    SinkReshapeThroughBinary(),
+    ShortenConstant(),
     SinkTransposeThroughReshape(),
     FoldTransposeIntoMatmul(),
 )
 
 
-PATTERNS: tuple[RewritePattern, ...] = (
-    *LAYOUT_PATTERNS,
-    *SINKING_PATTERNS,
-    *ELEMENTWISE_PATTERNS,
-    *STRUCTURE_PATTERNS,
-)
-
-
 def merge_equal_moves(module: ModuleOp) -> None:
-    """Keep the first of the transposes and reshapes of one value that move it alike."""
+    """Merge transposes and reshapes of the same value that have the same result."""
     first: dict[tuple[SSAValue, tuple[int, ...] | None, Attribute], TransposeOp | ReshapeOp] = {}
     for op in list(module.walk()):
         if not isinstance(op, TransposeOp | ReshapeOp):
@@ -413,9 +369,10 @@ def merge_equal_moves(module: ModuleOp) -> None:
 @dataclass(frozen=True)
 class EliminateTransposesPass(ModulePass):
     """
-    Remove transposes by moving them below other operations. Unused operations go as well, and
-    transposes and reshapes that do what another does. Exact, except for matrix products whose sums
-    are added in another order.
+    Remove transposes by moving them below other operations.
+
+    Dead code and duplicate transposes and reshapes are removed too. Exact except for matrix
+    products with sums in another order.
     """
 
     name = "eliminate-transposes"

@@ -1,9 +1,9 @@
 """
-The pass `fold-affine` folds factors and addends of channels into the layers next to them.
+Fold factors and addends of channels into adjacent layers: the pass `fold-affine`.
 
-The rules for factors, addends and clips next to functions are in this file. The other rules are in
-`affine_backward.py` and `affine_forward.py`. The pass `split-affine` does the opposite for targets
-that read a function from a table.
+This file has the rules for factors, addends and clips next to functions. The other rules are in
+`affine_backward.py` and `affine_forward.py`. The pass `split-affine` is the inverse for targets
+that compute functions by tables.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Function
 from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.graph.affine_backward import BatchNormRule, BiasRule
@@ -29,43 +30,44 @@ from ceras_ir.transforms.graph.affine_forward import DepthwiseRule, ForwardRule,
 from ceras_ir.transforms.graph.fuse_windows import CropRule
 from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 
-# Rules of `fold-affine`: factors, addends and clips next to functions.
-
 
 class FuseClips(RewritePattern):
     """
-    `clip(clip(x, a, b), c, d)` becomes a clip of `x` to `a` and `b`, each clipped to `c` and `d`.
+    Rewrite `clip(clip(x, a, b), c, d)` to a single clip with a and b clipped to [c, d].
 
-    Exact: both keep the order of numbers, so that the least and the greatest result are those of
-    `a` and `b`, and numbers between them stay.
+    Exact: a clip is monotonic, so that the smallest and the largest result are those of a and b,
+    and values between them are unchanged.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.UnaryOp, rewriter: PatternRewriter, /):
         inner = op.input.owner
-        # Another reader of the inner clip would keep it, and it could be no epilogue.
+        # With another consumer, the inner clip would remain and could not be an activation.
         if not isinstance(inner, graph.UnaryOp) or not inner.result.has_one_use():
             return
         bounds, limits = inner.function.clip_range, op.function.clip_range
         if bounds is None or limits is None:
             return
         low, high = (min(max(bound, limits[0]), limits[1]) for bound in bounds)
-        function = graph.FunctionAttr(graph.Function.CLIP, [low, high])
-        if (low, high) == (0.0, inf):
-            function = graph.FunctionAttr(graph.Function.RELU)
-        new = graph.UnaryOp(inner.input, function)
+        new = graph.UnaryOp(inner.input, _clip(low, high))
         new.location = fused_location(inner, op)
         copy_statistics(op, new)
         rewriter.replace(op, new)
         rewriter.erase(inner)
 
 
+def _clip(low: float, high: float) -> graph.FunctionAttr:
+    if (low, high) == (0.0, inf):
+        return graph.FunctionAttr(graph.Function.RELU)
+    return graph.FunctionAttr(graph.Function.CLIP, [low, high])
+
+
 class ClipRule(PatternPass):
     """
-    Make one clip of two, such as a ReLU and the bounds of numbers of few bits behind it.
+    Merge two clips, such as a ReLU and the bounds of integers of few bits.
 
-    One epilogue applies one function, so that a second clip would keep a layer with bounds in
-    integers from ending in them.
+    An output stage applies a single function, so that a second clip would exclude the integer
+    bounds from the layer.
     """
 
     name = "clips"
@@ -74,32 +76,21 @@ class ClipRule(PatternPass):
 
 ACTIVATIONS = frozenset(
     {
-        graph.Function.LEAKY_RELU,
-        graph.Function.SIGMOID,
-        graph.Function.SWISH,
-        graph.Function.HARD_SIGMOID,
-        graph.Function.HARD_SWISH,
-        graph.Function.ELU,
-        graph.Function.CELU,
-        graph.Function.SOFTPLUS,
-        graph.Function.SOFTSIGN,
-        graph.Function.THRESHOLDED_RELU,
-        graph.Function.MISH,
-        graph.Function.GELU,
-        graph.Function.GELU_TANH,
+        *(Function.LEAKY_RELU, Function.SIGMOID, Function.SWISH, Function.HARD_SIGMOID),
+        *(Function.HARD_SWISH, Function.ELU, Function.CELU, Function.SOFTPLUS, Function.SOFTSIGN),
+        *(Function.THRESHOLDED_RELU, Function.MISH, Function.GELU, Function.GELU_TANH),
     }
 )
-"""Whole activations; other functions are parts of what later passes recognize, such as GELU."""
+"""Complete activations; other functions are parts that later passes recognize, as in GELU."""
 
 
 class FuseAffine(RewritePattern):
     """
-    `f(x) * a` and `f(x) + b`, with one number a or b and an activation f, become `f(x)` with a
-    scale and an offset. Where f only clips, they become `f(x * a)` and `f(x + b)`, with other
-    bounds.
+    Rewrite `f(x) * a` and `f(x) + b` to `f(x)` with a scale and an offset.
 
-    Exact, because what is rounded is rounded in the same order, and rounding does not fall: where a
-    clip takes a bound, that is rounded as the result was. Zeros may have another sign.
+    a and b are scalars and f is an activation. A clip is moved instead: `f(x * a)` and `f(x + b)`
+    with other bounds. Exact, because roundings have the same order and rounding is monotonic: a
+    bound is rounded as the result was. The sign of zeros can differ.
     """
 
     @op_type_rewrite_pattern
@@ -124,7 +115,6 @@ class FuseAffine(RewritePattern):
 def _absorb(
     op: graph.BinaryOp, unary: graph.UnaryOp, constant: float, rewriter: PatternRewriter
 ) -> None:
-    """Give the function this scale, or this offset, unless it has one already."""
     affine, product = unary.function.affine, op.function is graph.Binary.MUL
     if affine is not None and (product or affine[1] != 0.0):
         return
@@ -140,16 +130,15 @@ def _absorb(
 def _move_clip(
     op: graph.BinaryOp, unary: graph.UnaryOp, constant: float, rewriter: PatternRewriter
 ) -> None:
-    """The product or sum of what is clipped, and then the clip."""
     import numpy as np
 
     assert unary.function.clip_range is not None
-    # In front of a quantization it may say where ties go: see `fold-qdq{ties}`.
+    # Before a quantization, the addend can specify the rounding of ties: see `fold-qdq{ties}`.
     if any(isinstance(use.operation, graph.QuantizeOp) for use in op.result.uses):
         return
     low, high = np.array(unary.function.clip_range, np.float32)
     if op.function is graph.Binary.MUL:
-        # Below zero bounds change sides, and zero times an infinite one is no number.
+        # A negative factor would swap the bounds, and 0 times an infinite bound is NaN.
         if constant <= 0.0:
             return
         low, high = low * np.float32(constant), high * np.float32(constant)
@@ -157,9 +146,7 @@ def _move_clip(
         low, high = low + np.float32(constant), high + np.float32(constant)
     inner = op.clone()
     inner.operands[0 if op.lhs is unary.result else 1] = unary.input
-    function = graph.FunctionAttr(graph.Function.CLIP, [float(low), float(high)])
-    relu = graph.FunctionAttr(graph.Function.RELU)
-    outer = graph.UnaryOp(inner.result, relu if function.values == relu.clip_range else function)
+    outer = graph.UnaryOp(inner.result, _clip(float(low), float(high)))
     inner.location, outer.location = op.location, unary.location
     copy_statistics(op, outer)
     rewriter.replace(op, (inner, outer))
@@ -168,26 +155,22 @@ def _move_clip(
 
 class AffineFunctionRule(PatternPass):
     """
-    Give a function the factor and the addend, one number each, that its result meets.
+    Include a scalar factor and addend after a function in the function.
 
-    One table or one epilogue then computes all three, as in the learnable affine blocks of
-    PP-LCNetV3 and HGNetV2. Before a clip, `batch-norms` moves factor and addend into the
-    weights and bias of a layer.
-
-    Exact, but for the sign of zeros.
+    A single table or output stage then computes all three, as in the learnable affine blocks of
+    PP-LCNetV3 and HGNetV2. If the function is a clip, `batch-norms` then moves factor and addend
+    into the weights and bias of a layer. Exact except for the sign of zeros.
     """
 
     name = "functions"
     pattern = GreedyRewritePatternApplier([FuseAffine()])
 
 
-# Take scales and offsets of functions out of them.
-
-
 class SplitAffine(RewritePattern):
     """
-    `f(x)` with a scale and an offset becomes `f(x) * scale + offset`, alone or as what a float
-    convolution, product or binary operation ends with.
+    Rewrite `f(x)` with a scale and an offset to `f(x) * scale + offset`.
+
+    The function can also be the activation of a float convolution, product or binary operation.
     """
 
     @op_type_rewrite_pattern
@@ -208,7 +191,7 @@ class SplitAffine(RewritePattern):
         else:
             op.function = function.core
             if (factors := op.channel_factors) is not None:
-                # Channels of the result stand for powers of two of it.
+                # The result is scaled by a power of two per channel.
                 offset = offset * factors[1]
         constants = [graph.ConstantOp.from_array(a, location=op.location) for a in (scale, offset)]
         by, more = (constant.result for constant in constants)
@@ -226,9 +209,10 @@ class SplitAffine(RewritePattern):
 
 class SplitAffinePass(PatternPass):
     """
-    Compute the scale and the offset that a float function has by a product and a sum, for targets
-    whose functions have none. Undoes
-    `fold-affine{functions}`. Exact: they are rounded in the same order.
+    Compute the scale and the offset of a float function by a product and a sum.
+
+    This is for targets with functions without scale and offset, and undoes
+    `fold-affine{functions}`. Exact: the roundings have the same order.
     """
 
     name = "split-affine"
@@ -236,16 +220,13 @@ class SplitAffinePass(PatternPass):
     repeats = False
 
 
-# Fold factors and addends of channels into the layers next to them.
-
-
 @dataclass(frozen=True)
 class FoldAffinePass(RulePass):
     """
-    Fold factors and addends, such as batch normalization, into the layers next to them.
+    Fold factors and addends, such as batch normalization, into adjacent layers.
 
-    A function next to them computes them, else the layer before, else the layers after. Between
-    layers, the remaining factors and addends of channels become a depthwise convolution.
+    They become part of an adjacent function, else of the layer before, else of the layers after.
+    The remaining factors and addends per channel between layers become a depthwise convolution.
     """
 
     name = "fold-affine"

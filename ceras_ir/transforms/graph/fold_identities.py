@@ -1,4 +1,4 @@
-"""Leave out operations that do not change values."""
+"""Remove operations that do not change values."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ from ceras_ir.transforms.pass_kinds import NetworkPass, PatternPass, RulePass
 from ceras_ir.transforms.rebuilding import erase_dead
 
 NEUTRAL = {graph.Binary.MUL: 1.0, graph.Binary.DIV: 1.0, graph.Binary.SUB: 0.0}
-"""On the right; a sum with 0 is not among them, because it makes 0 of -0."""
+"""The neutral right operand of each function; x + 0 is missing, because it changes -0 to 0."""
 
 
 class FoldIdentities(RewritePattern):
-    """`x * 1`, `1 * x`, `x / 1` and `x - 0` become `x`, in float32 and of the same shape. Exact."""
+    """Fold `x * 1`, `1 * x`, `x / 1` and `x - 0` to `x`, in float32 without broadcast. Exact."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
@@ -52,7 +52,7 @@ class FoldIdentities(RewritePattern):
 
 
 class AddOpposite(RewritePattern):
-    """`x - y * -1` becomes `x + y`. Exact: a float has an opposite."""
+    """Rewrite `x - y * -1` to `x + y`. Exact: the negation of a float is exact."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.BinaryOp, rewriter: PatternRewriter, /):
@@ -76,8 +76,8 @@ class AddOpposite(RewritePattern):
 
 class NeutralRule(PatternPass):
     """
-    Leave out float multiplications and divisions by 1, and subtractions of 0; add a value instead
-    of subtracting its opposite.
+    Remove float multiplications and divisions by 1 and subtractions of 0, and replace the
+    subtraction of a negated value by an addition.
     """
 
     name = "neutral"
@@ -86,10 +86,10 @@ class NeutralRule(PatternPass):
 
 class DropExpand(RewritePattern):
     """
-    `x * gather(g)` becomes `x * g` where the gather repeats the one element of a dimension, and x
-    has as many there; so for every binary operation, comparison and selection.
+    Rewrite `x * gather(g)` to `x * g` if the gather only repeats an axis of extent 1.
 
-    Exact: broadcasting reads the same element.
+    Each binary operation, comparison and selection likewise. Exact: a broadcast reads the same
+    elements.
     """
 
     @op_type_rewrite_pattern
@@ -112,7 +112,7 @@ class DropExpand(RewritePattern):
 
 
 def _repeated(value: SSAValue) -> SSAValue | None:
-    """What a value repeats along a dimension."""
+    # The operand of a gather that repeats an axis of extent 1.
     gather = value.owner
     if not isinstance(gather, graph.GatherOp):
         return None
@@ -122,9 +122,10 @@ def _repeated(value: SSAValue) -> SSAValue | None:
 
 class TransposeBeforeExpand(RewritePattern):
     """
-    `transpose(gather(g))` becomes `gather(transpose(g))` where the gather repeats one element.
+    Rewrite `transpose(gather(g))` to `gather(transpose(g))` if the gather repeats an axis of extent
+    1.
 
-    Exact, and fewer elements move.
+    Exact, and the transpose moves fewer elements.
     """
 
     @op_type_rewrite_pattern
@@ -135,45 +136,45 @@ class TransposeBeforeExpand(RewritePattern):
         order = permutation_of(op)
         axis = order.index(gather.axis.value.data)
         before = graph.TransposeOp(gather.input, order)
-        behind = graph.GatherOp(before.result, axis, gather.indices.get_values())
-        before.location, behind.location = op.location, gather.location
-        rewriter.replace(op, (before, behind))
+        after = graph.GatherOp(before.result, axis, gather.indices.get_values())
+        before.location, after.location = op.location, gather.location
+        rewriter.replace(op, (before, after))
 
 
 class ExpandRule(PatternPass):
     """
-    Leave out gathers that repeat the one element of a dimension in front of operations that
-    broadcast. PyTorch's `x * gate.expand_as(x)`, in squeeze-and-excitation, is exported so: the
-    gate became an image, and moved between layouts.
+    Remove gathers that repeat an axis of extent 1 before operations that broadcast.
+
+    PyTorch exports `x * gate.expand_as(x)`, of squeeze-and-excitation, in this form: the gate
+    became an image and was moved between layouts.
     """
 
     name = "expands"
     pattern = GreedyRewritePatternApplier([*LAYOUT_PATTERNS, TransposeBeforeExpand(), DropExpand()])
 
 
-COMPUTED = 2.0**64
-"""Magnitude that inputs and results of layers are taken to be below."""
+MAX_ACTIVATION = 2.0**64
+"""The assumed bound of the magnitudes of inputs and layer results."""
 
-COMBINED: dict[Binary, Callable[[float, float], float]] = {
+MAGNITUDES: dict[Binary, Callable[[float, float], float]] = {
     Binary.ADD: add,
     Binary.SUB: add,
     Binary.MUL: mul,
 }
-"""Operation -> magnitude of its result."""
+"""The magnitude of the result for the magnitudes of the operands."""
 
-LARGEST = float(np.finfo(np.float32).max) + 2.0**102
-"""What rounds to a number of float32 is below it."""
+FLOAT32_LIMIT = float(np.finfo(np.float32).max) + 2.0**102
+"""Magnitudes below it round to a finite float32 number."""
 
 
 @dataclass(frozen=True)
 class NanGuardRule(NetworkPass):
     """
-    Replace `where(isnan(p), 0, p)` by p, which is a softmax of rows with a number in each.
+    Replace `where(isnan(p), 0, p)` by p, a softmax of rows with a finite element in each row.
 
-    Masks must be constants that are finite, or leave one score in each row, as -inf above the
-    diagonal does. PyTorch's exporter writes the guard for every attention.
-
-    Exact for inputs and results of layers below 2^64.
+    Masks must be constants that are finite or that leave a finite score in each row, such as -inf
+    above the diagonal. The exporter of PyTorch writes the guard for each attention. Exact if inputs
+    and results of layers are below 2^64.
     """
 
     name = "nan-guards"
@@ -183,14 +184,13 @@ class NanGuardRule(NetworkPass):
         for inner in list(block.ops):
             if not isinstance(inner, graph.SelectOp) or (guarded := _guarded(inner)) is None:
                 continue
-            if bounds.leaves_numbers(guarded.input):
+            if bounds.has_finite_rows(guarded.input):
                 guarded.result.name_hint = guarded.result.name_hint or inner.result.name_hint
                 Rewriter.replace_op(inner, [], [guarded.result])
         erase_dead(block)
 
 
 def _guarded(op: graph.SelectOp) -> graph.SoftmaxOp | None:
-    """The softmax that is selected where it is what it equals, hence no NaN."""
     guarded = replaced_nan(op)
     if guarded is None or guarded.value.type != op.result.type:
         return None
@@ -200,68 +200,66 @@ def _guarded(op: graph.SelectOp) -> graph.SoftmaxOp | None:
 
 @dataclass
 class _Bounds:
-    """Magnitudes that values are below, None where they may be infinite or no numbers."""
-
     known: dict[SSAValue, float | None] = field(default_factory=dict[SSAValue, float | None])
 
-    def leaves_numbers(self, scores: SSAValue) -> bool:
-        """Whether each row along the last dimension has a number, and is below infinity."""
+    def has_finite_rows(self, scores: SSAValue) -> bool:
+        # Each row along the last axis has a finite element and no positive infinity.
         if self.of(scores) is not None:
             return True
         op = scores.owner
         if not isinstance(op, graph.BinaryOp) or op.function is not Binary.ADD or op.activation:
             return False
-        for mask, others in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        for mask, scored in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
             array = graph.constant_array(mask)
             if array is None or graph.shape_of(mask)[-1:] != graph.shape_of(scores)[-1:]:
                 continue
             numbers = array.astype(np.float32)
-            shown = np.abs(numbers) < COMPUTED
-            if bool(np.all(shown | np.isneginf(numbers))) and bool(np.all(shown.any(-1))):
-                return self.of(others) is not None
+            is_open = np.abs(numbers) < MAX_ACTIVATION
+            if bool(np.all(is_open | np.isneginf(numbers))) and bool(np.all(is_open.any(-1))):
+                return self.of(scored) is not None
         return False
 
     def of(self, value: SSAValue) -> float | None:
         if value not in self.known:
             self.known[value] = None
             bound = self._computed(value)
-            self.known[value] = bound if bound is not None and bound < LARGEST else None
+            self.known[value] = bound if bound is not None and bound < FLOAT32_LIMIT else None
         return self.known[value]
 
     def _computed(self, value: SSAValue) -> float | None:
         op = value.owner
         match op:
             case Block():
-                return COMPUTED
+                return MAX_ACTIVATION
             case graph.ConstantOp():
                 return float(np.abs(op.array().astype(np.float64)).max(initial=0.0))
             case graph.LinearOperation():
-                residual = COMPUTED if op.residual is None else self.of(op.residual)
-                return None if residual is None else COMPUTED + residual
+                residual = MAX_ACTIVATION if op.residual is None else self.of(op.residual)
+                return None if residual is None else MAX_ACTIVATION + residual
             case graph.NormalizeOp():
-                return COMPUTED
+                return MAX_ACTIVATION
             case graph.CastOp() if is_integer(graph.element_of(op.input)):
-                return COMPUTED
-            case graph.BinaryOp() if op.activation is None and op.function in COMBINED:
+                return MAX_ACTIVATION
+            case graph.BinaryOp() if op.activation is None and op.function in MAGNITUDES:
                 lhs, rhs = self.of(op.lhs), self.of(op.rhs)
-                return None if lhs is None or rhs is None else COMBINED[op.function](lhs, rhs)
+                return None if lhs is None or rhs is None else MAGNITUDES[op.function](lhs, rhs)
             case graph.ReshapeOp() | graph.TransposeOp() | graph.SliceOp():
                 return self.of(op.input)
             case graph.ConcatOp():
-                return self._most(op.inputs)
+                return self._largest(op.inputs)
             case graph.SelectOp():
-                return self._most([op.lhs, op.rhs])
+                return self._largest([op.lhs, op.rhs])
             case _:
                 return None
 
-    def _most(self, values: Iterable[SSAValue]) -> float | None:
+    def _largest(self, values: Iterable[SSAValue]) -> float | None:
         bounds = [self.of(value) for value in values]
         return None if None in bounds else max(b for b in bounds if b is not None)
 
 
 @dataclass(frozen=True)
 class FoldIdentitiesPass(RulePass):
-    """Leave out operations that do not change values, as exporters write them."""
+    """Remove operations that do not change values, as exporters write them."""
 
     name = "fold-identities"
 

@@ -1,4 +1,4 @@
-"""What elementwise operations compute, in double precision: passes recognize operations by it."""
+"""Compute elementwise operations in double precision, by which passes recognize functions."""
 
 from collections.abc import Callable, Sequence
 from math import erf, pi, sqrt
@@ -49,7 +49,7 @@ FORMULAS: dict[Function, Formula] = {
         0.5 * x * (1.0 + np.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x**3)))
     ),
 }
-"""Functions, in double precision."""
+"""Formulas of functions of an argument and the parameters."""
 
 COMBINED: dict[Binary, Callable[[Reals, Reals], Reals]] = {
     Binary.ADD: np.add,
@@ -69,7 +69,7 @@ COMPARED: dict[Compare, Callable[[Reals, Reals], NDArray[np.bool_]]] = {
 
 
 def elementwise(op: Operation, operands: Sequence[Reals]) -> Reals | None:
-    """What `op` makes of its operands; None for what has no formula."""
+    """Return the result of `op` for these operands, or `None` if `op` has no formula."""
     match op:
         case graph.BinaryOp():
             return COMBINED[op.function](operands[0], operands[1])
@@ -90,22 +90,21 @@ def evaluated(
     known: dict[SSAValue, Reals | None],
     constant: Callable[[SSAValue], Reals | None],
     computed: Callable[[Operation, Sequence[Reals]], Reals | None],
-    most: int,
+    max_values: int,
 ) -> Reals | None:
     """
-    The values of what is `computed` of values that are `known`, and of constants. None for what
-    depends on something else, or on more than `most` values.
+    Return the elements of `value`, computed from values in `known` and from constants. The result
+    is `None` if `value` depends on another value, or on more than `max_values` values.
     """
 
     def find(value: SSAValue) -> Reals | None:
         if value in known:
             return known[value]
-        # Until it is computed; a failed attempt is not made again.
-        known[value] = None
+        known[value] = None  # A failed attempt is not repeated.
         owner = value.owner
         if (array := constant(value)) is not None:
             known[value] = array
-        elif isinstance(owner, Operation) and len(known) <= most:
+        elif isinstance(owner, Operation) and len(known) <= max_values:
             operands = list[Reals]()
             for operand in owner.operands:
                 if (found := find(operand)) is None:

@@ -9,7 +9,7 @@ and sign, at infinities and NaN, and on both sides of each boundary between bran
    no float32 form, such as the root of 1/2, are unrounded first.
 2. *Their float32 results differ by rounding only.* Infinities and NaN agree, and so do the signs of
    zeros if a quotient or a power can depend on them. An infinity that results from a finite number
-   is exempt: an intermediate result exceeded float32, and the function has none.
+   is exempt: an intermediate result exceeded float32, and the function has no intermediate result.
 
 The first condition detects each epsilon. The second detects a rounding that is intended, such as
 `(x + 2^23) - 2^23`. Between two tested points both functions are compositions of a few analytic
@@ -36,16 +36,14 @@ from ceras_ir.network.function import module_of
 from ceras_ir.transforms.graph import formulas
 from ceras_ir.transforms.graph.formulas import Reals
 
-# Compute elementwise functions of real numbers with `PRECISION` decimal digits.
-#
-# A float64 formula rounds `1 + exp(-50)` to 1 and therefore cannot compare functions in their
-# tails. These formulas can. They define the mathematical function, not its float32 implementation.
-# Call them within `localcontext(REALS)`.
+# Formulas of real functions, called within `localcontext(REALS)`. They define the function, not
+# the float32 implementation. Unlike float64 formulas, which round `1 + exp(-50)` to 1, they are
+# accurate in the tails.
 
-PRECISION = 75
-"""The smallest float32 number is 1e-45: a sum with 1 keeps 30 digits of it."""
+PRECISION_DIGITS = 75
+"""Decimal digits; 1 plus the smallest float32 number, 1e-45, keeps 30 digits of it."""
 
-REALS = Context(prec=PRECISION, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+REALS = Context(prec=PRECISION_DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 """Overflow gives an infinity and an undefined result gives NaN, as in IEEE 754."""
 
 ZERO, HALF, ONE, TWO, SIX = map(Decimal, ("0", "0.5", "1", "2", "6"))
@@ -76,7 +74,7 @@ def pi() -> Decimal:
 
     def inverse_tangent(n: int) -> Decimal:
         power = total = ONE / n
-        for k in range(3, 4 * PRECISION, 2):
+        for k in range(3, 4 * PRECISION_DIGITS, 2):
             power = -power / (n * n)
             total += power / k
         return total
@@ -89,11 +87,11 @@ MAX_ERF_ARGUMENT = 16
 
 
 def erf(x: Decimal) -> Decimal:
-    """Return the error function by its Taylor series, of which no term exceeds `exp(x^2)`."""
+    """Return the error function by the Taylor series, of which no term exceeds `exp(x^2)`."""
     if not x or not x.is_finite() or abs(x) >= MAX_ERF_ARGUMENT:
         return x if not x or x.is_nan() else ONE.copy_sign(x)
     wide = REALS.copy()
-    wide.prec = PRECISION + int(x * x / 2) + 5
+    wide.prec = PRECISION_DIGITS + int(x * x / 2) + 5
     negative_square = wide.multiply(x, -x)
     term, total, k = x, x, 0
     while term.adjusted() > total.adjusted() - wide.prec:
@@ -101,10 +99,6 @@ def erf(x: Decimal) -> Decimal:
         term = wide.divide(wide.multiply(term, negative_square), Decimal(k))
         total = wide.add(total, wide.divide(term, Decimal(2 * k + 1)))
     return TWO * total / pi().sqrt()
-
-
-def _gelu(x: Decimal) -> Decimal:
-    return HALF * x * (ONE + erf(x * HALF.sqrt()))
 
 
 def _gelu_tanh(x: Decimal) -> Decimal:
@@ -129,10 +123,10 @@ REAL_FORMULAS: dict[Function, RealFormula] = {
     Function.SOFTPLUS: lambda x, _: _softplus(x),
     Function.SOFTSIGN: lambda x, _: x / (ONE + abs(x)),
     Function.MISH: lambda x, _: x * _tanh(_softplus(x)),
-    Function.GELU: lambda x, _: _gelu(x),
+    Function.GELU: lambda x, _: HALF * x * (ONE + erf(x * HALF.sqrt())),
     Function.GELU_TANH: lambda x, _: _gelu_tanh(x),
 }
-"""Functions of an argument and of the parameters in the IR."""
+"""Formulas of functions of an argument and of the parameters in the IR."""
 
 REAL_COMBINED: dict[Binary, Callable[[Decimal, Decimal], Decimal]] = {
     Binary.ADD: lambda x, y: x + y,
@@ -152,11 +146,8 @@ REAL_COMPARED: dict[Compare, Callable[[Decimal, Decimal], bool]] = {
 
 @cache
 def irrational_constants() -> tuple[Decimal, ...]:
-    """
-    Return the constants of activations that have no float32 form, up to a power of two.
-
-    They are 1/3, the roots of 1/2 and of 2/pi, 0.044715, and its product with the root of 2/pi.
-    """
+    """Return the constants of activations that have no float32 form, up to a power of two."""
+    # 1/3, the roots of 1/2 and of 2/pi, 0.044715, and the product with the root of 2/pi.
     root, cubic = (TWO / pi()).sqrt(), Decimal("0.044715")
     return ONE / 3, HALF.sqrt(), root, cubic, cubic * root
 
@@ -182,7 +173,7 @@ T = TypeVar("T")
 EQUAL = Decimal(2) ** -40
 """Relative difference of equal real functions; parameters are computed in float64."""
 CONSTANT_ROUNDING = Decimal(2) ** -22
-"""Relative difference of a float32 constant from the constant that it stands for: two ulp."""
+"""The relative difference of a float32 constant from the real constant: two ulp."""
 SMALLEST = Decimal(2) ** -149
 """The smallest positive float32 number; results below half of it are 0."""
 FLOAT32_ROUNDING = 2.0**-20
@@ -194,7 +185,7 @@ _BINADES = [2.0**e * (1.0 + 0.37 * (e & 1)) for e in range(-149, MAX_EXPONENT)]
 GRID: Floats = np.unique(
     np.array([*_BINADES, *(-x for x in _BINADES), *np.linspace(-16, 16, 129)], np.float32)
 )
-"""A number of each binade, and of each quarter up to 16, in ascending order."""
+"""A number of each binade, and multiples of 1/4 up to 16, in ascending order."""
 SPECIAL: Floats = np.array([0.0, -0.0, inf, -inf, nan], np.float32)
 
 BRANCHES: Mapping[Function, Callable[[Sequence[float]], Sequence[float]]] = {
@@ -202,7 +193,7 @@ BRANCHES: Mapping[Function, Callable[[Sequence[float]], Sequence[float]]] = {
     Function.HARD_SIGMOID: lambda p: (-p[1] / p[0], (1.0 - p[1]) / p[0]) if p[0] else (),
     Function.HARD_SWISH: lambda _: (-3.0, 3.0),
 }
-"""Arguments at which a function changes its formula, other than 0."""
+"""Arguments at which a function changes the formula, other than 0."""
 
 UNSIGNED = (Function.ABS, Function.EXP, Function.SIGMOID, Function.SOFTPLUS, Function.COS)
 """Functions that are equal for both zeros."""
@@ -243,7 +234,7 @@ class Formula:
 
 
 class FunctionEquality:
-    """Comparisons of formulas of a network with functions; equal comparisons are made once."""
+    """Comparisons of formulas of a network with functions; equal comparisons are cached."""
 
     def __init__(self, main: FuncOp):
         self._module = module_of(main)
@@ -276,8 +267,6 @@ class FunctionEquality:
             return all(_equals(formula, function, float(x)) for x in points[np.isfinite(points)])
 
     def _results(self, formula: Formula, points: Floats) -> Floats:
-        """Return the float32 results of a formula."""
-
         def run(op: Operation, operands: Sequence[Array]) -> Array:
             (value,) = self._interpreter.run_op(op, tuple(operands))
             return value
@@ -290,7 +279,7 @@ class FunctionEquality:
 
 
 def _divisors(main: FuncOp) -> set[SSAValue]:
-    """Return the values whose sign of zero can decide between infinities of a quotient."""
+    # Values of which the sign of zero can decide between the infinities of a quotient.
     found = set[SSAValue]()
     for op in reversed(list(main.body.block.ops)):
         if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.CallingOperation):
@@ -307,7 +296,7 @@ def _divisors(main: FuncOp) -> set[SSAValue]:
 
 
 def _forgets_sign(op: Operation) -> bool:
-    """Return whether the result is equal for both zeros."""
+    # The result is equal for both zeros.
     match op:
         case graph.UnaryOp():
             return op.function.kind in UNSIGNED
@@ -318,7 +307,7 @@ def _forgets_sign(op: Operation) -> bool:
 
 
 def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
-    """Yield the operations between two values, each after its operands."""
+    # The operations between two values, each after the operands.
     done = {argument}
 
     def visit(value: SSAValue) -> Iterator[Operation]:
@@ -334,7 +323,6 @@ def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
 
 
 def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
-    """Return whether both functions are equal over the reals at `x`."""
     values = formula.evaluate(Decimal(x), _real_constant, _real)
     expected = REAL_FORMULAS[function.kind](Decimal(x), _parameters(function))
     difference = abs(values[formula.result] - expected)
@@ -352,7 +340,6 @@ def _parameters(function: FunctionAttr) -> list[Decimal]:
 
 
 def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
-    """Compute an operation over the reals; a comparison gives 1 or 0."""
     match op:
         case graph.BinaryOp():
             return REAL_COMBINED[op.function](*operands)
@@ -372,12 +359,7 @@ def _scalar(value: SSAValue) -> Array:
 
 
 def _beside_boundaries(formula: Formula) -> Floats:
-    """
-    Return the float32 numbers on both sides of each change of branch, and of each sign change.
-
-    Between two grid points of different sign, a difference is bisected.
-    """
-
+    # Float32 numbers on both sides of each change of branch and sign, by bisection of the grid.
     def differences(points: Floats) -> Reals:
         values = formula.evaluate(points.astype(np.float64), _constant, _float64)
         found = [d for op in formula.ops for d in _differences(op, values)]
@@ -397,7 +379,7 @@ def _beside_boundaries(formula: Formula) -> Floats:
 
 
 def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Reals]:
-    """Yield the values whose signs decide which branch an operation computes."""
+    # Values of which the signs decide the branch that an operation computes.
     operands = [values[v] if v in values else _constant(v) for v in op.operands]
     yield from (values[v] for v in op.operands if v in values)
     match op:
@@ -425,12 +407,11 @@ def _float64(op: Operation, operands: Sequence[Reals]) -> Reals:
 
 
 def _ordinals(numbers: Floats) -> NDArray[np.int64]:
-    """Number float32 values in ascending order; both zeros have number 0."""
+    # Float32 values are numbered in ascending order; both zeros have number 0.
     bits = numbers.view(np.int32).astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
 
 def _numbers(ordinals: NDArray[np.int64]) -> Floats:
-    """Return the float32 values with these numbers."""
     bits = np.where(ordinals < 0, -ordinals + 0x80000000, ordinals)
     return bits.astype(np.uint32).view(np.float32)

@@ -1,6 +1,7 @@
 """
-Recognize activations by their values, in whatever operations exporters spell them.
+Replace operations that compute an activation by the activation: the pass `fuse-functions`.
 
+The results are compared, not the operations, because exporters write functions in different ways.
 The pass `swish-to-hard-swish` replaces an activation by an approximation.
 """
 
@@ -29,59 +30,52 @@ from ceras_ir.transforms.graph.row_functions import NormalizationRule, SoftmaxRu
 from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
-Spelled: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
-"""What something is a function of, and which."""
+Match: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
+"""The argument of a function and the function."""
 
-CANDIDATE = 2.0**-20
-"""Difference from a candidate, as a multiple of `1 + abs(x)`; `computes` decides."""
-MOST_TERMS = 16
-"""Operations that one function is looked for in."""
+CANDIDATE_TOLERANCE = 2.0**-20
+"""Difference from a candidate, as a multiple of `1 + abs(x)`; `FunctionEquality` decides."""
+MAX_OPERATIONS = 16
+"""Operations between the result of a function and the argument."""
 SIXTH = 1 / 6
 
 _FAR = [2.0**i for i in range(4, 9)]
 POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 97), *_FAR])
 """Arguments at which candidates are selected."""
 
-WHOLE = (
-    Function.RELU,
-    Function.SIGMOID,
-    Function.TANH,
-    Function.SWISH,
-    Function.HARD_SWISH,
-    Function.SOFTPLUS,
-    Function.SOFTSIGN,
-    Function.MISH,
-    Function.GELU,
-    Function.GELU_TANH,
+PARAMETERLESS = (
+    *(Function.RELU, Function.SIGMOID, Function.TANH, Function.SWISH, Function.HARD_SWISH),
+    *(Function.SOFTPLUS, Function.SOFTSIGN, Function.MISH, Function.GELU, Function.GELU_TANH),
 )
-"""Activations without parameters that are looked for."""
+"""Activations without parameters that are recognized."""
 
-LINES = (
+CHEAP_FUNCTIONS = (
     *(Function.RELU, Function.CLIP, Function.LEAKY_RELU, Function.ABS),
     *(Function.HARD_SIGMOID, Function.HARD_SWISH),
 )
-"""Functions that take next to nothing."""
+"""Functions that cost no more than a clip."""
 
 
 @dataclass(frozen=True)
 class ElementwiseRule(NetworkPass):
     """
-    Replace elementwise operations on a value by an activation function that computes the same.
+    Replace elementwise operations on a value by the activation function that they compute.
 
     The functions are relu, leaky_relu, sigmoid, tanh, swish, hard_sigmoid, hard_swish, gelu,
-    gelu_tanh, elu, mish, softplus and softsign. Exporters write them in many ways:
-    `1 / (1 + exp(-x))`, `max(x, 0.1 * x)`, `where(x > 0, x, exp(x) - 1)`,
-    `x * (erf(x / sqrt 2) + 1) * 0.5`, `x * clip(x + 3, 0, 6) / 6`. The pass therefore compares the
-    results, not the operations.
+    gelu_tanh, elu, mish, softplus and softsign. Exporters write them in different ways: `1 / (1 +
+    exp(-x))`, `max(x, 0.1 * x)`, `where(x > 0, x, exp(x) - 1)`, `x * (erf(x / sqrt 2) + 1) * 0.5`,
+    `x * clip(x + 3, 0, 6) / 6`. The pass therefore compares the results, not the operations.
 
-    If another operation uses an inner function that costs more than a clip, such as the sigmoid of
-    a swish, the operations remain: the function would be computed twice. A clip of a scaled and
-    shifted value also remains, because the preceding layer can absorb the scale.
+    The operations remain in two cases:
+
+    1. Another operation uses an inner function that costs more than a clip, such as the sigmoid of
+       a swish. The function would otherwise be computed twice.
+    2. A clip has a scaled and shifted argument. The preceding layer can absorb the scale.
 
     The replacement equals the operations for each consumer: over the reals to a relative 2^-40 in
-    each binade, with equal infinities, NaN and, before a quotient, signs of zeros. Hence
-    `max(x, 1e-7)` and `relu(x) + 1e-12` remain, which keep a logarithm or a quotient finite.
-    Float32 results differ by the rounding of the parts; `x * sigmoid(x)` is exact.
+    each binade, with equal infinities, NaN and, before a quotient, signs of zeros. `max(x, 1e-7)`
+    and `relu(x) + 1e-12` therefore remain, which keep a logarithm or a quotient finite. Float32
+    results differ by the rounding of the parts; `x * sigmoid(x)` is exact.
     """
 
     name = "elementwise"
@@ -90,18 +84,17 @@ class ElementwiseRule(NetworkPass):
         block = main.body.block
         ops = list(block.ops)
         equality = FunctionEquality(main)
-        found = {op: spelled for op in ops if (spelled := _spelled(op, equality)) is not None}
+        found = {op: match for op in ops if (match := _match(op, equality)) is not None}
         while computed_twice := _computed_twice(ops, found):
             for op in computed_twice:
                 del found[op]
-        # From the end, because arguments are replaced too.
+        # In reverse order, because arguments are replaced too.
         for op, (argument, function) in reversed(found.items()):
             _replace(op, argument, function)
         erase_dead(block)
 
 
-def _spelled(op: Operation, equality: FunctionEquality) -> Spelled | None:
-    """Return the activation function that the result of an operation is, and the argument."""
+def _match(op: Operation, equality: FunctionEquality) -> Match | None:
     if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp) or not _is_part(op):
         return None
     kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
@@ -117,29 +110,27 @@ def _spelled(op: Operation, equality: FunctionEquality) -> Spelled | None:
     return None
 
 
-def _computed_twice(
-    ops: Sequence[Operation], found: Mapping[Operation, Spelled]
-) -> list[Operation]:
-    """The operations in place of which a function would be computed that stays for others."""
-    stays = set[Operation]()
+def _computed_twice(ops: Sequence[Operation], found: Mapping[Operation, Match]) -> list[Operation]:
+    # Matches with an inner function that remains for another consumer.
+    live = set[Operation]()
     for op in reversed(ops):
         if not op.results or not is_side_effect_free(op):
-            stays.add(op)
-        if op in stays:
-            read = op.operands if op not in found else (found[op][0],)
-            stays.update(v.owner for v in read if isinstance(v.owner, Operation))
-    costly = {op for op in stays if _function_of(op, found) not in (None, *LINES)}
-    return [op for op in found if op in stays and not costly.isdisjoint(_inside(op, found[op][0]))]
+            live.add(op)
+        if op in live:
+            operands = op.operands if op not in found else (found[op][0],)
+            live.update(v.owner for v in operands if isinstance(v.owner, Operation))
+    costly = {op for op in live if _function_of(op, found) not in (None, *CHEAP_FUNCTIONS)}
+    return [op for op in found if op in live and not costly.isdisjoint(_inside(op, found[op][0]))]
 
 
-def _function_of(op: Operation, found: Mapping[Operation, Spelled]) -> Function | None:
+def _function_of(op: Operation, found: Mapping[Operation, Match]) -> Function | None:
     if op in found:
         return found[op][1].kind
     return op.function.kind if isinstance(op, graph.UnaryOp) else None
 
 
 def _inside(op: Operation, argument: SSAValue) -> list[Operation]:
-    """What `op` is computed by of its argument."""
+    # The operations between `argument` and `op`.
     inside = [op]
     for each in inside:
         for value in each.operands:
@@ -159,9 +150,8 @@ def _replace(op: Operation, argument: SSAValue, function: graph.FunctionAttr) ->
 
 
 def _is_part(op: Operation) -> bool:
-    """Whether an operation computes each element of its result by a formula that is known."""
     constants = [v for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
-    # Numbers for each channel, such as those of a batch normalization.
+    # Constants per channel, as of a batch normalization.
     if any(graph.constant_number(value) is None for value in constants):
         return False
     match op:
@@ -185,11 +175,11 @@ def _is_float(value: SSAValue) -> bool:
 
 
 def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
-    """What `op` may be a function of, the farthest first."""
+    # Possible arguments, the most distant first.
     inside: list[Operation] = [op]
     values = dict[SSAValue, None]()
     for at in inside:
-        if len(inside) > MOST_TERMS:
+        if len(inside) > MAX_OPERATIONS:
             break
         for value in at.operands:
             owner = value.owner
@@ -202,8 +192,7 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
 
 
 def _evaluated(value: SSAValue, argument: SSAValue) -> Reals | None:
-    """The values at `POINTS` of the argument; None for what depends on something else."""
-    return evaluated(value, {argument: POINTS}, _constant, _computed, 2 * MOST_TERMS)
+    return evaluated(value, {argument: POINTS}, _constant, _computed, 2 * MAX_OPERATIONS)
 
 
 def _constant(value: SSAValue) -> Reals | None:
@@ -216,29 +205,28 @@ def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
 
 
 def _candidates(values: Reals) -> Iterator[graph.FunctionAttr]:
-    """Yield the activation functions that are near these values at `POINTS`."""
     if not np.isfinite(values).all():
         return
     first = float(values[0])
-    candidates: list[tuple[Function, tuple[float, ...]]] = [(kind, ()) for kind in WHOLE]
+    candidates: list[tuple[Function, tuple[float, ...]]] = [(kind, ()) for kind in PARAMETERLESS]
     candidates.append((Function.HARD_SIGMOID, (SIXTH, 0.5)))
     if first < 0.0:
         candidates.append((Function.ELU, (-first,)))
     # A slope of 1 is the identity.
-    if (slope := first / float(POINTS[0])) > 0.0 and abs(slope - 1.0) > CANDIDATE:
+    if (slope := first / float(POINTS[0])) > 0.0 and abs(slope - 1.0) > CANDIDATE_TOLERANCE:
         candidates.append((Function.LEAKY_RELU, (slope,)))
     for kind, parameters in candidates:
         expected = FORMULAS[kind](POINTS, parameters)
-        if (np.abs(values - expected) <= CANDIDATE * (1.0 + np.abs(POINTS))).all():
+        if (np.abs(values - expected) <= CANDIDATE_TOLERANCE * (1.0 + np.abs(POINTS))).all():
             yield graph.FunctionAttr(kind, parameters)
 
 
 @dataclass(frozen=True)
 class FuseFunctionsPass(RulePass):
     """
-    Replace operations that compute a function by the operation for that function.
+    Replace operations that compute a function by the operation of that function.
 
-    Exporters write functions in many ways. The rules compare results, not operations.
+    Exporters write functions in different ways. The rules compare results, not operations.
     """
 
     name = "fuse-functions"
@@ -247,20 +235,19 @@ class FuseFunctionsPass(RulePass):
         return ElementwiseRule(), SoftmaxRule(), NormalizationRule()
 
 
-# Approximate Swish by HardSwish, which needs no exponential (S1, section 3.1.3).
-
-LARGEST_ERROR = 0.142
-"""Of `|swish(x) - hard_swish(x)|` over all x, taken at x = -3 and x = 3: `3 / (1 + e^3)`."""
+MAX_HARD_SWISH_ERROR = 0.142
+"""The maximum of `|swish(x) - hard_swish(x)|`: `3 / (1 + e^3)`, at x = -3 and x = 3."""
 
 
 @dataclass(frozen=True)
 class SwishToHardSwishPass(ModulePass):
     """
-    Replace every swish, standing alone or fused, by hard_swish.
+    Replace each swish, separate or fused, by hard_swish (S1, section 3.1.3).
 
-    Not exact: a value may change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3). A network that
-    was not trained for it may lose its accuracy. So no pipeline runs this by default, and stderr
-    says what it did. Recorded ranges are dropped: they no longer hold.
+    Not exact: a value can change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3). A network that
+    was not trained with hard_swish can lose accuracy. Therefore no pipeline runs the pass by
+    default, and stderr reports the replacements. Recorded ranges are removed, because they are no
+    longer valid.
     """
 
     name = "swish-to-hard-swish"
@@ -269,12 +256,12 @@ class SwishToHardSwishPass(ModulePass):
         if replaced := replace_swish(op):
             remark(
                 f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
-                f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining"
+                f"{MAX_HARD_SWISH_ERROR}; measure the accuracy, the network may need retraining"
             )
 
 
 def replace_swish(module: ModuleOp) -> int:
-    """Replace every swish, and forget ranges, which no longer hold; how many there were."""
+    """Replace each swish, remove the recorded ranges, and return the number of replacements."""
     replaced = sum(_approximate(inner) for inner in module.walk())
     if replaced:
         for inner in module.walk():
@@ -283,7 +270,6 @@ def replace_swish(module: ModuleOp) -> int:
 
 
 def _approximate(op: Operation) -> bool:
-    """Change the function of one operation in place, if it is swish."""
     match op:
         case graph.UnaryOp(function=swish) if swish.kind is graph.Function.SWISH:
             op.function = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)

@@ -1,7 +1,7 @@
 """
 Fuse sums, padding, crops and strides into the windows of poolings and convolutions.
 
-The first part computes the zeros around and between the elements that a convolution reads.
+`ZeroPadding` describes the zeros around and between the input elements of a convolution.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,21 @@ from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 
 @dataclass(frozen=True)
 class ZeroPadding:
-    """A `graph.pad` with zeros, or zero points, along height and width alone."""
+    """A `graph.pad` with zeros or zero points along height and width only."""
 
     pad: graph.PadOp
     between_layouts: graph.TransposeOp | graph.ReshapeOp | None
-    """What stands between the pad and the convolution at the border of a network, where the
-    model's own layout is padded: of one channel a reshape."""
+    """A layout conversion after the pad: a transpose, or a reshape if there is a single channel."""
     order: Sequence[int]
-    """Which dimension of the pad each one of the convolution is."""
+    """For each axis of the convolution the axis of the pad."""
     low: Sequence[int]
-    """Before the elements, of height and width; `high` behind, `between` two of them."""
+    """Elements before height and width; `high` after them, `between` two adjacent elements."""
     high: Sequence[int]
     between: Sequence[int]
 
     @classmethod
     def of(cls, op: graph.Conv2dOp) -> "ZeroPadding | None":
-        """That of the input of `op`, if it is padded so."""
+        """Return the padding of the input of `op`, or `None`."""
         pad, moved, order = op.input.owner, None, _order(op.input.owner)
         if isinstance(pad, graph.TransposeOp | graph.ReshapeOp):
             pad, moved = pad.input.owner, pad
@@ -62,7 +61,7 @@ class ZeroPadding:
         return cls(pad, moved, order, low[1:3], high[1:3], between[1:3])
 
     def insert_source(self, rewriter: PatternRewriter) -> SSAValue:
-        """What is padded, in the layout of the convolution, before the operation that matched."""
+        """Insert and return the padded value in the layout of the convolution."""
         if self.between_layouts is None:
             return self.pad.input
         source = self.pad.input
@@ -76,14 +75,14 @@ class ZeroPadding:
         return above.result
 
     def erase_unused(self, rewriter: PatternRewriter) -> None:
-        """Erase what nobody reads any more."""
+        """Erase the operations that became unused."""
         for unused in (self.between_layouts, self.pad):
             if unused is not None and unused.results[0].first_use is None:
                 rewriter.erase(unused)
 
 
 def _order(moved: object) -> Sequence[int] | None:
-    """The permutation that an operation is; None for a reshape that is none."""
+    # The permutation that an operation performs; None for other reshapes.
     match moved:
         case graph.TransposeOp():
             return moved.permutation.get_values()
@@ -96,18 +95,18 @@ def _order(moved: object) -> Sequence[int] | None:
             return range(4)
 
 
-NEAR = 2.0**-23
-"""Relative difference of a float32 reciprocal from the exact reciprocal: at most an ulp."""
+RECIPROCAL_ERROR = 2.0**-23
+"""The relative difference of a float32 reciprocal from the exact reciprocal: at most an ulp."""
 
 
 class FuseMean(RewritePattern):
     """
-    `reduce sum (x) / n`, or times one over n, becomes `pool2d average`, where x is summed along
-    neighbouring dimensions before the last, and n is the number of elements added. What is no
-    feature map is reshaped to one: the tokens of a transformer, or pixels in one dimension.
+    Rewrite `reduce sum (x) / n`, or the product with 1 / n, to `pool2d average`.
 
-    Both add in row-major order, then divide. Exact, but for sums along height and width, which
-    `pool2d` adds row by row, and for products.
+    The summed axes must be adjacent and precede the last axis, and n is the number of summed
+    elements. A value that is not a feature map is reshaped: the tokens of a transformer, or pixels
+    along a single axis. Both forms add in row-major order and then divide. Exact except for sums
+    along height and width, which `pool2d` adds row by row, and for products.
     """
 
     @op_type_rewrite_pattern
@@ -116,11 +115,11 @@ class FuseMean(RewritePattern):
             return
         for total, count in _quotients(op):
             reduce = total.owner
-            # Another reader needs the sum.
+            # Another consumer needs the sum.
             if not isinstance(reduce, graph.ReduceOp) or not total.has_one_use():
                 continue
             window = _window(reduce)
-            if window is None or abs(count - prod(window[1])) > NEAR * count:
+            if window is None or abs(count - prod(window[1])) > RECIPROCAL_ERROR * count:
                 continue
             if graph.shape_of(op.result) == graph.shape_of(total):
                 _replace_mean(op, reduce, *window, rewriter)
@@ -128,7 +127,7 @@ class FuseMean(RewritePattern):
 
 
 def _quotients(op: graph.BinaryOp) -> list[tuple[SSAValue, float]]:
-    """Return the operands that `op` may divide, each with the constant divisor."""
+    # The operands that `op` can divide, each with the constant divisor.
     pairs = [(op.lhs, op.rhs)]
     if op.function is graph.Binary.MUL:
         pairs.append((op.rhs, op.lhs))
@@ -140,7 +139,7 @@ def _quotients(op: graph.BinaryOp) -> list[tuple[SSAValue, float]]:
 
 
 def _window(reduce: graph.ReduceOp) -> tuple[tuple[int, int, int, int], tuple[int, int]] | None:
-    """The feature map that a sum is of, and the window that it adds."""
+    # The feature map and the summed window.
     shape, axes = graph.shape_of(reduce.input), reduce.axes.get_values()
     if reduce.function is not graph.Reduce.SUM or not axes or axes[-1] == len(shape) - 1:
         return None
@@ -151,23 +150,14 @@ def _window(reduce: graph.ReduceOp) -> tuple[tuple[int, int, int, int], tuple[in
     if len(axes) != last + 1 - first:
         return None
     added = prod(shape[first : last + 1])
-    if (image := _image(reduce.input, shape, axes)) is not None:
-        return image, image[1:3]
+    flat = reduce.input.owner
+    if isinstance(flat, graph.ReshapeOp) and len(shape) == 3 and list(axes) == [1]:
+        # A sum over all pixels of a flattened feature map.
+        source = graph.shape_of(flat.input)
+        if len(source) == 4 and (source[0], source[3]) == (shape[0], shape[2]):
+            n, h, w, c = source
+            return (n, h, w, c), (h, w)
     return (prod(shape[:first]), added, 1, prod(shape[last + 1 :])), (added, 1)
-
-
-def _image(
-    value: SSAValue, shape: tuple[int, ...], axes: Sequence[int]
-) -> tuple[int, int, int, int] | None:
-    """The feature map whose pixels, in one dimension, are all added."""
-    flat = value.owner
-    if not isinstance(flat, graph.ReshapeOp) or len(shape) != 3 or list(axes) != [1]:
-        return None
-    source = graph.shape_of(flat.input)
-    if len(source) != 4 or (source[0], source[3]) != (shape[0], shape[2]):
-        return None
-    n, h, w, c = source
-    return n, h, w, c
 
 
 def _replace_mean(
@@ -177,30 +167,31 @@ def _replace_mean(
     kernel: tuple[int, int],
     rewriter: PatternRewriter,
 ) -> None:
-    made: list[graph.GraphOperation] = []
+    ops: list[graph.GraphOperation] = []
     value = reduce.input
     if isinstance(flat := value.owner, graph.ReshapeOp) and graph.shape_of(flat.input) == shape:
         value = flat.input
     if graph.shape_of(value) != shape:
-        made.append(graph.ReshapeOp(value, shape))
-        value = made[-1].output
+        ops.append(graph.ReshapeOp(value, shape))
+        value = ops[-1].output
     element = graph.element_of(op.result)
-    made.append(graph.Pool2dOp(graph.Pool.AVERAGE, value, kernel, result_element=element))
-    if made[-1].output.type != op.result.type:
-        made.append(graph.ReshapeOp(made[-1].output, graph.shape_of(op.result)))
-    for new in made:
+    ops.append(graph.Pool2dOp(graph.Pool.AVERAGE, value, kernel, result_element=element))
+    if ops[-1].output.type != op.result.type:
+        ops.append(graph.ReshapeOp(ops[-1].output, graph.shape_of(op.result)))
+    for new in ops:
         new.location = op.location
-        if not isinstance(new, graph.ReshapeOp) or new is made[-1]:
+        if not isinstance(new, graph.ReshapeOp) or new is ops[-1]:
             new.attributes.update(op.attributes)
-    rewriter.replace(op, made)
+    rewriter.replace(op, ops)
     rewriter.erase(reduce)
 
 
 class MergeMeans(RewritePattern):
     """
-    The average along one of height and width, averaged along the other, is an average along both.
+    Merge averages along height and width to an average along both.
 
-    Equal over the reals: all elements count alike. It is rounded once instead of twice.
+    Equal over the reals, because all elements have the same weight. The result is rounded a single
+    time instead of twice.
     """
 
     @op_type_rewrite_pattern
@@ -222,7 +213,7 @@ class MergeMeans(RewritePattern):
 
 
 def _axes(op: graph.Pool2dOp) -> set[int] | None:
-    """The dimensions that `op` takes the whole average along, None if it does anything else."""
+    # The axes that `op` averages completely; None for other poolings.
     shape, result = graph.shape_of(op.input), graph.shape_of(op.result)
     if op.function is not graph.Pool.AVERAGE or any(op.padding.get_values()):
         return None
@@ -234,11 +225,11 @@ def _axes(op: graph.Pool2dOp) -> set[int] | None:
 
 class MeanRule(PatternPass):
     """
-    Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`, which can be
-    quantized, and averages along width and then height into one.
+    Fuse `graph.reduce sum` and the division by the count into `graph.pool2d average`, and merge
+    averages along width and height.
 
-    Exporters write means so: over pixels in one dimension, over tokens, as a sum times a
-    reciprocal. Means along the last dimension stay, which are those of normalizations.
+    The average can be quantized. Exporters write means over pixels or tokens as a sum times a
+    reciprocal. Means along the last axis remain; they are part of normalizations.
     """
 
     name = "means"
@@ -247,11 +238,11 @@ class MeanRule(PatternPass):
 
 class FusePad(RewritePattern):
     """
-    `conv2d(pad(x))` becomes `conv2d(x)` with more padding, where `pad` puts zeros, or zero
-    points, around height and width. Between them a transpose may stand, or the reshape that it is
-    where there is one channel.
+    Rewrite `conv2d(pad(x))` to `conv2d(x)` with more padding.
 
-    Exact, because padding of a convolution contributes nothing, as those elements do.
+    The pad must add zeros or zero points around height and width. A transpose can be between pad
+    and convolution, or the equivalent reshape of a single channel. Exact, because padding of a
+    convolution contributes 0, as these elements do.
     """
 
     @op_type_rewrite_pattern
@@ -268,7 +259,7 @@ class FusePad(RewritePattern):
 
 
 class PadRule(PatternPass):
-    """Fuse `graph.pad` with zeros into the convolutions that read it."""
+    """Fuse `graph.pad` with zeros into the consuming convolutions."""
 
     name = "pads"
     pattern = FusePad()
@@ -276,10 +267,10 @@ class PadRule(PatternPass):
 
 class FoldCrop(RewritePattern):
     """
-    `slice(conv2d(x))` becomes `conv2d(x)` with less padding, where the slice cuts off rows and
-    columns at the ends that padding made possible. Nothing else may read the convolution.
+    Rewrite `slice(conv2d(x))` to `conv2d(x)` with less padding.
 
-    Exact: what is left is computed of the same elements.
+    The slice must remove only rows and columns that the padding added, and be the only consumer.
+    Exact: the remaining elements are computed from the same elements.
     """
 
     @op_type_rewrite_pattern
@@ -312,26 +303,27 @@ class FoldCrop(RewritePattern):
 
 class CropRule(PatternPass):
     """
-    Give a convolution less padding instead of cutting rows and columns off its result. Causal
-    convolutions are exported so (`Chomp1d` of temporal convolutional networks): padded at both
-    ends, of which one is cut off.
+    Reduce the padding of a convolution instead of cropping the result.
+
+    Causal convolutions are exported in this form (`Chomp1d` of temporal convolutional networks):
+    padding is added on both sides and a side is cropped.
     """
 
     name = "crops"
     pattern = FoldCrop()
 
 
-FEW = 4
-"""Channels that kernels fill up to: so many and more need no others."""
+MIN_KERNEL_CHANNELS = 4
+"""The number of channels to which kernels pad; more channels need no padding."""
 
 
 class FoldStride(RewritePattern):
     """
-    A convolution of few channels whose window is one row of a multiple of its stride s becomes one
-    of stride 1 over s times as many channels: [N, H, W, C] read as [N, H, W / s, s * C], and
-    weights [O, 1, K, C] as [O, 1, K / s, s * C].
+    Convert the stride of a convolution with few channels to channels.
 
-    Exact: nothing moves, and sums have the same order.
+    The window must be a single row with a width that is a multiple of the stride s. [N, H, W, C] is
+    read as [N, H, W / s, s * C], and weights [O, 1, K, C] as [O, 1, K / s, s * C]. Exact: the
+    elements have the same addresses, and sums have the same order.
     """
 
     @op_type_rewrite_pattern
@@ -342,7 +334,7 @@ class FoldStride(RewritePattern):
         n, h, w, c = graph.shape_of(op.input)
         outputs, rows, columns, _ = graph.shape_of(op.weights)
         down, along = op.strides.get_values()
-        if rows != 1 or c >= FEW or op.group_count != 1 or along == 1:
+        if rows != 1 or c >= MIN_KERNEL_CHANNELS or op.group_count != 1 or along == 1:
             return
         if columns % along or w % along or any(op.padding.get_values()):
             return
@@ -374,10 +366,10 @@ class FoldStride(RewritePattern):
 
 class StrideRule(PatternPass):
     """
-    Make channels of the positions that a strided window of one row steps over.
+    Convert the stride of a window with a single row to channels.
 
-    It is for sound: a window of 256 samples with stride 128 becomes one of 2 over 128 channels.
-    Kernels fill few channels up to four, and multiply as often.
+    For audio, a window of 256 samples with stride 128 becomes a window of 2 over 128 channels.
+    Kernels pad fewer than four channels to four, which wastes multiplications.
     """
 
     name = "strides"
@@ -387,10 +379,7 @@ class StrideRule(PatternPass):
 
 @dataclass(frozen=True)
 class FuseWindowsPass(RulePass):
-    """
-    Fuse sums, padding, crops and strides into the windows of poolings and convolutions, which then
-    compute them in a single operation.
-    """
+    """Fuse sums, padding, crops and strides into the windows of poolings and convolutions."""
 
     name = "fuse-windows"
 

@@ -1,11 +1,9 @@
 """
-Functions of rows: what operations make of the last dimension of one value, in double precision.
+Recognize softmax and normalizations along the last axis by their results, in double precision.
 
-Exporters write softmax and normalizations in many ways. Passes recognize them by their results for
-some rows, not by the operations. They confirm a function at rows of each magnitude, relative to
-each element, because a consumer can depend on a lower bound or an addend such as 1e-12.
-
-The rules of `fuse-functions` for softmax and normalization are the second part of this file.
+Exporters write these functions in different ways. Passes compare the results for some rows, not the
+operations. They confirm a function at rows of each magnitude, relative to each element, because a
+consumer can depend on a lower bound or an addend such as 1e-12.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -27,8 +25,8 @@ from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elemen
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
-MOST_TERMS = 24
-"""Operations that one function is looked for in."""
+MAX_OPERATIONS = 24
+"""Operations between the result of a function and the argument."""
 
 REDUCED = {
     graph.Reduce.SUM: np.add,
@@ -41,11 +39,11 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class RowFunction(Generic[Found]):
-    """What the result of an operation is a function of, and which."""
+    """The function that the result of an operation is, and the argument."""
 
     argument: SSAValue
     inside: Sequence[Operation]
-    """The operation, and others between it and the argument."""
+    """The operation and the operations between it and the argument."""
     kind: Found
 
 
@@ -54,7 +52,7 @@ class RowFunctions(Protocol[Found]):
 
     @property
     def functions(self) -> Container[graph.Function]:
-        """At least one of these is computed between argument and result."""
+        """The functions of which any occurs between argument and result."""
         ...
 
     def rows(self, length: int) -> Reals:
@@ -62,7 +60,7 @@ class RowFunctions(Protocol[Found]):
         ...
 
     def recognized(self, rows: Reals, values: Reals) -> Found | None:
-        """Return the function that maps `rows` to `values`."""
+        """Return the function that maps `rows` to `values`, or `None`."""
         ...
 
     def other_rows(self, length: int) -> Reals:
@@ -80,8 +78,9 @@ class RowFunctions(Protocol[Found]):
 
 def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     """
-    Replace what computes functions of a family. Of functions inside each other the outermost is
-    taken, unless something else reads one inside: it would be computed twice.
+    Replace operations that compute functions of a family. Of nested functions the outermost is
+    replaced, unless an inner function has another consumer, for which it would be computed a second
+    time.
     """
     found: dict[Operation, RowFunction[Found]] = {}
     for op in block.ops:
@@ -90,17 +89,17 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     done = set[Operation]()
     for op, function in reversed(found.items()):
         inside = set(function.inside)
-        others = inside.intersection(found) - {op}
-        if op in done or any(_is_read_outside(other, inside) for other in others):
+        nested = inside.intersection(found) - {op}
+        if op in done or any(_is_used_outside(each, inside) for each in nested):
             continue
         done |= inside
         argument, shape = function.argument, graph.shape_of(op.results[0])
         between = computed_between(op, argument)
-        moved = list[Operation]()
+        new = list[Operation]()
         if graph.shape_of(argument) != shape:
-            moved.append(graph.ReshapeOp(argument, shape))
-            argument = moved[0].results[0]
-        new = [*moved, *family.built(argument, function.kind)]
+            new.append(graph.ReshapeOp(argument, shape))
+            argument = new[0].results[0]
+        new += family.built(argument, function.kind)
         for each in new:
             each.location = fused_location(op, *between)
         copy_statistics(op, new[-1])
@@ -110,7 +109,7 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     erase_dead(block)
 
 
-def _is_read_outside(op: Operation, inside: set[Operation]) -> bool:
+def _is_used_outside(op: Operation, inside: set[Operation]) -> bool:
     return any(use.operation not in inside for use in op.results[0].uses)
 
 
@@ -131,15 +130,15 @@ def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] 
         kind = None if values is None else family.recognized(points, values)
         if kind is None:
             continue
-        others = family.other_rows(shape[-1])
-        values = _results(op.result, argument, others)
-        if values is not None and family.agrees(kind, others, values):
+        more = family.other_rows(shape[-1])
+        values = _results(op.result, argument, more)
+        if values is not None and family.agrees(kind, more, values):
             return RowFunction(argument, _inside(op, argument), kind)
     return None
 
 
 def _kinds(op: Operation) -> Iterator[graph.Function]:
-    """The functions that an operation computes; powers may be roots."""
+    # A power can be a root.
     match op:
         case graph.UnaryOp():
             yield op.function.kind
@@ -153,10 +152,10 @@ def _kinds(op: Operation) -> Iterator[graph.Function]:
 
 
 def _inside(op: Operation, argument: SSAValue | None = None) -> list[Operation]:
-    """What computes `op`, row by row, of the argument if there is one."""
+    # The operations that compute `op` row by row, up to the argument.
     inside = [op]
     for at in inside:
-        if len(inside) > MOST_TERMS:
+        if len(inside) > MAX_OPERATIONS:
             break
         for value in at.operands:
             owner = value.owner
@@ -168,7 +167,7 @@ def _inside(op: Operation, argument: SSAValue | None = None) -> list[Operation]:
 
 
 def _arguments(inside: Sequence[Operation], shape: Sequence[int]) -> Iterator[SSAValue]:
-    """What rows of the same number and length may be made of, the farthest first."""
+    # Values with equal numbers of rows and columns, the most distant first.
     values = dict.fromkeys(value for op in inside for value in op.operands)
     for value in reversed(values):
         extents = graph.shape_of(value)
@@ -178,12 +177,10 @@ def _arguments(inside: Sequence[Operation], shape: Sequence[int]) -> Iterator[SS
 
 
 def _results(value: SSAValue, argument: SSAValue, points: Reals) -> Reals | None:
-    """The rows of a value where those of its argument are `points`."""
-    return evaluated(value, {argument: points}, _constant, _computed, 2 * MOST_TERMS)
+    return evaluated(value, {argument: points}, _constant, _computed, 2 * MAX_OPERATIONS)
 
 
 def _constant(value: SSAValue) -> Reals | None:
-    """A constant for all elements or for each channel."""
     array = graph.constant_array(value)
     if array is None or array.size not in (1, *array.shape[-1:]):
         return None
@@ -206,7 +203,7 @@ def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
 
 
 def _is_part(op: Operation) -> bool:
-    """Whether an operation computes each row of its result of the same row of its operands."""
+    # Each row of the result depends only on the same row of the operands.
     if len(op.results) != 1 or graph.element_of(op.results[0]) != f32:
         return False
     shape = graph.shape_of(op.results[0])
@@ -216,8 +213,8 @@ def _is_part(op: Operation) -> bool:
         case graph.ReshapeOp():
             return bool(shape) and graph.shape_of(op.input)[-1:] == shape[-1:]
         case graph.BinaryOp():
-            alike = all(_has_rows_of(value, shape) for value in op.operands)
-            return alike and op.function in COMBINED and _is_known(op.activation)
+            has_rows = all(_has_rows_of(value, shape) for value in op.operands)
+            return has_rows and op.function in COMBINED and _is_known(op.activation)
         case graph.UnaryOp():
             return _is_known(op.function) and op.channel_exponents is None
         case _:
@@ -229,27 +226,26 @@ def _is_known(function: graph.FunctionAttr | None) -> bool:
 
 
 def _has_rows_of(value: SSAValue, shape: Sequence[int]) -> bool:
-    """Whether an operand is the same for all rows, or has those of a result of this shape."""
+    # The operand is equal for all rows, or has the rows of a result with this shape.
     if isinstance(value.owner, graph.ConstantOp):
         return _constant(value) is not None
     return graph.shape_of(value)[:-1] == tuple(shape[:-1]) and bool(shape)
 
 
-# Recognize softmax and normalizations of rows by their values, in any spelling.
-
 ULP = 2.0**-23
-"""Relative difference of equal values: an ulp of float32."""
+"""The relative difference of equal values: an ulp of float32."""
 
 
 @dataclass(frozen=True)
 class SoftmaxRule(NetworkPass):
     """
-    Replace operations that compute softmax along the last dimension by `graph.softmax`.
+    Replace operations that compute softmax along the last axis by `graph.softmax`.
 
-    Exponentials divided by their sum, with the maximum taken off or not, times a reciprocal, or
-    as the exponential of what the logarithm of the sum is taken off. Operations are not compared
-    but what they compute, in double precision. Off by the rounding of the parts; what is spelled
-    without the maximum is finite for all rows afterwards.
+    The operations are exponentials divided by their sum, with or without a subtraction of the
+    maximum, times a reciprocal, or the exponential of a difference from the logarithm of the sum.
+    The pass compares the results in double precision, not the operations. The result differs by the
+    rounding of the parts. Without the subtraction of the maximum the operations can overflow;
+    `graph.softmax` is finite for all rows.
     """
 
     name = "softmax"
@@ -259,47 +255,43 @@ class SoftmaxRule(NetworkPass):
 
 
 class Softmax:
-    """The one function of its family."""
+    """The family of softmax."""
 
     functions = (graph.Function.EXP,)
 
     def rows(self, length: int) -> Reals:
-        """Rows of several sizes, around several numbers."""
         random = np.random.default_rng(0)
         sizes = np.array([0.0, 0.1, 1.0, 1.0, 4.0, 8.0])[:, None]
         offsets = np.array([0.0, -3.0, 0.5, 8.0, 0.0, 2.0])[:, None]
         return random.uniform(-1, 1, (len(sizes), length)) * sizes + offsets
 
     def other_rows(self, length: int) -> Reals:
-        """Return rows with results from 1e-220 to 1, and with tiny, equal and large arguments."""
+        # Results from 1e-220 to 1, and tiny, equal and large arguments.
         random = np.random.default_rng(1)
         offsets = np.array([0.0, -300.0, -40.0, 40.0, 300.0])[:, None, None]
         sizes = 2.0 ** np.arange(-3, 9)[:, None]
         return (random.uniform(-1, 1, (5, 12, length)) * sizes + offsets).reshape(-1, length)
 
     def recognized(self, rows: Reals, values: Reals) -> Literal[True] | None:
-        """Return whether `values` are the softmax of `rows`."""
         powers = np.exp(rows - rows.max(axis=1, keepdims=True))
         expected = powers / powers.sum(axis=1, keepdims=True)
-        alike = values.shape == rows.shape and (np.abs(values - expected) <= ULP * expected).all()
-        return True if alike else None
+        agrees = values.shape == rows.shape and (np.abs(values - expected) <= ULP * expected).all()
+        return True if agrees else None
 
     def agrees(self, found: Literal[True], rows: Reals, values: Reals) -> bool:
-        """Return whether `values` are the softmax of `rows`."""
         return self.recognized(rows, values) is found
 
     def built(self, argument: SSAValue, found: Literal[True]) -> Sequence[Operation]:
-        """The operation."""
         return [graph.SoftmaxOp(argument, len(graph.shape_of(argument)) - 1)]
 
 
-NEAR = 2.0**-20
+TOLERANCE = 2.0**-20
 """Difference of equal values, as a multiple of the product with the scale and of the bias."""
 LARGE, TINY = 1e6, 1e-7
-"""Magnitudes of rows beside which epsilon is nothing, and that are nothing beside epsilon."""
+"""Magnitudes of rows: epsilon is negligible for the first, and dominates for the second."""
 ZERO_ROW, LARGE_ROW, TINY_ROW = range(3)
 MIN_EPSILON = 1e-20
-"""A smaller epsilon is not distinct from 0 next to the variance of the tiny row."""
+"""A smaller epsilon is not distinct from 0 in comparison with the variance of the tiny row."""
 
 
 @dataclass(frozen=True)
@@ -315,13 +307,14 @@ class Normalization:
 @dataclass(frozen=True)
 class NormalizationRule(FloatNetworkPass):
     """
-    Replace operations that normalize rows along the last dimension by `graph.normalize`.
+    Replace operations that normalize rows along the last axis by `graph.normalize`.
 
-    `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)`, or without the means of `x`, with
-    constant factors and addends for the channels behind it. Exporters spell it as a dozen nodes in
-    many ways: with powers, reciprocals, the mean of squares less the square of the mean, or as
-    `x * factor + (bias - mean * factor)`. So operations are not compared but what they compute, in
-    double precision. Off by the rounding of the parts. A quantized network stays as it is.
+    The function is `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)`, or without the means of
+    x, followed by constant factors and addends of the channels. Exporters write it as about twelve
+    nodes in different ways: with powers, reciprocals, the mean of squares minus the square of the
+    mean, or as `x * factor + (bias - mean * factor)`. The pass therefore compares the results in
+    double precision, not the operations. The result differs by the rounding of the parts. A
+    quantized network remains unchanged.
     """
 
     name = "normalization"
@@ -331,31 +324,27 @@ class NormalizationRule(FloatNetworkPass):
 
 
 class Normalizations:
-    """Those with any parameters."""
+    """The family of normalizations with any parameters."""
 
     functions = (graph.Function.SQRT,)
 
     def rows(self, length: int) -> Reals:
-        """A row of zeros, a large one, a tiny one, and others."""
         random = np.random.default_rng(0)
         sizes = np.array([0.0, LARGE, TINY, 1e-3, 1.0, 30.0])[:, None]
         offsets = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 3.0])[:, None]
         return random.normal(size=(len(sizes), length)) * sizes + offsets
 
     def recognized(self, rows: Reals, values: Reals) -> Normalization | None:
-        """The normalization that makes `values` of `rows`."""
         if values.shape != rows.shape or not np.isfinite(values).all():
             return None
-        # Values of something else may be any numbers.
+        # The values of another function can be any numbers.
         with np.errstate(all="ignore"):
             found = _parameters(rows, values, centred=True)
             return found or _parameters(rows, values, centred=False)
 
     def other_rows(self, length: int) -> Reals:
-        """
-        Return rows of sizes 2^-66 to 2^22, with variances far below and above any epsilon. Powers
-        of elements give rows that have few large elements, as far from the mean as possible.
-        """
+        # Magnitudes 2^-66 to 2^22, with variances far below and above any epsilon. Ninth powers
+        # give rows with few large elements, which are as far from the mean as possible.
         random = np.random.default_rng(1)
         sizes = 2.0 ** np.arange(-66, 24, 2)[:, None]
         return np.concatenate(
@@ -368,11 +357,9 @@ class Normalizations:
         )
 
     def agrees(self, found: Normalization, rows: Reals, values: Reals) -> bool:
-        """Return whether a normalization maps `rows` to `values`."""
         return values.shape == rows.shape and _agrees(found, rows, values)
 
     def built(self, argument: SSAValue, found: Normalization) -> Sequence[Operation]:
-        """The operation, behind its constants."""
         scale = graph.ConstantOp.from_array(found.scale)
         bias = None if found.bias is None else graph.ConstantOp.from_array(found.bias)
         new = graph.NormalizeOp(
@@ -386,11 +373,10 @@ class Normalizations:
 
 
 def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization | None:
-    """With which parameters rows are normalized to these values."""
     parts = rows - rows.mean(axis=1, keepdims=True) if centred else rows
     variances = np.square(parts).mean(axis=1, keepdims=True)
     bias = values[ZERO_ROW]
-    # No element of a large row is so near its mean that it would not tell the scale.
+    # Each element of the large row is far enough from the mean to determine the scale.
     normal = parts[LARGE_ROW] / np.sqrt(variances[LARGE_ROW])
     scale = (values[LARGE_ROW] - bias) / normal
     top = scale * parts[TINY_ROW]
@@ -408,11 +394,13 @@ def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization |
 
 
 def _agrees(found: Normalization, rows: Reals, values: Reals) -> bool:
-    """Return whether elements differ by rounding only, relative to the element of the same row."""
+    # Elements differ by rounding only, relative to the element.
     parts = rows - rows.mean(axis=1, keepdims=True) if found.centred else rows
     variances = np.square(parts).mean(axis=1, keepdims=True)
     products = found.scale * parts / np.sqrt(variances + found.epsilon)
     bias = np.zeros(1) if found.bias is None else found.bias.astype(np.float64)
-    # An element near the mean is rounded as the largest element of the row is.
-    sizes = np.abs(products) + NEAR * np.abs(products).max(axis=1, keepdims=True) + np.abs(bias)
-    return bool((np.abs(values - (products + bias)) <= NEAR * sizes).all())
+    # The rounding error of an element near the mean is that of the largest element of the row.
+    sizes = (
+        np.abs(products) + TOLERANCE * np.abs(products).max(axis=1, keepdims=True) + np.abs(bias)
+    )
+    return bool((np.abs(values - (products + bias)) <= TOLERANCE * sizes).all())

@@ -1,8 +1,7 @@
 """
-Compute a transposed convolution by what each of its output positions really multiplies.
+Split transposed convolutions into convolutions without zeros: the pass `split-phases`.
 
-The first part decides which weights meet which elements in a convolution over an input with zeros
-between elements.
+`Axis` determines which weights meet which elements if the input has zeros between elements.
 """
 
 from collections.abc import Sequence
@@ -23,22 +22,21 @@ from ceras_ir.transforms.pass_kinds import PatternPass
 
 
 @dataclass(frozen=True)
-class Part:
-    """Phases of one axis that one convolution computes, as channels one behind the other."""
+class PhaseGroup:
+    """Phases of an axis that a single convolution computes, as consecutive channels."""
 
     taps: Sequence[Sequence[int]]
-    """Of each phase, which weight each tap is; the axis's `kernel` stands for one of zero."""
+    """For each phase the index of the weight of each tap; the axis's `kernel` represents a zero."""
     padding: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Axis:
     """
-    One axis: `stride` is how far elements are apart, `before` what the border adds before the
-    first.
+    An axis with elements at a distance of `stride`, and `before` zeros before the first.
 
-    Output o meets element i by weight `stride * i + before - o`. The outputs of a phase,
-    `stride * q + phase`, meet every stride-th weight, and elements side by side from q on.
+    Output o meets element i by weight `stride * i + before - o`. The outputs of a phase, `stride *
+    q + phase`, meet each stride-th weight, and consecutive elements from q on.
     """
 
     size: int
@@ -47,49 +45,50 @@ class Axis:
     kernel: int
     outputs: int
 
-    def apart(self) -> list[Part]:
-        """A convolution for each phase, which computes ceil(outputs / stride) positions."""
+    def separate(self) -> list[PhaseGroup]:
+        """Return a convolution for each phase, which computes ceil(outputs / stride) positions."""
         positions = -(-self.outputs // self.stride)
-        parts: list[Part] = []
+        parts: list[PhaseGroup] = []
         for phase in range(self.stride):
             before, first = divmod(self.before - phase, self.stride)
             taps = list(range(first, self.kernel, self.stride))
-            # A weight of zero meets what no weight of the phase does.
+            # A zero weight meets the elements that no weight of the phase meets.
             taps = [self.kernel] * -before + taps if taps else [self.kernel]
             before = max(before, 0)
             after = positions - 1 + len(taps) - before - self.size
             taps += [self.kernel] * -after
-            parts.append(Part([taps], (before, max(after, 0))))
+            parts.append(PhaseGroup([taps], (before, max(after, 0))))
         return parts
 
-    def together(self) -> Part:
-        """
-        One convolution for all phases, whose outputs begin `start` before the axis's. Phases with
-        fewer weights than others get zeros.
-        """
+    def together(self) -> PhaseGroup:
+        """Return a convolution for all phases, padded with zeros; outputs begin `start` earlier."""
         count = -(-self.kernel // self.stride)
         last = -((self.before - self.outputs + 1) // self.stride)
         phases = [
             [min(first + i * self.stride, self.kernel) for i in range(count)]
             for first in reversed(range(self.stride))
         ]
-        return Part(phases, (self.before // self.stride, max(last + count - self.size, 0)))
+        return PhaseGroup(phases, (self.before // self.stride, max(last + count - self.size, 0)))
 
     @property
     def start(self) -> int:
-        """The first output among those of all phases together."""
+        """The index of the first output among the outputs of all phases together."""
         return self.stride - 1 - self.before % self.stride
 
 
-LEAST_OUTPUTS = 16
-"""Channels from which on phases with fewer weights are worth a convolution of their own: with
-fewer, vectors of several phases together are full."""
+MIN_SEPARATE_OUTPUTS = 16
+"""
+Output channels from which phases with fewer weights are separate convolutions.
+
+With fewer channels, only several phases together fill a vector.
+"""
 
 
 class SplitPhases(RewritePattern):
     """
-    A convolution of stride 1 over `graph.pad` with s - 1 zeros between elements becomes some over
-    the elements themselves, whose outputs are then put beside each other. See `SplitPhasesPass`.
+    Split a convolution of stride 1 over `graph.pad` with s - 1 zeros between elements.
+
+    See `SplitPhasesPass`.
     """
 
     @op_type_rewrite_pattern
@@ -99,7 +98,7 @@ class SplitPhases(RewritePattern):
             return
         strides = [count + 1 for count in zeros.between]
         outputs = graph.shape_of(op.result)[1:3]
-        # The residual of a phase is every stride-th row and column, as many for each phase.
+        # The residual of a phase has each stride-th row and column, an equal number for each phase.
         if op.residual is not None and any(n % s for n, s in zip(outputs, strides, strict=True)):
             return
         source = zeros.insert_source(rewriter)
@@ -122,7 +121,6 @@ class SplitPhases(RewritePattern):
 def _phases(
     op: graph.Conv2dOp, source: SSAValue, axes: Sequence[Axis]
 ) -> list[graph.GraphOperation]:
-    """What computes the result of `op` from the elements in `source`."""
     down, along = axes
     wanted = graph.shape_of(op.result)
     columns = _parts(op, along, wanted[3])
@@ -150,30 +148,27 @@ def _phases(
     return made
 
 
-def _parts(op: graph.Conv2dOp, axis: Axis, outputs: int) -> list[Part]:
-    """
-    The convolutions that compute an axis: all phases together where they have as many weights or
-    too few `outputs`. Phases as channels need weights and a bias of their own for each.
-    """
+def _parts(op: graph.Conv2dOp, axis: Axis, outputs: int) -> list[PhaseGroup]:
+    # Phases as channels require separate weights and biases for each phase.
     has_constants = all(
         value is None or isinstance(value.owner, graph.ConstantOp)
         for value in (op.weights, op.bias)
     )
     is_free = has_constants and op.group_count == 1 and op.residual is None and not op.is_quantized
-    are_alike = not axis.kernel % axis.stride or axis.kernel < axis.stride
-    if is_free and (are_alike or outputs < LEAST_OUTPUTS):
+    are_equal = not axis.kernel % axis.stride or axis.kernel < axis.stride
+    if is_free and (are_equal or outputs < MIN_SEPARATE_OUTPUTS):
         return [axis.together()]
-    return axis.apart()
+    return axis.separate()
 
 
 def _convolution(
     op: graph.Conv2dOp,
     source: SSAValue,
-    parts: tuple[Part, Part],
+    parts: tuple[PhaseGroup, PhaseGroup],
     phase: tuple[int, int],
     strides: Sequence[int],
 ) -> list[graph.GraphOperation]:
-    """The phases of two parts, as channels [down, along, O]; `phase` is the first of both."""
+    # The channels of the result are [down, along, O]; `phase` is the first phase of both axes.
     down, along = parts
     made = _weights(op, down, along)
     weights, bias, residual = made[-1].results[0], op.bias, op.residual
@@ -186,9 +181,9 @@ def _convolution(
     if residual is not None:
         n, h, w, outputs = graph.shape_of(op.result)
         sizes = (n, h // strides[0], w // strides[1], outputs)
-        own = graph.SliceOp(residual, (0, *phase, 0), sizes, (1, *strides, 1))
-        made.append(own)
-        residual = own.result
+        rows = graph.SliceOp(residual, (0, *phase, 0), sizes, (1, *strides, 1))
+        made.append(rows)
+        residual = rows.result
     new = graph.Conv2dOp(
         source, weights, bias, residual, result_element=graph.element_of(op.result),
         padding=padding,
@@ -198,8 +193,8 @@ def _convolution(
     return [*made, new]
 
 
-def _weights(op: graph.Conv2dOp, down: Part, along: Part) -> list[graph.GraphOperation]:
-    """The weights of phases, [down, along, O] by their taps; the last has them as its result."""
+def _weights(op: graph.Conv2dOp, down: PhaseGroup, along: PhaseGroup) -> list[graph.GraphOperation]:
+    # The result of the last operation is the weights of the phases, [down, along, O] by taps.
     dequantize = op.weights.owner if isinstance(op.weights.owner, graph.DequantizeOp) else None
     stored = op.weights if dequantize is None else dequantize.input
     element, array = graph.element_of(stored), graph.known_array(stored)
@@ -212,26 +207,22 @@ def _weights(op: graph.Conv2dOp, down: Part, along: Part) -> list[graph.GraphOpe
     padded[:] = zeros
     padded[:, :-1, :-1] = array
     # [O, down, taps, along, taps, inputs]
-    own = padded[:, np.array(down.taps)][:, :, :, np.array(along.taps)]
-    own = own.transpose(1, 3, 0, 2, 4, 5)
-    chosen: NDArray[np.generic] = np.ascontiguousarray(own).reshape(-1, *own.shape[3:])
-    constant = graph.ConstantOp.from_array(chosen, element)
+    phases = padded[:, np.array(down.taps)][:, :, :, np.array(along.taps)]
+    phases = phases.transpose(1, 3, 0, 2, 4, 5)
+    weights: NDArray[np.generic] = np.ascontiguousarray(phases).reshape(-1, *phases.shape[3:])
+    constant = graph.ConstantOp.from_array(weights, element)
     if dequantize is None:
         return [constant]
     return [constant, graph.DequantizeOp(constant.result)]
 
 
 def _scaled_axis(weights: SSAValue) -> int:
-    """The dimension of `weights` that has several scales, or 0."""
     element = graph.quantized_element(weights)
     return element.axis.data if element is not None and isinstance(element.axis, IntAttr) else 0
 
 
 def _is_plain(op: graph.Conv2dOp) -> bool:
-    """
-    Whether a convolution may have other weights: of floats in any order. Scales of rows or columns
-    of the window would not match the rows and columns of a phase.
-    """
+    # Scales per row or column of the window would not match the rows and columns of a phase.
     weights: Operation | object = op.weights.owner
     stored = weights.input if isinstance(weights, graph.DequantizeOp) else op.weights
     if _scaled_axis(stored) in (1, 2):
@@ -249,16 +240,14 @@ def _is_plain(op: graph.Conv2dOp) -> bool:
 
 
 def _side_by_side(value: SSAValue, extents: Sequence[int]) -> list[graph.GraphOperation]:
-    """
-    `value` of extents [rows, columns, H, W, down, along], where `rows` or `down` and `columns` or
-    `along` are phases, in the order of outputs: [H, rows, down, W, columns, along]. Empty if it is.
-    """
+    # Transpose [rows, columns, H, W, down, along] to the order of the outputs,
+    # [H, rows, down, W, columns, along]. Phases are `rows` or `down`, and `columns` or `along`.
     order = [d for d in (2, 0, 4, 3, 1, 5) if extents[d] > 1]
     source = sorted(order)
     if order == source:
         return []
-    apart = _reshaped(value, [extents[d] for d in source])
-    return [apart, graph.TransposeOp(apart.result, [source.index(d) for d in order])]
+    axes = _reshaped(value, [extents[d] for d in source])
+    return [axes, graph.TransposeOp(axes.result, [source.index(d) for d in order])]
 
 
 def _reshaped(value: SSAValue, shape: Sequence[int]) -> graph.ReshapeOp:
@@ -268,22 +257,22 @@ def _reshaped(value: SSAValue, shape: Sequence[int]) -> graph.ReshapeOp:
 
 class SplitPhasesPass(PatternPass):
     """
-    Make a transposed convolution of stride s convolutions of its s * s phases, which multiply no
-    zeros between elements.
+    Split a transposed convolution of stride s into s * s phases without multiplications by zeros.
 
-    A phase is every s-th row and column of the outputs. A filter of 4x4 at stride 2 multiplies 4
-    elements for an output, not 16; one of 2x2 becomes a matrix product. Outputs then move beside
-    each other.
+    A phase computes each s-th row and column of the outputs. A 4x4 filter at stride 2 then
+    multiplies 4 elements per output instead of 16, and a 2x2 filter becomes a matrix product. The
+    outputs are interleaved afterwards.
 
-    1. Phases of as many weights are groups of channels of one convolution. So are those of a filter
-       with fewer than 16 channels, where zeros take the place of weights that some phases lack.
-    2. Others are a convolution each: a filter of 3x3 at stride 2 becomes four, of 1, 2, 2 and 4
-       weights. So are all phases of layers with groups, with a residual, of which each takes its
-       rows and columns, or with quantized weights, which keep their integers and scales.
+    1. Phases with equal numbers of weights are groups of channels of a single convolution. The
+       phases of a filter with fewer than 16 channels are too, with zeros for missing weights.
+    2. The other phases are separate convolutions: a 3x3 filter at stride 2 becomes four, with 1, 2,
+       2 and 4 weights. All phases of layers with groups, with a residual, of which each phase adds
+       its rows and columns, or with quantized weights, which keep the integers and scales, are
+       separate too.
 
-    Pruned layers, ordered sums and computed weights stay as they are. Integers stay the same; sums
-    of floats have another order. Shi et al., Is the deconvolution layer the same as a convolutional
-    layer? (2016).
+    Pruned layers, ordered sums and computed weights remain unchanged. Integer results are equal;
+    float sums have another order. Shi et al., Is the deconvolution layer the same as a
+    convolutional layer? (2016).
     """
 
     name = "split-phases"

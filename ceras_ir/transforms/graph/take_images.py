@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
-    Float32Type,
-    FunctionType,
-    NameLoc,
-    StringAttr,
-    TensorType,
-    UnknownLoc,
-    f32,
-)
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import StringAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -48,15 +39,13 @@ class TakeImagesPass(NetworkPass):
     layout: Layout = "nhwc"
     """The layout of the bytes."""
     of: str = AUTO
-    """
-    The layout of the float input; by default derived from the shape, as for folders of images.
-    """
+    """The layout of the float input; by default derived from the shape."""
     scale: float = 255.0
     """The first divisor of pixels."""
     mean: tuple[float, ...] = (0.0,)
-    """The value to subtract then: a single number or one per channel."""
+    """The value to subtract then: a single number or a number per channel."""
     std: tuple[float, ...] = (1.0,)
-    """The divisor of the difference: a single number or one per channel."""
+    """The divisor of the difference: a single number or a number per channel."""
 
     def __post_init__(self) -> None:
         if self.of not in (AUTO, "nchw", "nhwc"):
@@ -73,7 +62,7 @@ class TakeImagesPass(NetworkPass):
             len(arguments) == 1
             and is_tensor(arguments[0].type)
             and len(graph.shape_of(arguments[0])) == 4
-            and isinstance(graph.element_of(arguments[0]), Float32Type)
+            and isinstance(graph.element_of(arguments[0]), builtin.Float32Type)
         )
         if not is_image:
             raise InputError(
@@ -107,7 +96,7 @@ def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
     for i, d in enumerate(order):
         stored_shape[d] = shape[i]
     axes = (-1, 1, 1) if images.layout == "nchw" else (-1,)
-    kind = TensorType(BYTE, stored_shape)
+    kind = builtin.TensorType(BYTE, stored_shape)
     value = Rewriter.replace_value_with_new_type(value, kind)
     ops: list[graph.GraphOperation] = [graph.CastOp(value, f32)]
     for function, numbers, neutral in (
@@ -125,12 +114,12 @@ def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
     if order != tuple(range(4)):
         ops.append(graph.TransposeOp(ops[-1].output, order))
     for op in ops:
-        op.location = NameLoc(StringAttr(name), UnknownLoc())
+        op.location = builtin.NameLoc(StringAttr(name), builtin.UnknownLoc())
     first: SSAValue = ops[-1].output
     value.replace_uses_with_if(first, lambda use: use.operation is not ops[0])
     Rewriter.insert_op(ops, InsertPoint.at_start(main.body.block))
-    main.properties["function_type"] = FunctionType.from_lists(
+    main.properties["function_type"] = builtin.FunctionType.from_lists(
         [kind], list(main.function_type.outputs)
     )
     # The other attributes describe floats.
-    main.arg_attrs = ArrayAttr([DictionaryAttr({NAME: StringAttr(name)})])
+    main.arg_attrs = builtin.ArrayAttr([builtin.DictionaryAttr({NAME: StringAttr(name)})])

@@ -1,9 +1,4 @@
-"""
-Give every value of the network a block of shared memory, forget the blocks again, or show when
-values are alive.
-
-The pass `clear-plan` removes the plan, so that operations may be added, moved and removed again.
-"""
+"""Assign a block of memory to each value, remove the blocks, or print the live ranges."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,15 +12,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
-from ceras_ir.dialects.mem import (
-    ARENA,
-    BLOCK,
-    COPIED,
-    REGIONS,
-    ArenaAttr,
-    BlockAttr,
-    RegionAttr,
-)
+from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, RegionAttr
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.support.terminal import aligned
@@ -52,17 +39,16 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.regions import Region
 
-# Forget where values lie, so that operations may be added, moved and removed again.
-
 
 @dataclass(frozen=True)
 class ClearPlanPass(NetworkPass):
     """
-    Remove the memory plan of a network: `mem.block` and `mem.copied` of its operations and
-    arguments, `mem.arena` and `mem.regions` of its functions.
+    Remove the memory plan of a network.
 
-    Exact: without a plan every value has memory of its own. Passes that come before the plan know
-    nothing of it, so that it goes first where the text of the memory level is compiled again.
+    It removes `mem.block` and `mem.copied` of operations and arguments, and `mem.arena` and
+    `mem.regions` of functions. Exact: without a plan each value has separate memory. Passes that
+    precede the plan ignore it, so that it is removed first if the text of the memory level is
+    compiled again.
     """
 
     name = "clear-plan"
@@ -73,7 +59,7 @@ class ClearPlanPass(NetworkPass):
 
 
 def clear_plan(main: FuncOp) -> None:
-    """Forget the plan of one function."""
+    """Remove the plan of a function."""
     main.attributes.pop(ARENA, None)
     main.attributes.pop(REGIONS, None)
     for operation in main.body.block.ops:
@@ -85,15 +71,8 @@ def clear_plan(main: FuncOp) -> None:
         )
 
 
-# Interference graphs and their colouring: values that live at the same time never share a block.
-#
-# Lifetimes on a line make an interval graph, for which colouring in the order of birth with any
-# free colour is optimal; which one it is decides how large the blocks become. After the block
-# allocation of S2.
-
-
 def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
-    """Which buffers (by index) are alive together, by a sweep over the steps."""
+    """Return which buffers, by index, are live at the same time."""
     graph: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
     alive: list[int] = []
     for i in sorted(graph, key=lambda i: (buffers[i].lower, i)):
@@ -107,8 +86,9 @@ def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
 
 def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
     """
-    For each buffer the number of its block; as many blocks as the most alive at once. Of the
-    free blocks a buffer takes the smallest that holds it, else the largest, which then grows.
+    Return the block of each buffer, with a minimal number of blocks (S2). Live ranges form an
+    interval graph, for which colouring in the order of their start is optimal. A buffer gets the
+    smallest free block that holds it, else the largest, which is enlarged.
     """
     graph = interference(buffers)
     order = sorted(graph, key=lambda i: (buffers[i].lower, i))
@@ -134,43 +114,42 @@ def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
 @dataclass(frozen=True)
 class AllocateBlocksPass(BufferOptions, NetworkPass):
     """
-    Give every value a place in the arena: `mem.block` on every operation, `mem.arena` on the
-    function. Places begin at multiples of `alignment` bytes, or of more where `mem.alignment` asks
-    for it.
+    Assign an address in the arena to each value: `mem.block` on each operation, `mem.arena` on the
+    function. Addresses are multiples of `alignment` bytes, or of more if `mem.alignment` requires
+    it.
 
-    With several memories every value gets one of them. The first memory carries as much of the
-    traffic as it can, then the second, and so on. No memory holds more than its size. The plan of
-    each goes to stderr. This needs `strategy=offsets` without `in-slices`.
+    With several memories each value is assigned to a memory. The first memory carries as much of
+    the traffic as possible, then the second, and so on. No memory exceeds the size. The plan of
+    each memory is printed to stderr. This requires `strategy=offsets` without `in-slices`.
 
-    The body of a loop, or a branch, has an arena of its own, which every call begins anew: to its
-    caller it is scratch memory.
+    The body of a loop or a branch has a separate arena, which each call reuses: to the caller it is
+    a workspace.
 
-    Correct because an independent check of the finished plan (`check_blocks.py`) finds nothing. It
-    is asserted on every run.
+    Correct because an independent check of the finished plan (`check_blocks.py`) finds no error. It
+    is asserted in each run.
     """
 
     name = "allocate-blocks"
 
     strategy: Literal["offsets", "colouring"] = "offsets"
     """
-    colouring: values share whole blocks, as few as possible, each as large as its largest value
-    (S2); offsets: values lie at byte offsets wherever they do not overlap while both are alive.
+    colouring: values share entire blocks, as few as possible, each as large as the largest value
+    (S2); offsets: values have byte offsets that do not overlap while both are live.
     """
     in_slices: bool = False
     """
-    Place the operands of a concatenation inside its result, so that it copies nothing, as far as
-    that needs no more memory; `mem.copied` on the concatenation keeps the reason for each other
-    operand.
+    Store the operands of a concatenation inside the result, so that it copies no data, if that
+    needs no more memory; `mem.copied` on the concatenation has the reason for each other operand.
     """
     target: str | None = None
     """
-    The target whose kernels can leave gaps between rows; without one `in-slices` places only
-    operands that are one run of bytes.
+    The target with kernels that can leave gaps between rows; without a target `in-slices` applies
+    only to contiguous operands.
     """
     regions: tuple[str, ...] = ()
     """The memories in order of preference, each `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`."""
     board: str | None = None
-    """Take the regions from this board: a name or a TOML file."""
+    """Use the regions of this board: a name or a TOML file."""
 
     def change(self, main: FuncOp) -> None:
         for body in called_functions(main):
@@ -178,7 +157,6 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
         self._place(main)
 
     def _place(self, main: FuncOp) -> None:
-        """Place the values of `main`, or of what it calls."""
         regions = self._regions()
         clear_plan(main)
         alignment = max(self.alignment, mem.alignment_of(main))
@@ -194,41 +172,39 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
             plan, size = self._offset_plan(main, alignment)
         for value, block in plan.items():
             _attach(main, value, block)
-        main.attributes[ARENA] = ArenaAttr(size, alignment)
+        main.attributes[ARENA] = mem.ArenaAttr(size, alignment)
         findings = check_plan(main)
         if findings:
             raise AssertionError(findings)
 
     def _offset_plan(self, main: FuncOp, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
-        """With slices if they are wanted, and need no more memory than a plan without."""
         if not self.in_slices:
             return offset_plan(analyse(main, include_io=self.io), alignment)
         rule = takes_runs_only if self.target is None else find_target(self.target).gap_rule()
         sliced, plain = choose_slices(main, include_io=self.io, alignment=alignment, rule=rule)
         plan, size = offset_plan(sliced, alignment)
         if size > plain.lower_bound(alignment):
-            other, least = offset_plan(plain, alignment)
-            if least < size:
-                sliced, plan, size = plain, other, least
+            plain_plan, plain_size = offset_plan(plain, alignment)
+            if plain_size < size:
+                sliced, plan, size = plain, plain_plan, plain_size
         for op, lines in reasons_to_copy(main, sliced, rule).items():
             op.attributes[COPIED] = StringAttr("; ".join(lines))
         return plan, size
 
     def _regions(self) -> "list[Region]":
-        """The memories to use, or none for one arena of any size."""
         if not self.regions and self.board is None:
             return []
         if self.regions and self.board is not None:
-            raise UsageError("allocate-blocks: either regions or a board, not both")
+            raise UsageError("allocate-blocks: regions and board exclude each other; leave one out")
         if self.strategy != "offsets" or self.in_slices:
-            raise UsageError("allocate-blocks: regions are for strategy=offsets without in_slices")
+            raise UsageError("allocate-blocks: regions require strategy=offsets without in-slices")
         from ceras_ir.transforms.memory.regions import board_regions, parse_regions
 
         return parse_regions(self.regions) if self.board is None else board_regions(self.board)
 
 
 def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
-    """Blocks by graph colouring, one after the other in the order of their numbers."""
+    """Return consecutive blocks by graph colouring, and the size of the arena."""
     colours = fewest_blocks(liveness.buffers)
     sizes = [0] * (max(colours, default=-1) + 1)
     for buffer, colour in zip(liveness.buffers, colours, strict=True):
@@ -243,7 +219,7 @@ def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bl
 
 
 def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
-    """Blocks at byte offsets; values at the same offset and of one size have one number."""
+    """Return blocks at byte offsets, and the size of the arena."""
     found = plan_offsets(liveness.spans, alignment)
     return _blocks(liveness, [("", offset) for offset in found.offsets]), found.peak
 
@@ -251,7 +227,7 @@ def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bloc
 def region_plan(
     main: FuncOp, liveness: Liveness, regions: "Sequence[Region]", alignment: int
 ) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
-    """Blocks at byte offsets of several memories, and how much of each they use."""
+    """Return blocks at byte offsets of several memories, and the used bytes of each memory."""
     from ceras_ir.transforms.memory.regions import describe_regions, plan_in_regions
 
     found = plan_in_regions(main, liveness, regions, alignment)
@@ -266,7 +242,7 @@ def region_plan(
 
 
 def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAValue, BlockAttr]:
-    """The block of each value, from the region and the offset of each buffer."""
+    # `places` has the region and the offset of each buffer.
     numbers: dict[tuple[str, int, int], int] = {}
     plan: dict[SSAValue, BlockAttr] = {}
     for buffer, (region, offset) in zip(liveness.buffers, places, strict=True):
@@ -276,13 +252,13 @@ def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAVa
             size = byte_size(value)
             if pitch:
                 size = (row_count(value) - 1) * pitch + row_bytes(value)
-            own = numbers.setdefault((region, offset + start, size), len(numbers))
-            plan[value] = BlockAttr(own, offset + start, size, region, pitch)
+            number = numbers.setdefault((region, offset + start, size), len(numbers))
+            plan[value] = BlockAttr(number, offset + start, size, region, pitch)
     return plan
 
 
 def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[ConcatOp, list[str]]:
-    """For each concatenation the operands that it copies, and why."""
+    """Return for each concatenation the operands that it copies, and the reasons."""
     reasons: dict[ConcatOp, list[str]] = {}
     if liveness.slicing is None:
         liveness = analyse(main, slicing=Slicing(rule, frozenset()))
@@ -307,21 +283,18 @@ def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
     main.arg_attrs = ArrayAttr(attributes)
 
 
-# Lifetimes and interference as text: a table with one row per buffer and a bar over the steps.
-
-
 def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
-    """The table of `main`, and above it the most bytes alive and when that is."""
+    """Return the peak of `main`, and a table of the buffers with bars over the steps."""
     liveness = analyse(main, include_io=include_io)
     order = steps(main)
     rows = list(_rows(main, liveness, len(order)))
     bound = liveness.lower_bound(alignment)
-    heads = ("buffer", "bytes", "alive", "steps", "meets", "values")
+    headings = ("buffer", "bytes", "alive", "steps", "meets", "values")
     lines = [
         f"liveness of @{main.sym_name.data}: {len(order)} steps, {len(rows)} buffers, at most "
-        f"{bound} bytes alive{_when(liveness, order, alignment)}"
+        f"{bound} bytes alive{_when(liveness, order, alignment)}",
+        *aligned([headings, *rows], right=(0, 1)),
     ]
-    lines += aligned([heads, *rows], right=(0, 1))
     return "\n".join(lines) + "\n"
 
 
@@ -339,11 +312,9 @@ def _rows(main: FuncOp, liveness: Liveness, count: int) -> Iterator[tuple[str, .
     names = input_names(main)
 
     def name(value: SSAValue) -> str:
-        match value.owner:
-            case Operation() as op:
-                return node_name(op)
-            case _:
-                return names[main.body.block.args.index(value)]
+        op = value.owner
+        is_result = isinstance(op, Operation)
+        return node_name(op) if is_result else names[main.body.block.args.index(value)]
 
     for number, buffer in enumerate(liveness.buffers):
         bar = "".join("#" if buffer.lower <= i < buffer.upper else "." for i in range(count))
@@ -356,9 +327,10 @@ def _rows(main: FuncOp, liveness: Liveness, count: int) -> Iterator[tuple[str, .
 @dataclass(frozen=True)
 class PrintLivenessPass(BufferOptions, NetworkPass):
     """
-    Print lifetimes and interference of the buffers of `@main` to stderr. A line has the bytes, the
-    half-open lifetime in steps, the same as a bar, the buffers alive at some common step, and the
-    values in the buffer. Changes nothing.
+    Print live ranges and interference of the buffers of `@main` to stderr.
+
+    A line has the bytes, the half-open live range in steps, the same as a bar, the buffers that are
+    live at the same time, and the values in the buffer. The pass does not change the network.
     """
 
     name = "print-liveness"

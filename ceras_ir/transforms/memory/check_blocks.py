@@ -1,11 +1,10 @@
 """
-Check a memory plan the slow way: walk the network, keep a map of who owns which bytes.
+Check a memory plan by a simulation that tracks the value in each byte: the pass `check-blocks`.
 
-Shares no code with liveness or the allocators, and asks whether an operation is elementwise where
-they ask whether it may overwrite. Every operation's operands must still be in
-place when it runs, and its result must fit its block and the arena. Regions are ranges of one line
-of addresses, so far from each other that nothing reaches from one into the next. Rows with gaps
-are counted one by one.
+It shares no code with liveness or the allocators, and tests whether an operation is elementwise
+instead of whether it may overwrite. Each operand must be in place when the consumer runs, and each
+result must fit the block and the arena. Regions are ranges of a single address space, at distances
+that exclude overlaps. Rows with gaps are counted separately.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +23,13 @@ from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
-FAR = 1 << 60
-"""Between the first bytes of two regions."""
+REGION_DISTANCE = 1 << 60
+"""The distance between the first bytes of two regions."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The bytes of a value: `count` rows of `width`, each `pitch` after the one before."""
+    """The bytes of a value: `count` rows of `width` bytes at a distance of `pitch` bytes."""
 
     start: int
     count: int
@@ -43,24 +42,23 @@ class Rows:
 
 
 def check_plan(main: FuncOp) -> list[Finding]:
-    """What is wrong with the plan of `main`, and where; nothing for a good plan."""
+    """Return the errors in the plan of `main` with their locations; [] for a correct plan."""
     arena = arena_of(main)
     if arena is None:
-        return [_of(main, "no mem.arena: values have no places; run --allocate-blocks first")]
+        return [_of(main, "no mem.arena: values have no addresses; run --allocate-blocks first")]
     sizes = {r.region.data: r.size.data for r in regions_of(main)}
     findings = _check_regions(main)
     if findings:
         return findings
     sizes = sizes or {"": arena.size.data}
-    starts = {region: i * FAR for i, region in enumerate(sizes)}
+    starts = {region: i * REGION_DISTANCE for i, region in enumerate(sizes)}
     owners: list[tuple[Rows, SSAValue]] = []
 
     def at(value: SSAValue) -> Rows | None:
         block = block_of(value)
         return None if block is None else _rows(value, block, starts[block.region.data])
 
-    # In the result of a concatenation that has operands in place, values are aligned to their
-    # elements only.
+    # Values inside the result of a concatenation are only aligned to their elements.
     wholes = [
         (op.result, whole)
         for op in main.body.block.ops
@@ -88,7 +86,7 @@ def check_plan(main: FuncOp) -> list[Finding]:
         if end > size:
             memory = f"region {block.region.data}" if block.region.data else "an arena"
             findings.append(_at(value, f"bytes to {end} in {memory} of {size}"))
-        # Whoever owns these bytes still does if the same ones are written again.
+        # A value remains valid if the same bytes are written again.
         owners[:] = [
             o
             for o in owners
@@ -110,9 +108,8 @@ def check_plan(main: FuncOp) -> list[Finding]:
         for value in op.results:
             if (place := at(value)) is None:
                 continue
-            # A reshape writes the same bytes where its operand lives, a concatenation those of
-            # operands that are in its result; an elementwise operation writes others there, and
-            # the operand is gone.
+            # A reshape writes the same bytes to the address of the operand, as a concatenation
+            # does for operands in place. An elementwise operation overwrites the operand.
             same = _in_place(op, at)
             for operand in op.operands:
                 other = at(operand)
@@ -139,7 +136,6 @@ def _at(value: SSAValue, message: str) -> Finding:
 
 
 def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
-    """Whether element `i` of an operand is read for element `i` of the result alone."""
     if not op.has_trait(Elementwise, value_if_unregistered=False):
         return False
     old, new = tensor_type(operand), tensor_type(op.results[0])
@@ -148,7 +144,6 @@ def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
 
 
 def _check_regions(main: FuncOp) -> list[Finding]:
-    """What is wrong with the regions themselves, and with who is said to be where."""
     arena, regions = arena_of(main), regions_of(main)
     assert arena is not None
     findings: list[Finding] = []
@@ -156,9 +151,9 @@ def _check_regions(main: FuncOp) -> list[Finding]:
     for region in regions:
         name, size, capacity = region.region.data, region.size.data, region.capacity.data
         if names.count(name) > 1:
-            findings.append(_of(main, f"several regions are called {name}"))
+            findings.append(_of(main, f"several regions have the name {name}"))
         if size > capacity:
-            findings.append(_of(main, f"region {name}: {size} bytes are used of {capacity}"))
+            findings.append(_of(main, f"region {name}: {size} bytes exceed {capacity}"))
     if regions and (total := sum(r.size.data for r in regions)) != arena.size.data:
         message = f"regions of {total} bytes make an arena of {arena.size.data}"
         findings.append(_of(main, message))
@@ -171,7 +166,7 @@ def _check_regions(main: FuncOp) -> list[Finding]:
 
 
 def _rows(value: SSAValue, block: BlockAttr, base: int) -> Rows:
-    """The bytes of a value: one row of all of it, unless there are gaps."""
+    # Without gaps, the value is a single row.
     kind = tensor_type(value)
     size, shape = storage_type(kind.element_type).size, kind.get_shape()
     start, pitch = base + block.offset.data, block.pitch.data
@@ -181,14 +176,14 @@ def _rows(value: SSAValue, block: BlockAttr, base: int) -> Rows:
 
 
 def _below(rows: Rows, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many bytes of `rows` are below each address."""
-    whole, rest = np.divmod(addresses - rows.start, rows.pitch)
-    inside = whole * rows.width + np.minimum(rest, rows.width)
+    # The number of bytes of `rows` below each address.
+    complete, rest = np.divmod(addresses - rows.start, rows.pitch)
+    inside = complete * rows.width + np.minimum(rest, rows.width)
     return np.clip(inside, 0, rows.count * rows.width)
 
 
 def _common(a: Rows, b: Rows) -> int:
-    """How many bytes two values share."""
+    # The number of bytes that two values share.
     if a.end <= b.start or b.end <= a.start:
         return 0
     first = a.start + a.pitch * np.arange(a.count)
@@ -196,7 +191,7 @@ def _common(a: Rows, b: Rows) -> int:
 
 
 def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tuple[SSAValue, Rows]]:
-    """Operands whose bytes are already where the result has them, and those bytes."""
+    # Operands with bytes that are already in place in the result, and these bytes.
     is_view = op.has_trait(View, value_if_unregistered=False)
     whole = at(op.results[0])
     if whole is None or not (is_view or isinstance(op, ConcatOp)):
@@ -211,44 +206,35 @@ def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tupl
     row = shape[-1] * size
     pitch = row if whole.count == 1 else whole.pitch
     found: list[tuple[SSAValue, Rows]] = []
-    index = 0  # Of the operand's first byte in the result, if that had no gaps.
+    index = 0  # The index of the operand's first byte in a result without gaps.
     for operand in op.operands:
         *outer, columns = shape_of(operand)
         count, width = prod(outer), columns * size
         first = whole.start + index // row * pitch + index % row
-        is_run = count == 1 or pitch == width
-        there = Rows(first, count, width, pitch)
-        if is_run:
-            there = Rows(first, 1, count * width, count * width)
-        if at(operand) == there:
-            found.append((operand, there))
+        rows = Rows(first, count, width, pitch)
+        if count == 1 or pitch == width:
+            rows = Rows(first, 1, count * width, count * width)
+        if at(operand) == rows:
+            found.append((operand, rows))
         index += width if axis == last else count * width
     return found
-
-
-# Check the memory plan of a network, apart from what made it.
 
 
 @dataclass(frozen=True)
 class CheckBlocksPass(NetworkPass):
     """
-    Refuse a memory plan, of `allocate-blocks` or edited, that changes what the network computes.
+    Refuse a memory plan, of `allocate-blocks` or edited, that changes the results of the network.
 
-    1. Blocks and the arena or its regions hold what lies in them.
-    2. Places are aligned as `mem.arena` says.
-    3. Every operand is still in its place when it is read.
-    4. No result lies over an operand, unless elements are written where they were read.
+    1. Values fit their blocks, and blocks fit the arena or the regions.
+    2. Addresses have the alignment of `mem.arena`.
+    3. Each operand is still in place when it is read.
+    4. No result overlaps an operand, unless each element replaces the element that it depends on.
 
-    Changes nothing.
+    The pass does not change the network.
     """
 
     name = "check-blocks"
 
     def change(self, main: FuncOp) -> None:
-        findings = [
-            finding
-            for function in (*called_functions(main), main)
-            for finding in check_plan(function)
-        ]
-        if findings:
+        if findings := [f for each in (*called_functions(main), main) for f in check_plan(each)]:
             raise InputError(findings)

@@ -1,11 +1,10 @@
 """
-When the values of a network are needed: buffers with half-open lifetimes.
+Determine the live ranges of the values of a network, as buffers with half-open intervals.
 
-A buffer is the memory of one value, or of several that are the same bytes: a reshape and its
-operand, an elementwise operation and an operand that it is the last to read, or a concatenation
-and operands that are written straight into their slices of it. Steps are the positions of
-operations in `main`, constants not counted; a buffer lives from the step that writes it up to and
-including the last step that reads it.
+A buffer is the memory of a value, or of several values with the same bytes: a reshape and the
+operand, an elementwise operation and an operand that it overwrites, or a concatenation and operands
+that are written in place. Steps are the indices of operations in `main` without constants. A buffer
+is live from the step that writes it up to and including the last use.
 """
 
 from collections.abc import Sequence
@@ -35,36 +34,36 @@ from ceras_ir.transforms.memory.slices import (
 
 @options
 class BufferOptions:
-    """Which buffers are placed, of `allocate-blocks` and the passes that prepare or print plans."""
+    """The options of the passes that prepare, create or print memory plans."""
 
     alignment: int = 16
     """Place buffers at multiples of this number of bytes, and round sizes up to it."""
     io: bool = False
-    """Include arguments and results; otherwise they stay in the caller's memory."""
+    """Include arguments and results; otherwise they remain in the caller's memory."""
 
 
 def byte_size(value: SSAValue) -> int:
-    """Bytes of a tensor value as it is stored."""
+    """Return the bytes of a stored tensor."""
     return bytes_of(tensor_type(value))
 
 
 def steps(main: FuncOp) -> list[Operation]:
-    """The operations that compute something, in the order they run."""
+    """Return the operations that compute values, in their order."""
     return [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
 
 
 @dataclass
 class Buffer:
-    """Memory that must stay untouched during `[lower, upper)`."""
+    """Memory that must be unchanged during `[lower, upper)`."""
 
     size: int
     lower: int
     upper: int
     values: list[SSAValue] = field(default_factory=list[SSAValue])
     has_argument: bool = False
-    """Whether an input of the network is among them."""
+    """Whether the buffer has a graph input."""
     has_result: bool = False
-    """Whether a result of the network is, which nothing may overwrite."""
+    """Whether the buffer has a graph output, which no operation may overwrite."""
 
     @property
     def span(self) -> Span:
@@ -73,22 +72,22 @@ class Buffer:
 
 @dataclass
 class Liveness:
-    """Buffers of a function in the order they come to life, and what they belong to."""
+    """The buffers of a function in the order of their start, and the positions of values."""
 
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     by_value: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     starts: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    """Where in its buffer a value begins, if not at its first byte."""
+    """The offset of a value in the buffer, if it is not 0."""
     pitches: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    """Bytes from row to row of a value whose rows have gaps between them."""
+    """The distance between rows, for values with gaps between rows."""
     returned: frozenset[SSAValue] = frozenset()
-    """Results of the network, which nothing may overwrite."""
+    """Graph outputs, which no operation may overwrite."""
     slicing: Slicing | None = None
-    """Which operands of concatenations are written where they end up."""
+    """The operands of concatenations that are to be written in place."""
     copied: dict[tuple[ConcatOp, SSAValue], str] = field(
         default_factory=dict[tuple[ConcatOp, SSAValue], str]
     )
-    """With `slicing`: the operands that are not, and why."""
+    """With `slicing`: the other operands, and the reasons."""
 
     def add(self, value: SSAValue, lower: int, upper: int) -> None:
         self.buffers.append(buffer := Buffer(byte_size(value), lower, upper))
@@ -101,7 +100,7 @@ class Liveness:
         self.by_value[value] = buffer
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
-        """The operand whose bytes the result of `op` can take over."""
+        """Return the operand of which the result of `op` can take the memory, or `None`."""
         if (source := viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
             return source if fits and self._has_room(op, source) else None
@@ -113,22 +112,22 @@ class Liveness:
                 continue
             if not may_overwrite(op, operand):
                 continue
-            # Other operands in the same bytes must be read the same way.
-            others = [v for v in op.operands if self.by_value.get(v) is buffer]
-            places = {(self.starts.get(v, 0), self.pitches.get(v, 0)) for v in others}
-            same = len(places) == 1 and all(may_overwrite(op, other) for other in others)
-            if same and self._has_room(op, operand) and not self._leaves(op, buffer):
+            # Other operands in the same buffer must have the same position.
+            same = [v for v in op.operands if self.by_value.get(v) is buffer]
+            places = {self.place_of(v) for v in same}
+            can_overwrite = len(places) == 1 and all(may_overwrite(op, v) for v in same)
+            if can_overwrite and self._has_room(op, operand) and not self._is_column(op, buffer):
                 return operand
         return None
 
     def _has_room(self, op: Operation, operand: SSAValue) -> bool:
-        """Whether the result of `op` can have the rows of `operand`."""
+        # The result of `op` can have the rows of `operand`.
         if operand not in self.by_value:
             return False
         return operand not in self.pitches or self.why_without_gaps(op.results[0]) is None
 
-    def _leaves(self, op: Operation, buffer: Buffer) -> bool:
-        """Whether the result of `op` is wanted as columns, which an input of the network is not."""
+    def _is_column(self, op: Operation, buffer: Buffer) -> bool:
+        # The result is to be columns of another value, which a graph input cannot be.
         if self.slicing is None or not buffer.has_argument:
             return False
         (result,) = op.results
@@ -140,7 +139,7 @@ class Liveness:
         )
 
     def take_over(self, value: SSAValue, buffer: Buffer, place: tuple[int, int], upper: int):
-        """Put `value` into a buffer that is there already, at a start and with a pitch."""
+        """Add `value` to an existing buffer, with a start and a pitch."""
         buffer.upper = max(buffer.upper, upper)
         self._put(value, buffer)
         for known, number in zip((self.starts, self.pitches), place, strict=True):
@@ -149,11 +148,11 @@ class Liveness:
                 known[value] = number
 
     def place_of(self, value: SSAValue) -> tuple[int, int]:
-        """Where in its buffer a value begins, and its pitch."""
+        """Return the start of a value in the buffer, and the pitch."""
         return self.starts.get(value, 0), self.pitches.get(value, 0)
 
     def merge(self, op: ConcatOp, upper: int) -> bool:
-        """Make the buffers of operands parts of the result's; False if there are none."""
+        """Merge the buffers of operands into the buffer of the result, if possible."""
         parts, merged = slices(op), dict[int, tuple[Buffer, Slice, int]]()
         if not parts:
             reason = "it is neither one run of bytes nor columns of the result"
@@ -163,13 +162,13 @@ class Liveness:
                 self.copied[op, part.operand] = reason
                 continue
             buffer = self.by_value[part.operand]
-            merged[id(buffer)] = buffer, part, part.start - self._column(part)
+            merged[id(buffer)] = buffer, part, part.start - self.starts.get(part.operand, 0)
         if not merged:
             return False
-        gone = [buffer for buffer, _, _ in merged.values()]
-        whole = Buffer(byte_size(op.result), min(b.lower for b in gone), upper)
+        old = [buffer for buffer, _, _ in merged.values()]
+        whole = Buffer(byte_size(op.result), min(b.lower for b in old), upper)
         self._put(op.result, whole)
-        self.buffers[self.buffers.index(gone[0])] = whole
+        self.buffers[self.buffers.index(old[0])] = whole
         for buffer, part, shift in merged.values():
             width = self._width(part)
             for value in buffer.values:
@@ -178,33 +177,28 @@ class Liveness:
                 if part.pitch:
                     has_gaps = row_count(value) > 1 and part.pitch != row_bytes(value)
                     pitch = part.pitch if has_gaps else 0
-                place = start, pitch
-                self.take_over(value, whole, place, buffer.upper)
-        self.buffers = [b for b in self.buffers if all(b is not other for other in gone)]
+                self.take_over(value, whole, (start, pitch), buffer.upper)
+        self.buffers = [b for b in self.buffers if all(b is not merged for merged in old)]
         self.buffers.sort(key=lambda b: b.lower)
         return True
 
     def _width(self, part: Slice) -> int:
-        """Bytes of a row of the operand's buffer as the slice sees it, or of all of it."""
+        # The bytes of a row of the operand's buffer, or of the buffer if it is contiguous.
         if not part.pitch:
             return self.by_value[part.operand].size
         return self.pitches.get(part.operand, 0) or row_bytes(part.operand)
 
-    def _column(self, part: Slice) -> int:
-        """Where in such a row the operand begins."""
-        return self.starts.get(part.operand, 0)
-
     def why_copied(self, op: ConcatOp, part: Slice, parts: Sequence[Slice]) -> str | None:
-        """Why an operand is not where the result has it; None if its buffer can be a part of it."""
+        """Return the reason why a buffer cannot be merged, or `None`."""
         operand, buffer = part.operand, self.by_value.get(part.operand)
         if sum(operand is other for other in op.operands) > 1:
             return "it is there more than once"
         if buffer is None or not isinstance(operand.owner, Operation):
             return "no operation of the network makes it"
-        width, column = self._width(part), self._column(part)
+        width, column = self._width(part), self.starts.get(operand, 0)
         end = part.start - column + width
         rows = row_count(op.result) if part.pitch else 1
-        # What else of it is in the buffer, and what else is there, must be the same bytes.
+        # The other operands in this buffer, or at these bytes, must have the same offset.
         covered = [
             o
             for o in parts
@@ -218,7 +212,7 @@ class Liveness:
             or end > (part.pitch or byte_size(op.result))
             or any(
                 self.by_value.get(o.operand) is not buffer
-                or o.start - self._column(o) != part.start - column
+                or o.start - self.starts.get(o.operand, 0) != part.start - column
                 for o in covered
             )
         ):
@@ -231,20 +225,18 @@ class Liveness:
         return None
 
     def _why_not_spread(self, buffer: Buffer, width: int) -> str | None:
-        """Why the rows of a buffer, of `width` bytes, cannot have gaps between them."""
+        # The reason why the rows of a buffer, of `width` bytes, cannot have gaps.
         for value in buffer.values:
             start, pitch = self.place_of(value)
-            rows = row_count(value)
-            if rows > 1 and (pitch or row_bytes(value)) != width:
-                return "it is also seen with other rows"
-            if start % width + row_bytes(value) > width:
+            has_other_rows = row_count(value) > 1 and (pitch or row_bytes(value)) != width
+            if has_other_rows or start % width + row_bytes(value) > width:
                 return "it is also seen with other rows"
             if (reason := self.why_without_gaps(value)) is not None:
                 return reason
         return None
 
     def why_without_gaps(self, value: SSAValue) -> str | None:
-        """Why the rows of `value` cannot have gaps between them, wherever they are."""
+        """Return the reason why the rows of `value` cannot have gaps, or `None`."""
         if value in self.returned or isinstance(value, BlockArgument):
             return "inputs and outputs of the network have no gaps between rows"
         assert isinstance(value.owner, Operation) and self.slicing is not None
@@ -255,11 +247,11 @@ class Liveness:
 
     @property
     def spans(self) -> list[Span]:
-        """Bytes and lifetimes alone, in the order of `buffers`."""
+        """The sizes and live ranges, in the order of `buffers`."""
         return [buffer.span for buffer in self.buffers]
 
     def lower_bound(self, alignment: int = 1) -> int:
-        """The most bytes alive at one step: no plan needs fewer."""
+        """Return the most bytes that are live at a step: a lower bound of each plan."""
         return most_alive(self.spans, alignment)
 
 
@@ -271,15 +263,18 @@ def analyse(
     slicing: Slicing | None = None,
 ) -> Liveness:
     """
-    Lifetimes of what `main` computes. With `include_io`, arguments and results too; without,
-    those are in the caller's memory and have no buffer. With `in_place`, elementwise operations
-    overwrite what they read last; with `slicing`, operands of a concatenation are written where
-    they end up. Constants that a launch reads are alive throughout, because the accelerator sees
-    nothing but this memory.
+    Return the live ranges of the values of `main`.
+
+    1. Arguments and results have no buffers, because they are in the caller's memory; with
+       `include_io` they do.
+    2. With `in_place`, elementwise operations overwrite operands that have no later use.
+    3. With `slicing`, operands of a concatenation are written in place.
+    4. Constant operands of a launch are live throughout, because the accelerator accesses only this
+       memory.
     """
     order = steps(main)
     position = {op: i for i, op in enumerate(order)}
-    # Arguments are there for a step even where nothing is computed.
+    # Arguments are live for a step even without any operation.
     end = max(len(order), 1)
     returned = set(result_values(main))
     result = Liveness(returned=frozenset(returned), slicing=slicing)
@@ -297,8 +292,7 @@ def analyse(
                 continue
             upper = last_use(value, position, end, returned)
             if (same := result.shared(op, position[op], in_place)) is not None:
-                buffer, place = result.by_value[same], result.place_of(same)
-                result.take_over(value, buffer, place, upper)
+                result.take_over(value, result.by_value[same], result.place_of(same), upper)
             elif slicing is None or not isinstance(op, ConcatOp) or not result.merge(op, upper):
                 result.add(value, position[op], upper)
     return result
@@ -307,21 +301,15 @@ def analyse(
 def last_use(
     value: SSAValue, position: dict[Operation, int], end: int, returned: set[SSAValue]
 ) -> int:
-    """One past the last step that reads `value`; results of the network live to the end."""
+    """Return the step after the last use of `value`; graph outputs live to the end."""
     if value in returned:
         return end
     born = 0 if isinstance(value, BlockArgument) else position[value.owner]  # pyright: ignore
     return max((position[use.operation] for use in value.uses), default=born) + 1
 
 
-# Which launches start together: those with `mem.continues` with the one before them.
-#
-# Nothing that the host does may be between them. A view that lies where its operand does is no work
-# of the host's, and neither is a constant.
-
-
 def is_host_work(op: Operation) -> bool:
-    """Whether the host does something for `op`, a step of a finished plan."""
+    """Return whether the host works for `op`: not for a view at the address of the operand."""
     if isinstance(op, LaunchOp):
         return False
     source = viewed_operand(op)
@@ -333,8 +321,11 @@ def _place(value: SSAValue) -> tuple[str, int] | None:
     return None if block is None else (block.region.data, block.offset.data)
 
 
-def starts_of(main: FuncOp) -> list[list[LaunchOp]]:
-    """The launches of `main`, those that start together in one list, in the order they run."""
+def launch_groups(main: FuncOp) -> list[list[LaunchOp]]:
+    """
+    Return the launches of `main`, grouped by start, in their order. A launch with `mem.continues`
+    starts together with the launch before it. The host does no work between them.
+    """
     found: list[list[LaunchOp]] = []
     is_open = False
     for op in steps(main):
@@ -347,28 +338,24 @@ def starts_of(main: FuncOp) -> list[list[LaunchOp]]:
             found[-1].append(op)
         else:
             raise InputError(
-                f"launch '{node_name(op)}' has '{CONTINUES}', and what comes before it is no "
-                "launch: run merge-launches again"
+                f"launch '{node_name(op)}' has '{CONTINUES}', but no launch precedes it: run "
+                "merge-launches again"
             )
     return found
 
 
-def transients(main: FuncOp) -> set[SSAValue]:
-    """
-    Results that are read only by launches that start together with the one that makes them, and
-    views of such: when the host goes on, something else may be in their place.
-    """
+def overwritten_values(main: FuncOp) -> set[SSAValue]:
+    """Return the values that only a group of launches reads, so that they can be overwritten."""
     found: set[SSAValue] = set()
-    for launches in starts_of(main):
+    for launches in launch_groups(main):
         for op in launches[:-1]:
             for value in op.results:
-                if readers := _readers(value, launches):
-                    found |= readers
+                found |= _views(value, launches)
     return found
 
 
-def _readers(value: SSAValue, launches: list[LaunchOp]) -> set[SSAValue]:
-    """`value` and its views, if nothing but `launches` reads them; else nothing."""
+def _views(value: SSAValue, launches: list[LaunchOp]) -> set[SSAValue]:
+    # The value and the views, if only `launches` read them; otherwise empty.
     found = {value}
     for user in (use.operation for use in value.uses):
         if user in launches:
@@ -376,7 +363,7 @@ def _readers(value: SSAValue, launches: list[LaunchOp]) -> set[SSAValue]:
         if is_host_work(user):
             return set()
         for view in user.results:
-            if not (more := _readers(view, launches)):
+            if not (more := _views(view, launches)):
                 return set()
             found |= more
     return found

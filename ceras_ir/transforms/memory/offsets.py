@@ -1,18 +1,20 @@
 """
-Place memory requests of different sizes, so that requests which are alive together never overlap.
+Assign byte offsets to memory requests, so that requests that are live together do not overlap.
 
-A request says how many bytes it needs, from when until when. The problem knows nothing of networks;
-`liveness.py` says where requests come from. The greedy placement is not exact; the exact placement
-is a search in C++ (`runtime/offset_search.cpp`), used where `most_alive` leaves a gap.
+A request has a size and a live range. `liveness.py` derives requests from a network. The greedy
+placement is not optimal; if it does not reach `most_alive`, an exact search in C++
+(`runtime/offset_search.cpp`) follows.
 """
 
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import accumulate
 from math import gcd
 from pathlib import Path
 
@@ -20,15 +22,10 @@ import numpy as np
 
 from ceras_ir.support.native import Part, build_program, has_compiler
 
-# Memory requests on a line of time: how many bytes, from when until when.
-#
-# The problem of placing them knows nothing of networks; see `liveness.py` for where
-# they come from, the next parts for their placement.
-
 
 @dataclass(frozen=True)
 class Span:
-    """`size` bytes that must stay untouched during `[lower, upper)`."""
+    """`size` bytes that must be unchanged during `[lower, upper)`."""
 
     size: int
     lower: int
@@ -36,45 +33,42 @@ class Span:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether there are bytes, at some time."""
+        """Whether there are bytes at some time."""
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:
-        """Whether both are alive at some time."""
+        """Return whether both are live at some time."""
         return self.lower < other.upper and other.lower < self.upper
 
 
 def aligned(size: int, alignment: int) -> int:
-    """The next multiple of `alignment`."""
+    """Return the next multiple of `alignment`."""
     return -(-size // alignment) * alignment
 
 
+def aligned_spans(spans: Iterable[Span], alignment: int) -> list[Span]:
+    """Return the spans with sizes rounded up to multiples of `alignment`."""
+    return [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
+
+
 def most_alive(spans: Iterable[Span], alignment: int = 1) -> int:
-    """The most bytes alive at one time: no plan needs fewer."""
-    change: dict[int, int] = {}
-    for span in spans:
-        size = aligned(span.size, alignment)
-        change[span.lower] = change.get(span.lower, 0) + size
-        change[span.upper] = change.get(span.upper, 0) - size
-    alive = peak = 0
-    for step in sorted(change):
-        alive += change[step]
-        peak = max(peak, alive)
-    return peak
+    """Return the most bytes that are live at the same time: a lower bound of each plan."""
+    change = Counter[int]()
+    for span in aligned_spans(spans, alignment):
+        change[span.lower] += span.size
+        change[span.upper] -= span.size
+    return max(accumulate((change[step] for step in sorted(change)), initial=0))
 
 
 def gap(peak: int, bound: int) -> float:
-    """By how much `peak` is above `bound`, as a share of it."""
+    """Return the difference between `peak` and `bound`, relative to `bound`."""
     return (peak - bound) / bound if bound else 0.0
 
 
 def misplaced(
     names: Sequence[object], spans: Sequence[Span], offsets: Sequence[int], capacity: int
 ) -> list[str]:
-    """
-    What is wrong with a placement, in words: every pair is compared and every end, the slow
-    way, sharing no code with what placed them.
-    """
+    """Return the errors of a placement, in a comparison of all pairs without shared code."""
     found: list[str] = []
     table = np.array([(s.lower, s.upper) for s in spans], np.int64).reshape(-1, 2)
     starts = np.array(offsets, np.int64)
@@ -90,13 +84,8 @@ def misplaced(
     return found
 
 
-# Byte offsets for requests of different sizes, so that live ones never overlap.
-#
-# Greedy placement in several orders, each buffer at the lowest gap that fits; the best plan
-# wins. Not exact: the exact placement searches on where `most_alive` leaves a gap.
-
-LARGEST = 1 << 62
-"""Above every capacity and every address."""
+MAX_ADDRESS = 1 << 62
+"""A number above each capacity and each address."""
 
 _ORDERS: tuple[Callable[[Span], tuple[int, ...]], ...] = (
     lambda b: (-b.size, b.lower),
@@ -104,16 +93,16 @@ _ORDERS: tuple[Callable[[Span], tuple[int, ...]], ...] = (
     lambda b: (b.lower - b.upper, -b.size, b.lower),
     lambda b: (b.lower, -b.size),
 )
-"""Largest first, largest area first, longest first, earliest first."""
+"""Decreasing size, decreasing area, decreasing duration, increasing start."""
 
 
 def first_fit(spans: Sequence[Span], alignment: int) -> tuple[list[int], int]:
-    """An offset for each buffer, and the peak in bytes; the best over a few orders."""
+    """Return the offset of each buffer and the peak in bytes, the best of several greedy plans."""
     return min(greedy_plans(spans, alignment), key=lambda plan: plan[1])
 
 
 def greedy_plans(spans: Sequence[Span], alignment: int) -> Iterator[tuple[list[int], int]]:
-    """The plan of each order, one after the other."""
+    """Yield the plan of each order; each buffer is placed in the lowest gap that fits."""
     for order in _ORDERS:
         indices = sorted(range(len(spans)), key=lambda i: (*order(spans[i]), i))
         yield _place(spans, indices, alignment)
@@ -121,7 +110,7 @@ def greedy_plans(spans: Sequence[Span], alignment: int) -> Iterator[tuple[list[i
 
 def _place(spans: Sequence[Span], order: Sequence[int], alignment: int) -> tuple[list[int], int]:
     offsets = [0] * len(spans)
-    # In the order of placing: first and last step, first byte, and the next that is free.
+    # For each placed span: first and last step, first byte, and the next free byte.
     placed = np.zeros((4, len(spans)), np.int64)
     count = peak = 0
     for i in order:
@@ -131,38 +120,33 @@ def _place(spans: Sequence[Span], order: Sequence[int], alignment: int) -> tuple
         lower, upper, begin, end = placed[:, :count]
         meet = np.flatnonzero((lower < span.upper) & (upper > span.lower))
         meet = meet[np.lexsort((end[meet], begin[meet]))]
-        # Before each of them, and behind all, what is free begins where the highest yet ends.
+        # The free bytes before each span, and after all spans, begin at the highest end so far.
         free_from = np.maximum.accumulate(np.append(0, end[meet]))
-        fits = begin[meet] - min(span.size, LARGEST + 1) >= free_from[:-1]
+        fits = begin[meet] - min(span.size, MAX_ADDRESS + 1) >= free_from[:-1]
         offset = int(free_from[int(fits.argmax()) if fits.any() else -1])
-        # What is beyond all capacities stays there, so that no sum leaves 64 bits.
-        offsets[i] = min(offset, LARGEST)
-        free = min(aligned(offset + span.size, alignment), LARGEST)
+        # Offsets beyond each capacity are clamped, so that no sum exceeds 64 bits.
+        offsets[i] = min(offset, MAX_ADDRESS)
+        free = min(aligned(offset + span.size, alignment), MAX_ADDRESS)
         placed[:, count] = span.lower, span.upper, offsets[i], free
         count += 1
         peak = max(peak, free)
     return offsets, peak
 
 
-# Exact placement of memory requests, by a search in C++ (`runtime/offset_search.cpp`).
-#
-# The search decides whether there is a plan of at most so many bytes; the best plan is found
-# by asking for ever fewer. Limits count search nodes, not seconds, where results must be the
-# same on every machine.
-
 SOURCE = Path(__file__).parent / "runtime" / "offset_search.cpp"
 FLAGS = ("-std=c++17", "-O3", "-pthread", "-Wall", "-Wextra", "-Werror")
-SEARCHES = 2
-"""Side by side, where the answer may depend on time."""
+PARALLEL_SEARCHES = 2
+"""Searches in parallel, if the answer can depend on time."""
 UNLIMITED = (1 << 62, 1e9)
+"""The numbers of nodes and of seconds without a limit."""
 MAX_SEARCHED = 2000
-"""Requests beyond which the search is not tried: its memory is quadratic in their number."""
+"""The largest number of requests for the search, which needs quadratic memory."""
 SEARCH_NODES = 300_000
-"""Nodes of each search for a network's plan: about a second on hundreds of values."""
+"""Nodes of each search for the plan of a network: about a second for hundreds of values."""
 
 
 class Outcome(StrEnum):
-    """How a search ended."""
+    """The outcome of a search."""
 
     FOUND = "found"
     IMPOSSIBLE = "impossible"
@@ -171,7 +155,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """The end of a search, with an offset for each span if it found a plan."""
+    """The outcome of a search and, if it found a plan, an offset for each span."""
 
     outcome: Outcome
     offsets: tuple[int, ...] = ()
@@ -186,8 +170,9 @@ def place_within(
     searches: int = 1,
 ) -> Answer:
     """
-    Offsets below `capacity` for `spans`, or that there are none, or neither in time. Of several
-    `searches` side by side, whose restarts differ, the first to end answers.
+    Search for offsets of `spans` below `capacity`, within limits of time or of search nodes. Node
+    limits give equal results on all machines. Several `searches` run in parallel with different
+    restarts; the first to finish answers.
     """
     if most_alive(spans) > capacity:
         return Answer(Outcome.IMPOSSIBLE)
@@ -196,7 +181,7 @@ def place_within(
         return Answer(Outcome.FOUND, (0,) * len(spans))
     if len(real) > MAX_SEARCHED:
         return Answer(Outcome.STOPPED)
-    # Everything is a multiple of the common divisor: the search sees small numbers.
+    # Sizes and capacity are divided by the common divisor of the sizes.
     unit = gcd(*(span.size for span in real))
     lines = [f"{len(real)} {capacity // unit} {seconds} {nodes} {searches}"]
     lines += [f"{span.lower} {span.upper} {span.size // unit}" for span in real]
@@ -211,17 +196,13 @@ def place_within(
         return Answer(outcome)
     found = iter(numbers)
     offsets = tuple(int(next(found)) * unit if span.needs_memory else 0 for span in spans)
-    wrong = misplaced(range(len(spans)), spans, offsets, capacity)
-    if wrong:
-        raise AssertionError(wrong)
+    if errors := misplaced(range(len(spans)), spans, offsets, capacity):
+        raise AssertionError(errors)
     return Answer(outcome, offsets)
 
 
 def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> Answer:
-    """
-    As `place_within`, but greedy first, which needs no C++ compiler, and then a search on each of
-    two processors.
-    """
+    """Place greedily without a compiler, then search on two processors."""
     end = time.monotonic() + seconds
     if most_alive(spans) > capacity:
         return Answer(Outcome.IMPOSSIBLE)
@@ -233,12 +214,12 @@ def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> An
     if not has_compiler():
         return Answer(Outcome.STOPPED)
     left = max(end - time.monotonic(), 0.01)
-    return place_within(spans, capacity, seconds=left, searches=SEARCHES)
+    return place_within(spans, capacity, seconds=left, searches=PARALLEL_SEARCHES)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Offsets, the bytes they need, and a number of bytes that no plan can be below."""
+    """Offsets, the bytes that they need, and a lower bound for all plans."""
 
     offsets: tuple[int, ...]
     peak: int
@@ -247,10 +228,11 @@ class Plan:
 
 def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Plan:
     """
-    The best plan that a search of at most `nodes` nodes finds, and the best bound it proves:
-    first at the bound, where most instances have a plan, then by halving what is between.
+    Return the best plan that searches of at most `nodes` nodes find, with the best proven bound.
+    The first search is at the bound, for which most instances have a plan; the next searches
+    bisect.
     """
-    rounded = [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
+    rounded = aligned_spans(spans, alignment)
     unit = gcd(*(span.size for span in rounded if span.needs_memory))
     low, best = plan.bound, plan
     target = low
@@ -269,19 +251,19 @@ def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Pl
 
 
 def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> Plan:
-    """First fit, and the search where that leaves a gap; a note where no compiler can build it."""
+    """Return the greedy plan, or a better plan of the search if a compiler is installed."""
     offsets, peak = first_fit(spans, alignment)
     plan = Plan(tuple(offsets), peak, most_alive(spans, alignment))
     if peak > plan.bound:
         if has_compiler():
             return improve(spans, plan, alignment, nodes)
-        say_unsearched()
+        note_missing_search()
     return plan
 
 
 @lru_cache
-def say_unsearched() -> None:
-    """Say once that plans are as good as first fit makes them."""
+def note_missing_search() -> None:
+    """Note a single time that plans can be larger, because no compiler is installed."""
     print(
         "allocate-blocks: note: no C++ compiler for the exact search, so that plans may be larger "
         "than on a machine with one; install g++, or set CXX",

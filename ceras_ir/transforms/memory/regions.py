@@ -1,8 +1,7 @@
 """
-Plans for several memories with hard limits of size, which a network may use together.
+Plan several memories of limited size, so that the first memories carry the most traffic.
 
-A request goes to a region by a search, so that the first regions carry the most traffic. The last
-part describes the plan, or the reason why there is none.
+A search assigns a region to each request.
 """
 
 import heapq
@@ -21,6 +20,7 @@ from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import regions_of
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import (
+    MAX_NAME_LENGTH,
     InputError,
     UnsupportedError,
     UsageError,
@@ -31,30 +31,17 @@ from ceras_ir.support.diagnostics import (
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
 from ceras_ir.targets.registry import all_targets
+from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps
-from ceras_ir.transforms.memory.offsets import (
-    SEARCH_NODES,
-    Outcome,
-    Plan,
-    Span,
-    aligned,
-    gap,
-    most_alive,
-    place_within,
-    plan_offsets,
-)
-
-# Memories with hard caps that a network may use together, in the order of preference.
-#
-# Given as text (`bram:1048576,ddr:4194304`) or by the `[[memory.region]]` tables of a board.
+from ceras_ir.transforms.memory.offsets import Outcome, Plan, Span, aligned_spans
 
 FIELDS = ("name", "bytes", "bytes_per_us")
-MOST_BYTES = 1 << 48
+MAX_REGION_BYTES = 1 << 48
 
 
 @dataclass(frozen=True)
 class Region:
-    """A memory of `capacity` bytes; `bytes_per_us` is its bandwidth, if that is known."""
+    """A memory of `capacity` bytes; `bytes_per_us` is the bandwidth, if it is known."""
 
     name: str
     capacity: int
@@ -62,7 +49,7 @@ class Region:
 
 
 def parse_regions(texts: Sequence[str]) -> list[Region]:
-    """Regions spelled `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`, the preferred one first."""
+    """Parse regions `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`, the preferred region first."""
     found: list[Region] = []
     for text in texts:
         name, *numbers = text.split(":")
@@ -73,7 +60,7 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
             found.append(Region(name, int(numbers[0]), rate))
         except ValueError:
             raise UsageError(
-                f"regions: one is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got '{text}'"
+                f"regions must be NAME:BYTES or NAME:BYTES:BYTES_PER_US, got '{text}'"
             ) from None
     if (wrong := _problem(found)) is not None:
         raise UsageError(f"regions: {wrong}")
@@ -81,22 +68,19 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
 
 
 def refuse_regions(main: FuncOp, target: str) -> None:
-    """Refuse a plan of several regions, for a target whose memory is one."""
+    """Refuse a plan with several regions, for a target with a single memory."""
     if regions := regions_of(main):
         names = ", ".join(region.region.data for region in regions)
         raise UnsupportedError(
-            f"unsupported: target {target} has one arena, but the plan is for the regions {names}; "
-            "run --allocate-blocks without regions"
+            f"unsupported: target {target} has a single arena, but the plan has the regions "
+            f"{names}; run --allocate-blocks without regions"
         )
 
 
 def board_regions(name: str) -> list[Region]:
-    """The regions of a board of this package by name, or of one described in a TOML file."""
+    """Return the regions of a board: a name, or a TOML file with `[[memory.region]]` tables."""
     try:
-        if name.endswith(".toml"):
-            text = Path(name).read_text(encoding="utf-8")
-        else:
-            text = _board_file(name).read_text("utf-8")
+        text = (Path(name) if name.endswith(".toml") else _board_file(name)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = with_remedy(error, name) if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read the board: {reason}", name) from None
@@ -111,7 +95,6 @@ def board_regions(name: str) -> list[Region]:
 
 
 def _board_file(name: str) -> Traversable:
-    """The description of a board that some target has."""
     for target in all_targets():
         if name in (boards := target.boards()):
             return boards[name]
@@ -138,44 +121,35 @@ def _region(table: dict[str, object], file: str) -> Region:
 
 
 def _problem(regions: Sequence[Region]) -> str | None:
-    """What is wrong with the values, wherever they came from."""
     for i, region in enumerate(regions):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", region.name):
             return f"a region needs a name of letters, digits and _, got '{region.name}'"
-        # In C they are macros, which are upper case.
-        if any(region.name.lower() == other.name.lower() for other in regions[:i]):
-            return f"two regions are called '{region.name}'"
-        if not 1 <= region.capacity <= MOST_BYTES:
+        # In C, names become macros in upper case.
+        if any(region.name.lower() == earlier.name.lower() for earlier in regions[:i]):
+            return f"two regions have the name '{region.name}'"
+        if not 1 <= region.capacity <= MAX_REGION_BYTES:
             return f"region '{region.name}' must have 1 to 2^48 bytes, got {region.capacity}"
         if region.bytes_per_us is not None and not 0 < region.bytes_per_us < 1e12:
             return f"bytes_per_us of region '{region.name}' must be above 0"
     return None
 
 
-# Which memory request goes to which region, so that the first regions carry the most traffic.
-#
-# Capacities are first held against the bytes alive in a region, without offsets: a dynamic
-# program over the time line, whose state is where each living request is, finds the best such
-# choice. Then every region is placed by itself; if one does not fit, the set of requests in it is
-# excluded by branching, the best choice that is left first. So the first choice that fits is the
-# best, as long as no limit was met.
-
-STATES = 4096
-"""States of one step that the dynamic program keeps; the best where there are more."""
-BRANCHES = 200
-"""Choices that are looked at in all."""
-MOST_MEMBERS = 24
-"""Requests of a region whose set is excluded by branching; of larger ones, all is made tighter."""
-TIGHTER = 32
-"""How often a region is made tighter."""
+MAX_STATES = 4096
+"""States that the dynamic program keeps in each step; the best if there are more."""
+MAX_CHOICES = 200
+"""Choices that are tried in total."""
+MAX_EXCLUDED = 24
+"""Requests in a set that branching excludes; for a larger set, the limit is reduced."""
+MAX_REDUCTIONS = 32
+"""Reductions of the limits of regions."""
 
 Traffic: TypeAlias = tuple[int, ...]
-"""Bytes read and written in each region: of two choices the lexicographically larger is better."""
+"""Bytes read and written in each region; the lexicographically larger traffic is better."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A region for each request; `proven` says that no other choice has more traffic."""
+    """A region for each request; `proven` means that no other choice has more traffic."""
 
     places: tuple[int, ...]
     traffic: Traffic
@@ -184,12 +158,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """A choice with a plan of each region, whose offsets are those of its requests in order."""
+    """A choice with a plan of each region, with the offsets of the requests in order."""
 
     choice: Choice
     plans: tuple[Plan, ...]
     bound: Traffic | None
-    """The traffic of the best choice by bytes alive: the first region carries no more."""
+    """The traffic of the best choice by live bytes: an upper bound for the first region."""
 
 
 _Link: TypeAlias = "tuple[_Link | None, int]"
@@ -200,9 +174,12 @@ def choose(
     traffic: Sequence[int],
     capacities: Sequence[int],
     allowed: Sequence[Sequence[int]],
-    states: int = STATES,
+    states: int = MAX_STATES,
 ) -> Choice | None:
-    """The best regions by bytes alive alone; None if there are none (or none was found)."""
+    """
+    Return the best choice by live bytes without offsets, or `None` if the search fails. It is a
+    dynamic program over time. The state is the region of each live request.
+    """
     order = sorted(range(len(spans)), key=lambda i: (spans[i].lower, -spans[i].size, i))
     front: dict[tuple[int, ...], tuple[Traffic, _Link | None]]
     front = {(): ((0,) * len(capacities), None)}
@@ -243,10 +220,13 @@ def plan_regions(
     spans: Sequence[Span], traffic: Sequence[int], capacities: Sequence[int], alignment: int
 ) -> RegionPlan | None:
     """
-    The plan whose first regions carry the most traffic, or None if there is none or none was
-    found. Capacities are rounded down to `alignment`.
+    Return the plan with the most traffic in the first regions, or `None` if the search fails.
+    Capacities are rounded down to `alignment`. Each region of the best choice by live bytes is
+    planned separately. If a region does not fit, branching excludes the set of requests, and the
+    next best choice follows. The first choice that fits is therefore optimal, unless a limit was
+    reached.
     """
-    rounded = [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
+    rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
     everywhere = tuple(range(len(limits)))
     first = choose(rounded, traffic, limits, [everywhere] * len(spans))
@@ -255,15 +235,15 @@ def plan_regions(
     bound = first.traffic if first.proven else None
     proven, count = first.proven, 1
     queue = [(_worse(first), 0, first, [everywhere] * len(spans))]
-    while queue and count < BRANCHES:
+    while queue and count < MAX_CHOICES:
         _, _, choice, allowed = heapq.heappop(queue)
         plans, bad = _place_all(rounded, choice, limits, alignment)
         if bad is None:
             return RegionPlan(Choice(choice.places, choice.traffic, proven), plans, bound)
-        # A search that met its limit has not shown that the set has no plan.
+        # A search that reached the limit does not prove that the set has no plan.
         proven = proven and plans[bad].bound > limits[bad]
         members = [i for i, place in enumerate(choice.places) if place == bad]
-        if len(members) > MOST_MEMBERS:
+        if len(members) > MAX_EXCLUDED:
             break
         for n, i in enumerate(members):
             fewer = list(allowed)
@@ -271,8 +251,8 @@ def plan_regions(
                 fewer[earlier] = (bad,)
             fewer[i] = tuple(r for r in allowed[i] if r != bad)
             count += 1
-            if (other := choose(rounded, traffic, limits, fewer)) is not None:
-                heapq.heappush(queue, (_worse(other), count, other, fewer))
+            if (more := choose(rounded, traffic, limits, fewer)) is not None:
+                heapq.heappush(queue, (_worse(more), count, more, fewer))
     return _tightened(rounded, traffic, limits, alignment, first)
 
 
@@ -283,37 +263,37 @@ def _tightened(
     alignment: int,
     first: Choice,
 ) -> RegionPlan | None:
-    """A plan found by pretending that regions which do not fit are smaller; no proof."""
+    # Reduce the limits of regions that do not fit, without a proof of optimality.
     tight, choice = list(limits), first
     everywhere = tuple(range(len(limits)))
     bound = first.traffic if first.proven else None
-    for _ in range(TIGHTER):
+    for _ in range(MAX_REDUCTIONS):
         plans, bad = _place_all(spans, choice, limits, alignment)
         if bad is None:
             return RegionPlan(Choice(choice.places, choice.traffic, False), plans, bound)
         over = max(plans[bad].peak - limits[bad], limits[bad] // 100)
-        tight[bad] = max(tight[bad] - aligned(over, alignment), 0)
-        tighter = choose(spans, traffic, tight, [everywhere] * len(spans))
-        if tighter is None:
+        tight[bad] = max(tight[bad] - offsets.aligned(over, alignment), 0)
+        if (tighter := choose(spans, traffic, tight, [everywhere] * len(spans))) is None:
             return None
         choice = tighter
     return None
 
 
-def least_capacity(
+def min_capacity(
     spans: Sequence[Span], capacities: Sequence[int], region: int, alignment: int
 ) -> int:
-    """Bytes below which `region` cannot hold what the others cannot, offsets not considered."""
-    rounded = [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
+    """Return the bytes that `region` needs if all other regions are used, without offsets."""
+    rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
     allowed = [tuple(range(len(limits)))] * len(spans)
-    low, high = 0, most_alive(rounded) // alignment
+    low, high = 0, offsets.most_alive(rounded) // alignment
     while low < high:
-        limits[region] = (low + high) // 2 * alignment
+        middle = (low + high) // 2
+        limits[region] = middle * alignment
         if choose(rounded, [0] * len(spans), limits, allowed) is None:
-            low = (low + high) // 2 + 1
+            low = middle + 1
         else:
-            high = (low + high) // 2
+            high = middle
     return high * alignment
 
 
@@ -324,15 +304,15 @@ def _worse(choice: Choice) -> Traffic:
 def _place_all(
     spans: Sequence[Span], choice: Choice, limits: Sequence[int], alignment: int
 ) -> tuple[tuple[Plan, ...], int | None]:
-    """A plan of each region, and the first region that it does not fit."""
+    # A plan of each region, and the first region with a plan that does not fit.
     plans: list[Plan] = []
     for region, limit in enumerate(limits):
-        own = [s for s, place in zip(spans, choice.places, strict=True) if place == region]
-        plan = plan_offsets(own, alignment)
+        members = [s for s, place in zip(spans, choice.places, strict=True) if place == region]
+        plan = offsets.plan_offsets(members, alignment)
         if plan.bound <= limit < plan.peak and has_compiler():
-            answer = place_within(own, limit, nodes=SEARCH_NODES)
+            answer = offsets.place_within(members, limit, nodes=offsets.SEARCH_NODES)
             if answer.outcome is Outcome.FOUND:
-                ends = (o + s.size for o, s in zip(answer.offsets, own, strict=True))
+                ends = (o + s.size for o, s in zip(answer.offsets, members, strict=True))
                 plan = Plan(answer.offsets, max(ends), plan.bound)
             elif answer.outcome is Outcome.IMPOSSIBLE:
                 plan = Plan(plan.offsets, plan.peak, limit + alignment)
@@ -341,15 +321,11 @@ def _place_all(
     return tuple(plans), bad
 
 
-# The values of a network in several memories: bytes moved, what is said of a plan, and why there
-# is none.
-#
-# Traffic is what operations read and write: each operand once per operation that reads it and
-# each result once. A reshape moves nothing.
-
-
 def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
-    """Bytes that one inference reads from and writes to each buffer."""
+    """
+    Return the bytes of reads and writes of each buffer in an inference. The traffic of an operation
+    is the operands and results; a reshape has no traffic.
+    """
     moved = {id(buffer): 0 for buffer in liveness.buffers}
     for op in steps(main):
         if (source := viewed_operand(op)) is not None:
@@ -365,7 +341,7 @@ def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
 def plan_in_regions(
     main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int
 ) -> RegionPlan:
-    """A plan in which no region holds more than it has; an error says what is missing."""
+    """Return a plan within the capacities of the regions; an error reports the missing bytes."""
     capacities = [region.capacity for region in regions]
     traffic = traffic_of(main, liveness)
     plan = plan_regions(liveness.spans, traffic, capacities, alignment)
@@ -375,16 +351,16 @@ def plan_in_regions(
 
 
 def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
-    """A line for each region, and one on how much more the first could carry."""
+    """Return a line for each region, and the bound of the traffic of the first region."""
     places, traffic = plan.choice.places, plan.choice.traffic
     total = max(sum(traffic), 1)
     lines: list[str] = []
-    for i, (region, own) in enumerate(zip(regions, plan.plans, strict=True)):
+    for i, (region, found) in enumerate(zip(regions, plan.plans, strict=True)):
         count = places.count(i)
         noun = "buffer" if count == 1 else "buffers"
         line = (
-            f"region {region.name}: peak {own.peak:,} of {region.capacity:,} bytes, lower bound "
-            f"{own.bound:,}, gap {gap(own.peak, own.bound):.2%}; {count} {noun}, "
+            f"region {region.name}: peak {found.peak:,} of {region.capacity:,} bytes, lower bound "
+            f"{found.bound:,}, gap {offsets.gap(found.peak, found.bound):.2%}; {count} {noun}, "
             f"traffic {traffic[i]:,} bytes ({traffic[i] / total:.1%})"
         )
         if region.bytes_per_us is not None:
@@ -398,19 +374,18 @@ def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
 
 
 def _why_not(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int) -> str:
-    """The largest region, what it would have to hold, and what is so large."""
     capacities = [region.capacity for region in regions]
     largest = max(range(len(regions)), key=lambda i: (capacities[i], i))
     region = regions[largest]
-    needed = least_capacity(liveness.spans, capacities, largest, alignment)
+    needed = min_capacity(liveness.spans, capacities, largest, alignment)
     text = f"region '{region.name}' of {region.capacity:,} bytes is too small: "
     if needed > capacities[largest] // alignment * alignment:
         text += f"it needs at least {needed:,} bytes"
     else:
-        text += f"bytes alive need {needed:,}, but no offsets were found with which they fit"
+        text += f"live values need {needed:,}, but no offsets were found that fit"
     if len(regions) > 1:
-        text += ", with as much as fits in " + ", ".join(
-            f"'{other.name}' ({other.capacity:,})" for other in regions if other is not region
+        text += ", if all other regions are full: " + ", ".join(
+            f"'{each.name}' ({each.capacity:,})" for each in regions if each is not region
         )
     if not (order := steps(main)):
         return text
@@ -421,12 +396,12 @@ def _why_not(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignm
     busiest = max(range(len(order)), key=lambda step: sum(b.size for b in alive(step)))
     top = sorted(alive(busiest), key=lambda b: -b.size)[:3]
     values = ", ".join(f"'{_name(main, b)}' ({b.size:,} bytes)" for b in top)
-    where = printable(node_name(order[busiest]), 200)
+    where = printable(node_name(order[busiest]), MAX_NAME_LENGTH)
     return f"{text}; the largest values alive at '{where}': {values}"
 
 
 def _name(main: FuncOp, buffer: Buffer) -> str:
-    owner = buffer.values[0].owner
-    if isinstance(owner, Operation):
-        return printable(node_name(owner), 200)
-    return printable(input_names(main)[main.body.block.args.index(buffer.values[0])], 200)
+    value = buffer.values[0]
+    owner = value.owner
+    name = node_name(owner) if isinstance(owner, Operation) else None
+    return printable(name or input_names(main)[main.body.block.args.index(value)], MAX_NAME_LENGTH)

@@ -1,9 +1,9 @@
 """
-The order of operations that needs the least memory, over all orders or greedily.
+Find the order of operations with the lowest peak of memory: the pass `reorder-for-memory`.
 
-A search over the sets of operations that are done, the set whose order so far had the lowest
-peak first; the first complete set is optimal. An operation that frees at least what it makes
-and stays below the peak so far is taken at once: no order is better that has it later.
+The search visits sets of completed operations, the set with the lowest peak so far first, so that
+the first complete set is optimal. An operation that allocates no more than it frees and does not
+exceed the peak so far is scheduled immediately: no order is better that schedules it later.
 """
 
 import heapq
@@ -25,7 +25,7 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 
 @dataclass(frozen=True)
 class Job:
-    """An operation: buffers it reads and writes, and those it may write its result over."""
+    """An operation: the buffers of operands and results, and the operands that it can overwrite."""
 
     reads: frozenset[int]
     writes: frozenset[int]
@@ -34,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Problem:
-    """Jobs in one valid order, and buffers; `given` are there before, `kept` until the end."""
+    """Jobs in a valid order, and buffers; `given` exist before, `kept` until the end."""
 
     jobs: Sequence[Job]
     sizes: Sequence[int]
@@ -42,7 +42,7 @@ class Problem:
     kept: frozenset[int] = frozenset()
 
     def users(self) -> list[int]:
-        """For each buffer the set of jobs that touch it, as bits."""
+        """Return for each buffer the set of jobs that access it, as bits."""
         users = [0] * len(self.sizes)
         for number, job in enumerate(self.jobs):
             for buffer in job.reads | job.writes:
@@ -51,8 +51,8 @@ class Problem:
 
     def needs(self) -> list[int]:
         """
-        For each job the set of jobs that must be done before, as bits: all that write what it
-        reads and stand before it, since a view of a buffer is made after the buffer.
+        Return for each job the set of jobs that must precede it, as bits. These are the earlier
+        jobs that write an operand buffer, since a view of a buffer is computed after the buffer.
         """
         result: list[int] = []
         writers: dict[int, int] = {}
@@ -67,15 +67,14 @@ class Problem:
 
 
 def _members(jobs: int) -> Iterator[int]:
-    """The numbers of a set of jobs, from the least."""
     while jobs:
-        least = jobs & -jobs
-        yield least.bit_length() - 1
-        jobs ^= least
+        lowest = jobs & -jobs
+        yield lowest.bit_length() - 1
+        jobs ^= lowest
 
 
 class _Memory:
-    """What jobs cost, given what is done. Sets are bits: a search keeps thousands of them."""
+    """The memory of sets of completed jobs. Sets are bits: a search stores thousands of them."""
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -86,16 +85,15 @@ class _Memory:
                 self.followers[needed].append(number)
 
     def first(self) -> int:
-        """The jobs that need nothing."""
         return sum(1 << n for n, needs in enumerate(self.needs) if not needs)
 
     def ready(self, before: int, done: int, number: int) -> int:
-        """The jobs that can be next when `done` are, `number` the last; `before` could be then."""
+        # The jobs that can follow after job `number`, of which `before` could already run.
         freed = sum(1 << n for n in self.followers[number] if self.needs[n] & ~done == 0)
         return before & ~(1 << number) | freed
 
     def run(self, done: int, alive: int, number: int) -> tuple[int, int]:
-        """Bytes while job `number` runs, and after it, if `alive` were there before."""
+        # The live bytes during job `number`, and after it.
         problem, job = self.problem, self.problem.jobs[number]
         after = done | 1 << number
         made = sum(
@@ -108,7 +106,7 @@ class _Memory:
             for b in job.reads | job.writes
             if b not in problem.kept and self.users[b] & ~after == 0
         ]
-        # A result takes the place of one operand at most.
+        # A result overwrites at most a single operand.
         reused = max(
             (problem.sizes[b] for b in dying if b in job.replaces and b not in job.writes),
             default=0,
@@ -116,70 +114,72 @@ class _Memory:
         return alive + made - reused, alive + made - sum(problem.sizes[b] for b in dying)
 
 
-WIDTH = 2
-"""Jobs looked at for each state, on average, before there are too many."""
+MAX_OPTIONS_PER_STATE = 2
+"""Jobs tried for each state, on average, before the search stops."""
 
 
-def best_order(problem: Problem, most_states: int) -> list[int]:
-    """Job numbers in an order of least peak; a greedy one if there are too many states."""
+def best_order(problem: Problem, max_states: int) -> list[int]:
+    """Return job indices with the lowest peak; a greedy order if the search stops."""
     memory = _Memory(problem)
     everything = (1 << len(problem.jobs)) - 1
     alive = sum(problem.sizes[b] for b in problem.given)
-    # Peak so far, jobs left, set done, bytes alive; ties go to what is nearest the end.
+    # Peak so far, remaining jobs, completed set, live bytes; ties prefer fewer remaining jobs.
     queue = [(alive, len(problem.jobs), 0, alive, memory.first())]
-    came: dict[int, tuple[int, int]] = {}
-    seen: set[int] = set()
-    looked_at = 0
+    last: dict[int, tuple[int, int]] = {}
+    visited: set[int] = set()
+    tried = 0
     while queue:
         peak, left, done, alive, ready = heapq.heappop(queue)
         if done == everything:
-            return _path(came, done)
-        if done in seen:
+            return _path(last, done)
+        if done in visited:
             continue
-        seen.add(done)
+        visited.add(done)
         options: list[tuple[int, int, int]] = []
         for number in _members(ready):
-            looked_at += 1
+            tried += 1
             option = (number, *memory.run(done, alive, number))
             if option[1] <= peak and option[2] <= alive:
-                options = [option]  # Costs nothing: no other order is better.
+                options = [option]  # No cost: no other order is better.
                 break
             options.append(option)
-        if len(seen) > most_states or looked_at > WIDTH * most_states:
+        if len(visited) > max_states or tried > MAX_OPTIONS_PER_STATE * max_states:
             return _greedy(memory, everything)
         for number, during, after in options:
             next_done = done | 1 << number
-            if next_done in seen:
+            if next_done in visited:
                 continue
-            if next_done not in came or max(peak, during) < came[next_done][1]:
-                came[next_done] = number, max(peak, during)
+            if next_done not in last or max(peak, during) < last[next_done][1]:
+                last[next_done] = number, max(peak, during)
                 following = memory.ready(ready, next_done, number)
                 entry = (max(peak, during), left - 1, next_done, after, following)
                 heapq.heappush(queue, entry)
-    raise AssertionError("the order that jobs are given in is one")
+    raise AssertionError("the given order is valid")
 
 
-def _path(came: dict[int, tuple[int, int]], done: int) -> list[int]:
+def _path(last: dict[int, tuple[int, int]], done: int) -> list[int]:
     order: list[int] = []
     while done:
-        number, _ = came[done]
+        number, _ = last[done]
         order.append(number)
         done ^= 1 << number
     return order[::-1]
 
 
-GREEDY = 64
-"""Of how many jobs that could be next one is taken, the earliest in the order there is."""
+MAX_GREEDY_OPTIONS = 64
+"""Jobs among which a greedy step chooses, the earliest in the present order."""
 
 
 def _greedy(memory: _Memory, everything: int) -> list[int]:
-    """Always the job that leaves the least alive, then the one that needs the least."""
+    # Choose the job with the fewest live bytes after it, then the fewest during it.
     order: list[int] = []
     done = 0
     alive = sum(memory.problem.sizes[b] for b in memory.problem.given)
     ready = memory.first()
     while done != everything:
-        options = ((*memory.run(done, alive, n), n) for n in islice(_members(ready), GREEDY))
+        options = (
+            (*memory.run(done, alive, n), n) for n in islice(_members(ready), MAX_GREEDY_OPTIONS)
+        )
         _, alive, number = min(options, key=lambda o: (o[1], o[0], o[2]))
         order.append(number)
         done |= 1 << number
@@ -187,28 +187,26 @@ def _greedy(memory: _Memory, everything: int) -> list[int]:
     return order
 
 
-# Run operations in the order that needs the least memory.
-
-
 @dataclass(frozen=True)
 class ReorderForMemoryPass(BufferOptions, NetworkPass):
     """
-    Reorder operations so that the most bytes alive at one time are fewest. The order there is stays
-    unless the new one needs less. Changes no value: every operand is still computed before its
-    users.
+    Reorder operations to reduce the peak of live bytes.
+
+    The present order is kept unless the new order needs less. No value changes: each operand is
+    still computed before the consumers.
     """
 
     name = "reorder-for-memory"
 
     states: int = 20_000
     """
-    The search is exact while it needs at most so many sets of finished operations, and greedy
-    beyond.
+    The largest number of sets of completed operations of the exact search; beyond it the order is
+    greedy.
     """
 
     def change(self, main: FuncOp) -> None:
         if ARENA in main.attributes:
-            # Its blocks are right for the order they were made for.
+            # The blocks are only correct for the present order.
             return
         before = steps(main)
         peak = analyse(main, include_io=self.io).lower_bound(self.alignment)
@@ -227,7 +225,7 @@ class ReorderForMemoryPass(BufferOptions, NetworkPass):
 
 
 def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
-    """The operations of `main` as jobs, and the memory of its values as buffers."""
+    """The operations of `main` as jobs, and the memory of the values as buffers."""
     numbers: dict[SSAValue, int] = {}
     sizes: list[int] = []
     kept: set[int] = set()

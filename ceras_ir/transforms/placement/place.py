@@ -1,14 +1,14 @@
 """
-Decide for every operation which device runs it, and say why.
+Assign a device to each operation with a reason: the pass `place`.
 
-A minimum cut of a graph gives the placement with the least modelled time. The pass `explain` prints
-where operations run. The pass `check-operations` refuses what a target cannot run, before anything
-is calibrated for the target.
+A minimum cut of a graph yields the placement with the shortest modelled time. The pass `explain`
+prints the placement. The pass `check-operations` refuses operations that a target does not support,
+before the calibration for the target.
 """
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -17,20 +17,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.dialects.mem import (
-    COST,
-    CPU,
-    DEVICE,
-    REASON,
-    DeviceAttr,
-    FoldZeroPointOp,
-    LaunchOp,
-    PackOp,
-    PackTilesOp,
-    PackWindowsOp,
-    UnpackOp,
-    device_of,
-)
+from ceras_ir.dialects import mem
+from ceras_ir.dialects.mem import COST, DEVICE, REASON
 from ceras_ir.network.function import (
     has_quantized_form,
     is_quantized,
@@ -55,36 +43,32 @@ from ceras_ir.targets.registry import all_targets, find_target
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
-# Cheapest way to cut a directed graph in two, by maximum flow (Dinic's algorithm).
-#
-# Nodes are numbers; node 0 is the source, node 1 the sink. Capacities are integers, so that
-# the cut is the same everywhere.
-
 SOURCE, SINK = 0, 1
+"""The indices of source and sink of a flow graph."""
 INFINITE = 1 << 60
 
 
 class FlowGraph:
-    """Edges with capacities, and what has flowed."""
+    """A graph with integer capacities, so that the minimum cut is equal on all machines."""
 
     def __init__(self) -> None:
+        # The edges of each node; edge e ^ 1 is the reverse of edge e.
         self._edges: list[list[int]] = [[], []]
-        """For each node the numbers of its edges; edge e ^ 1 is edge e backwards."""
         self._targets: list[int] = []
-        self._left: list[int] = []
+        self._capacities: list[int] = []
 
     def add_node(self) -> int:
         self._edges.append([])
         return len(self._edges) - 1
 
     def add_edge(self, start: int, end: int, capacity: int) -> None:
-        for a, b, room in ((start, end, capacity), (end, start, 0)):
+        for a, b, limit in ((start, end, capacity), (end, start, 0)):
             self._edges[a].append(len(self._targets))
             self._targets.append(b)
-            self._left.append(room)
+            self._capacities.append(limit)
 
     def cut(self) -> tuple[int, set[int]]:
-        """What the cheapest cut costs, and the nodes on the source's side of it."""
+        """Return the minimum cut, and the nodes on the side of the source (Dinic)."""
         total = 0
         while SINK in (levels := self._levels()):
             used = [0] * len(self._edges)
@@ -93,20 +77,20 @@ class FlowGraph:
         return total, set(self._levels())
 
     def _levels(self) -> dict[int, int]:
-        """Distance from the source along edges with room left."""
+        # The distance from the source along edges with remaining capacity.
         levels = {SOURCE: 0}
         queue = deque([SOURCE])
         while queue:
             node = queue.popleft()
             for edge in self._edges[node]:
                 target = self._targets[edge]
-                if self._left[edge] and target not in levels:
+                if self._capacities[edge] and target not in levels:
                     levels[target] = levels[node] + 1
                     queue.append(target)
         return levels
 
     def _augment(self, levels: dict[int, int], used: list[int]) -> int:
-        """Send flow along one shortest path; 0 if there is none left."""
+        # Send flow along a shortest path; 0 if no path remains.
         path: list[int] = []
         node = SOURCE
         while node != SINK:
@@ -114,33 +98,26 @@ class FlowGraph:
             while used[node] < len(edges):
                 edge = edges[used[node]]
                 target = self._targets[edge]
-                if self._left[edge] and levels.get(target) == levels[node] + 1:
+                if self._capacities[edge] and levels.get(target) == levels[node] + 1:
                     break
                 used[node] += 1
             else:
                 if node == SOURCE:
                     return 0
-                # A dead end: its predecessor tries the next edge.
-                back = path.pop()
-                node = self._targets[back ^ 1]
+                # A dead end: the predecessor tries the next edge.
+                node = self._targets[path.pop() ^ 1]
                 used[node] += 1
                 continue
             path.append(edge)
             node = target
-        flow = min(self._left[edge] for edge in path)
+        flow = min(self._capacities[edge] for edge in path)
         for edge in path:
-            self._left[edge] -= flow
-            self._left[edge ^ 1] += flow
+            self._capacities[edge] -= flow
+            self._capacities[edge ^ 1] += flow
         return flow
 
 
-# Which side runs each operation so that the modelled time is least: a minimum cut.
-#
-# Operations on the source's side of the cut run on the accelerator. A value costs its transfer once
-# in each direction that it crosses, however many operations read it; the network's arguments and
-# results are the CPU's.
-
-NANOSECONDS = 1000
+NANOSECONDS_PER_MICROSECOND = 1000
 
 
 def cheapest(
@@ -151,9 +128,12 @@ def cheapest(
     host_operands: Callable[[Operation], Sequence[int]] = lambda op: (),
 ) -> tuple[float, set[Operation]]:
     """
-    The least modelled microseconds of one inference, and what runs on the accelerator for them.
-    `pins` says of some operations whether they must; `price_of` is for a value to change sides.
-    `host_operands` are those that the CPU reads wherever the operation runs.
+    Return the shortest modelled time of an inference in microseconds, and the operations that run
+    on the accelerator. Operations on the side of the source run on the accelerator. A value is
+    transferred at most a single time in each direction, regardless of the number of consumers.
+    Arguments and results of the network are on the CPU. `pins` fixes the side of operations (True:
+    accelerator), `price_of` is the transfer time of a value, and `host_operands` returns the
+    operands that the CPU reads in any case.
     """
     graph = FlowGraph()
     nodes = {op: graph.add_node() for op in steps(main)}
@@ -166,8 +146,8 @@ def cheapest(
             graph.add_edge(*ends, INFINITE)
     returned = set(result_values(main))
     for value in [*main.body.block.args, *(v for op in nodes for v in op.results)]:
-        maker = nodes[value.owner] if isinstance(value.owner, Operation) else SINK
-        readers = sorted(
+        producer = nodes[value.owner] if isinstance(value.owner, Operation) else SINK
+        consumers = sorted(
             {
                 SINK if use.index in host_operands(use.operation) else nodes[use.operation]
                 for use in value.uses
@@ -175,47 +155,47 @@ def cheapest(
             }
         )
         if value in returned:
-            readers.append(SINK)
+            consumers.append(SINK)
         price = _ns(price_of(value))
         to_cpu, to_accelerator = graph.add_node(), graph.add_node()
-        graph.add_edge(maker, to_cpu, price)
-        graph.add_edge(to_accelerator, maker, price)
-        for reader in readers:
-            graph.add_edge(to_cpu, reader, INFINITE)
-            graph.add_edge(reader, to_accelerator, INFINITE)
+        graph.add_edge(producer, to_cpu, price)
+        graph.add_edge(to_accelerator, producer, price)
+        for consumer in consumers:
+            graph.add_edge(to_cpu, consumer, INFINITE)
+            graph.add_edge(consumer, to_accelerator, INFINITE)
     total, source = graph.cut()
-    return total / NANOSECONDS, {op for op, node in nodes.items() if node in source}
+    return total / NANOSECONDS_PER_MICROSECOND, {op for op, node in nodes.items() if node in source}
 
 
 def _ns(microseconds: float) -> int:
-    return round(microseconds * NANOSECONDS)
+    return round(microseconds * NANOSECONDS_PER_MICROSECOND)
 
 
-PACKING = PackOp | PackWindowsOp | PackTilesOp | FoldZeroPointOp | UnpackOp
-BORDER = LaunchOp | PACKING
-"""What stands for a network that was placed before, and stays: launches, and what leads to them."""
+PACKING = mem.PackOp | mem.PackWindowsOp | mem.PackTilesOp | mem.FoldZeroPointOp | mem.UnpackOp
+BORDER = mem.LaunchOp | PACKING
+"""Operations that only occur in a placed network, and keep their device."""
 
 
 @dataclass(frozen=True)
 class PlacePass(NetworkPass):
     """
-    Assign a device to every operation (`mem.device`): the accelerator of `target` where its rules
-    admit the operation, else the CPU. `mem.reason` states the rule in one sentence. Without an
-    accelerator the CPU runs everything. Changes no value.
+    Assign a device to each operation (`mem.device`): the accelerator of `target` if its rules admit
+    the operation, else the CPU. `mem.reason` states the rule as a sentence. Without an accelerator
+    the CPU runs all operations. No value changes.
 
-    With `board` the rules are those of the board, and the placement is the one of least modelled
-    time, transfers included. `mem.cost` on every operation says the time on each side. A target may
-    keep operations on its device at any cost.
+    With `board` the rules are those of the board, and the placement has the shortest modelled time,
+    transfers included. `mem.cost` on each operation has the time on each device. A target can
+    require its device regardless of the cost.
     """
 
     name = "place"
 
     target: str | None = None
-    """The target whose accelerator is asked."""
+    """The target with the accelerator."""
     board: str | None = None
     """The board: a name or a file."""
     jobs: int = 1
-    """Processes that search for schedules; the result is the same."""
+    """Processes that search for schedules; the result does not depend on it."""
     cpu: tuple[str, ...] = ()
     """Nodes that must run on the CPU."""
     accelerator: tuple[str, ...] = ()
@@ -230,14 +210,14 @@ class PlacePass(NetworkPass):
                 'name the device with a word, such as device = "npu"'
             )
         if device is None and (self.cpu or self.accelerator or self.board):
-            raise UsageError("place: cpu, accelerator and board are for targets with accelerators")
+            raise UsageError("place: cpu, accelerator and board require a target with accelerator")
         reasons: dict[Operation, str] = {}
         for operation in steps(main):
             operation.attributes.pop(COST, None)
-            if device is not None and not isinstance(operation, BORDER):
-                reason = device.why_not(operation)
-                if reason is not None:
-                    reasons[operation] = reason
+            if device is None or isinstance(operation, BORDER):
+                continue
+            if (reason := device.why_not(operation)) is not None:
+                reasons[operation] = reason
         pins = self._pins(main, reasons)
         for operation, pin in pins.items():
             if not pin:
@@ -247,15 +227,14 @@ class PlacePass(NetworkPass):
         for operation in steps(main):
             reason = reasons.get(operation)
             operation.attributes.pop(REASON, None)
-            where = CPU if device is None or reason is not None else device.device
-            if isinstance(operation, PACKING):
-                where = CPU
-            operation.attributes[DEVICE] = DeviceAttr(where)
+            is_on_cpu = reason is not None or isinstance(operation, PACKING)
+            name = mem.CPU if device is None or is_on_cpu else device.device
+            operation.attributes[DEVICE] = mem.DeviceAttr(name)
             if reason is not None:
                 operation.attributes[REASON] = StringAttr(reason)
 
     def _pins(self, main: FuncOp, reasons: dict[Operation, str]) -> dict[Operation, bool]:
-        """Operations of the named nodes; whether each must run on the accelerator."""
+        # The operations of the named nodes, and whether they must run on the accelerator.
         found: dict[str, list[Operation]] = {}
         for operation in steps(main):
             found.setdefault(node_name(operation), []).append(operation)
@@ -266,7 +245,7 @@ class PlacePass(NetworkPass):
                     raise UsageError(f"place: {unknown_node(module_of(main), name)}")
                 for operation in found[name]:
                     if pins.setdefault(operation, wanted) != wanted:
-                        raise UsageError(f"place: node '{name}' is pinned to both sides")
+                        raise UsageError(f"place: node '{name}' is in both cpu and accelerator")
         refused = [
             Finding(node_name(o), o.name, f"pinned to the accelerator, but {reasons[o]}")
             for o, wanted in pins.items()
@@ -283,15 +262,13 @@ def _place_by_cost(
     reasons: dict[Operation, str],
     pins: dict[Operation, bool],
 ) -> None:
-    """Add to `reasons` what the cheapest placement leaves to the CPU, and note all costs."""
-
     order = [op for op in steps(main) if not isinstance(op, BORDER)]
     admitted = [op for op in order if op not in reasons]
     device.prepare(admitted)
     costs = {op: device.cost(op, admitted=op not in reasons) for op in order}
     pins = {op: True for op in admitted if device.must_run(op)} | pins
     fixed = {op: Cost(0.0, 0.0, device.device) for op in steps(main) if op not in costs}
-    pins = pins | {op: isinstance(op, LaunchOp) for op in fixed}
+    pins = pins | {op: isinstance(op, mem.LaunchOp) for op in fixed}
     _, chosen = cheapest(main, costs | fixed, pins, device.transfer, device.host_operands)
     for op, cost in costs.items():
         op.attributes[COST] = StringAttr(str(cost))
@@ -299,21 +276,19 @@ def _place_by_cost(
             reasons[op] = f"less time in all on the CPU, transfers included ({cost})"
 
 
-# Say where operations run, and why.
-
-
 @dataclass(frozen=True)
 class ExplainPass(ModulePass):
     """
-    Print the device of each operation and the reason to stderr, one line per operation. The line
-    has the node, the device, and the reason where the accelerator does not run it. Where `place`
-    had a board it also has the time on each device. Changes nothing.
+    Print the device of each operation and the reason to stderr, with a line per operation.
+
+    The line has the node, the device and, if the accelerator does not run it, the reason. If
+    `place` had a board, it also has the time on each device. The pass does not change the network.
     """
 
     name = "explain"
 
     node: str | None = None
-    """Print this node only."""
+    """Print only this node."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lines = explanation(op, self.node)
@@ -327,7 +302,7 @@ def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
     found = steps(main_function(module))
     if node is not None:
         found = [op for op in found if node == node_name(op) or node in node_names(op)]
-    return [_line(op) for op in found]
+    return ["; ".join(_parts(op)) for op in found]
 
 
 MAX_NODES = 8
@@ -342,36 +317,31 @@ def unknown_node(module: ModuleOp, node: str) -> str:
     return f"no node '{node}' in the network{did_you_mean(node, known) or listed}"
 
 
-def _line(op: Operation) -> str:
-    text = f"{node_name(op)} ({op.name}) on the {device_of(op)}"
-    for name in (COST, REASON):
-        attribute = op.attributes.get(name)
+def _parts(op: Operation) -> Iterator[str]:
+    yield f"{node_name(op)} ({op.name}) on the {mem.device_of(op)}"
+    for attribute in (op.attributes.get(COST), op.attributes.get(REASON)):
         if isinstance(attribute, StringAttr):
-            text += f"; {attribute.data}"
-    return text
-
-
-# Refuse what a target cannot run, before anything is calibrated for it.
+            yield attribute.data
 
 
 @dataclass(frozen=True)
 class CheckOperationsPass(NetworkPass):
     """
-    Refuse the operations of a float network that stay as they are and that `target` cannot run.
+    Refuse the operations of a float network that remain float and that `target` does not support.
 
-    1. What has a quantized form, or only moves elements, is left to the target's own levels.
-    2. Every other operation stays as it is; all that the target has nothing for are named at once.
-    3. A node that became several operations is named once, with the last of them that is refused,
-       which is what the node computes; those before only bring operands into shape.
-    4. The states of any network are named with them where the target keeps none.
+    1. Operations with a quantized form and data movement operations are checked by later levels.
+    2. All other operations remain unchanged; the unsupported operations are reported together.
+    3. A node that became several operations is reported a single time, with the last refused
+       operation. It is the computation of the node; the operations before it only reshape operands.
+    4. The states of a network are reported too if the target keeps no states.
 
-    Changes nothing. Operations of a quantized network are not looked at.
+    The pass does not change the network, and accepts each quantized network.
     """
 
     name = "check-operations"
 
     target: str
-    """The target that is asked."""
+    """The target that is checked."""
 
     def change(self, main: FuncOp) -> None:
         found = find_target(self.target)
@@ -388,7 +358,7 @@ class CheckOperationsPass(NetworkPass):
 
 
 def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
-    """The states of a network, if `target` keeps none."""
+    """Return a finding for each state of a network if `target` keeps no states."""
     states = states_of(main)
     if target.keeps_states or not states:
         return []

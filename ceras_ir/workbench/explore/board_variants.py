@@ -1,8 +1,8 @@
 """
-Boards that differ from a described one in some fields, as files of their own.
+Generate boards that differ from a description in some fields, as files.
 
-A field is named as in the description, with dots into tables. Descriptions are JSON or TOML, as
-the target has them.
+A field has the name of the description, with dots for tables. Descriptions are JSON or TOML, as the
+target defines.
 """
 
 import json
@@ -25,7 +25,7 @@ Ranges = Mapping[str, Sequence[object]]
 def board_variants(
     target: type[Target], boards: Sequence[str], ranges: Ranges, folder: Path
 ) -> dict[str, str]:
-    """Every board with every choice of the fields in `ranges`: what it is called -> its file."""
+    """Write a file for each board and each combination of the fields in `ranges`: label -> file."""
     found: dict[str, str] = {}
     for board in boards:
         described, suffix = _description(target, board)
@@ -76,7 +76,7 @@ def _spelled(content: Table, suffix: str) -> str:
 
 
 def _toml(table: Table, path: tuple[str, ...]) -> Iterator[str]:
-    """Strings, numbers, booleans and lists of them read the same in JSON."""
+    # Strings, numbers, booleans and lists have the same text in JSON.
     inner = {key: value for key, value in table.items() if isa(value, Table)}
     for key, value in table.items():
         if key not in inner:

@@ -1,4 +1,4 @@
-"""Run the points of a study that have not ended yet, and keep each as it ends."""
+"""Run the points of a study that are not completed, and store each result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,17 +25,19 @@ from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
 
 @dataclass
 class Exploration:
-    """A study, where its trials are kept, and the folder of its reports."""
+    """A study, the storage of the trials, and the folder of the reports."""
 
     study: Study
     trials: Trials
     folder: Path
     work: Work
     retry: bool = False
-    """Whether trials that failed run again."""
+    """Whether failed trials run again."""
 
     def records(self) -> list[Record]:
-        """One for each point that has ended, as the study is now, in the order of its points."""
+        """
+        Return the records of the completed points of the present study, in the order of the points.
+        """
         latest = {record.identity: record for record in self.trials.records()}
         if self.study.sampler not in ("grid", "random"):
             known = {identity(self.study, r.point) for r in latest.values()}
@@ -47,7 +49,7 @@ class Exploration:
         return grid(self.study) if self.study.sampler == "grid" else random_points(self.study)
 
     def missing(self) -> list[Point]:
-        """The points of a grid, or random ones, that have not ended."""
+        """Return the points of a grid, or random points, that are not completed."""
         ended = {r.identity for r in self.records() if not (self.retry and r.state == FAILED)}
         found = [p for p in self._listed() if identity(self.study, p) not in ended]
         if self.study.sampler == "grid" and self.study.trials is not None:
@@ -55,7 +57,7 @@ class Exploration:
         return found
 
     def run(self, workers: Workers) -> int:
-        """Run what is missing; how many trials that were."""
+        """Run the missing points, and return the number of trials."""
         if self.study.sampler in ("grid", "random"):
             points = self.missing()
             outcomes = workers.run(run_trial, (replace(self.work, point=p) for p in points))
@@ -70,7 +72,7 @@ class Exploration:
         return self._run_asked(workers)
 
     def _run_asked(self, workers: Workers) -> int:
-        """Points that depend on the results before them."""
+        # A point depends on the previous results.
         asked: list[tuple[int, Point]] = []
         finished = len(self.trials.records())
 
@@ -88,7 +90,6 @@ class Exploration:
         return count
 
     def _kept(self, point: Point, outcome: Outcome | WorkerLost) -> Record:
-        """The record of an outcome, whose report is written."""
         if isinstance(outcome, WorkerLost):
             outcome = Outcome(FAILED, point, diagnostic=outcome.reason)
         outcome.point = point
@@ -99,12 +100,12 @@ class Exploration:
 
 
 def command_of(study: Study, point: Point) -> str:
-    """What compiles a point."""
+    """Return the command that compiles a point."""
     return join(["ceras-compile", *arguments_of(study, point), "-o", "DIR"])
 
 
 def identity(study: Study, point: Point) -> str:
-    """The digest of all that the figures of a point depend on."""
+    """Return the digest of all data that the figures of a point depend on."""
     model = study.models[point[MODEL]]
     arguments = [spelled(part) for a in arguments_of(study, point) for part in a.split("=", 1)]
     data = [spelled(v) for v in (model.inputs, model.labels, model.metric, model.samples)]

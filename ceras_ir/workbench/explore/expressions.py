@@ -1,8 +1,9 @@
 """
-Expressions over the figures of a point, such as `flash < 256000 and top_1 > 0.8`.
+Parse and evaluate expressions over the figures of a point: `flash < 256000 and top_1 > 0.8`.
 
-Numbers, names, arithmetic, comparisons and `and`, `or`, `not`, as Python writes them. A name is a
-figure's, or the beginning of exactly one up to an underscore: `flash` for `flash_bytes`.
+They consist of numbers, names, arithmetic, comparisons and `and`, `or`, `not`, in Python syntax. A
+name is the name of a figure or a unique prefix of it that ends before an underscore: `flash` for
+`flash_bytes`.
 """
 
 import ast
@@ -29,22 +30,22 @@ _ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 
 
 class UnknownFigure(UsageError):
-    """A name that no figure has."""
+    """An error of a name that is not the name of a figure."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression that was read; `text` is how the user wrote it."""
+    """A parsed expression with the text of the user."""
 
     text: str
     tree: ast.expr
 
     def names(self) -> list[str]:
-        """The names in it, as they are written."""
+        """Return the names in the expression, as written."""
         return list(dict.fromkeys(n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)))
 
     def value(self, values: Values) -> Value:
-        """What it is for these figures; an `UnknownFigure` where one is missing."""
+        """Return the value for these figures; raise an `UnknownFigure` if a figure is missing."""
         try:
             return _value(self.tree, values)
         except UnknownFigure as error:
@@ -57,7 +58,7 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Read `text`; a `UsageError` says what is not taken."""
+    """Parse `text`; raise a `UsageError` for unsupported syntax."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -128,7 +129,7 @@ def _number(node: ast.expr, values: Values) -> float:
 
 
 def resolved(name: str, known: Iterable[str]) -> str:
-    """The figure that `name` is, or is the beginning of; an `UnknownFigure` with the nearest."""
+    """Return the figure with the name or the prefix `name`; an `UnknownFigure` has a suggestion."""
     names = list(known)
     if name in names:
         return name
@@ -142,7 +143,7 @@ def resolved(name: str, known: Iterable[str]) -> str:
 
 
 def identifier(name: str) -> str:
-    """What a figure such as `top-1` is called in expressions."""
+    """Return the name of a figure such as `top-1` in expressions."""
     return "_".join(_words(name)) or "figure"
 
 

@@ -1,10 +1,9 @@
 """
-The page of a study: one file that loads nothing, drawn by Plotly.
+Write the page of a study, an HTML file with plots of Plotly and without external resources.
 
-The plots are a scatter of two objectives, parallel coordinates of all choices and objectives, and
-the importance of each choice. A click on a point opens the report of its compile.
-
-The folder of a point: the report of its compile, its figures, and how it is made again.
+The plots are a scatter plot of two objectives, parallel coordinates of all choices and objectives,
+and the importance of each choice. A click on a point opens its report. The folder of a point has
+the report of the compilation, the figures, and the command.
 """
 
 import json
@@ -34,7 +33,7 @@ table { border-collapse: collapse } td { padding: .15em 1.2em .15em 0 } .soft { 
 
 
 def point_folder(folder: Path, identity: str) -> Path:
-    """Where the report of a point is."""
+    """Return the folder of the report of a point."""
     return folder / "points" / identity[:16]
 
 
@@ -92,14 +91,14 @@ OPEN = """
 document.getElementById('{id}').on('plotly_click', function (found) {{
   var place = found.points[0].customdata; if (place) window.open(place, '_blank'); }});
 """
-TOP = 60
-"""Pixels above a plot: the names of parallel coordinates stand there."""
+TOP_MARGIN_PIXELS = 60
+"""The margin above a plot, for the names of parallel coordinates."""
 
 COLOUR, BEST, SIZE = "#9db7d5", "#d9822b", 9
 
 
 def study_page(study: Study, records: Sequence[Record]) -> str:
-    """The page as text; needs Plotly."""
+    """Return the text of the page; raise a `UsageError` if Plotly is not installed."""
     try:
         plots: Any = import_module("plotly.graph_objects")
         offline: Any = import_module("plotly.offline")
@@ -137,7 +136,7 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
 
 
 def _drawn(figure: Any, name: str) -> str:
-    figure.update_layout(template="plotly_white", margin={"t": TOP, "r": 20})
+    figure.update_layout(template="plotly_white", margin={"t": TOP_MARGIN_PIXELS, "r": 20})
     return figure.to_html(full_html=False, include_plotlyjs=False, div_id=name)
 
 
@@ -152,7 +151,7 @@ def _described(study: Study, record: Record) -> str:
 
 
 def _scatter(study: Study, done: Sequence[Record], best: Sequence[Record], plots: Any) -> Any:
-    """The first two objectives against each other; with one, against the number of the point."""
+    # The first two objectives, or a single objective over the index of the point.
     names = [goal.figure for goal in study.objectives]
     front = {id(record) for record in best}
     rest = [record for record in done if id(record) not in front]

@@ -1,6 +1,4 @@
-"""
-Results of a study: the Pareto front, the selection of points, and tables of them.
-"""
+"""Evaluate the results of a study: Pareto front, selection of points, tables."""
 
 import csv
 import io
@@ -24,14 +22,15 @@ from ceras_ir.workbench.explore.trial import DONE
 
 
 def goal_values(study: Study, record: Record) -> list[float]:
-    """The figures of the objectives, in their order."""
+    """Return the figures of the objectives in their order."""
     return [record.figures[resolved(goal.figure, record.figures)] for goal in study.objectives]
 
 
 def pareto(study: Study, records: Sequence[Record]) -> list[Record]:
     """
-    The records that have ended well and that no other dominates: as good in all objectives, and
-    better in one. Best first, by the objectives in their order; of equal ones all are kept.
+    Return the completed records that no other record dominates, sorted by the objectives. A record
+    dominates another if it is as good in all objectives and better in some objective. Equal records
+    are all returned.
     """
     done = [record for record in records if record.state == DONE]
     if not done:
@@ -49,8 +48,8 @@ def pareto(study: Study, records: Sequence[Record]) -> list[Record]:
 
 def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
     """
-    Of each axis, the share of a figure's variance that is between the means of its choices. Points
-    that have no such figure, or not this axis, do not count.
+    Return for each axis the share of a figure's variance between the means of the choices. Points
+    without the figure or the axis are ignored.
     """
     found: dict[str, float] = {}
     known = [record for record in records if figure in record.figures]
@@ -68,7 +67,7 @@ def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
 
 
 def best_record(study: Study, records: Sequence[Record], where: str, by: str | None) -> Record:
-    """Of the measured points that `where` admits the best, first by the objective `by`."""
+    """Return the best measured point that `where` admits, sorted first by the objective `by`."""
     done = [record for record in records if record.state == DONE]
     if not done:
         raise InputError("no point of the study was measured to the end: run ceras-explore first")
@@ -81,7 +80,7 @@ def best_record(study: Study, records: Sequence[Record], where: str, by: str | N
             if condition is None or condition.holds({**choices, **record.figures}):
                 admitted.append(record)
         except UnknownFigure as error:
-            # Targets differ in what they report.
+            # Targets report different figures.
             unknown = error
     if not admitted:
         if unknown is not None:
@@ -98,15 +97,15 @@ def best_record(study: Study, records: Sequence[Record], where: str, by: str | N
     return pareto(replace(study, objectives=goals), admitted)[0]
 
 
-REASON = 300
-"""Characters of a reason that are printed: a path and a sentence."""
+MAX_REASON_LENGTH = 300
+"""Characters of a printed reason: a path and a sentence."""
 
-REASONS = 8
-"""How many different reasons are printed why points have no figures."""
+MAX_REASONS = 8
+"""Different reasons for missing figures that are printed."""
 
 
 def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
-    """The Pareto front, best first, only with the choices in which points differ."""
+    """Return the Pareto front, the best point first, with the choices in which points differ."""
     best = pareto(study, records)
     if not best:
         return ["no point was measured to the end"]
@@ -121,19 +120,19 @@ def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
 
 
 def reasons(records: Sequence[Record]) -> list[str]:
-    """Why points have no figures or were ruled out, the most frequent reasons first."""
+    """Return the reasons why points have no figures or were ruled out, the most frequent first."""
     counts = Counter(
-        f"{record.state}: {record.diagnostic.partition(chr(10))[0][:REASON]}"
+        f"{record.state}: {record.diagnostic.partition(chr(10))[0][:MAX_REASON_LENGTH]}"
         for record in records
         if record.state != DONE
     )
-    lines = [f"{count} {reason}" for reason, count in counts.most_common(REASONS)]
+    lines = [f"{count} {reason}" for reason, count in counts.most_common(MAX_REASONS)]
     rest = len(counts) - len(lines)
     return [*lines, *([f"... and {rest} more reasons, in points.csv"] if rest > 0 else [])]
 
 
 def csv_table(records: Sequence[Record]) -> str:
-    """All points with all choices and figures; the same text for the same results."""
+    """Return all points with all choices and figures; equal results give equal text."""
     axes = list(dict.fromkeys(n for record in records for n in record.point))
     figures = sorted({n for record in records for n in record.figures})
     stream = io.StringIO()

@@ -1,21 +1,16 @@
 """
-Trials in an Optuna storage: SQLite in the study's folder, or any database that Optuna takes.
+Store trials in an Optuna storage: SQLite in the folder of the study, or another database.
 
-Trials are added when they have ended, all that are there in one transaction, so that a process
-that is killed leaves whole trials and nothing else. The samplers of Optuna also keep trials that
-are running; those that a killed process left are run again. Names, choices and directions are in
-the name of the study, because Optuna's distributions do not change; `optuna-dashboard` reads it as
-it is.
-
-Hand items to one thread, which takes all that are there at once.
-
-While a batch is worked on the next one grows, so that a cost for each batch, such as a
-transaction's, is paid as often as there is time for it and never delays a single item.
-
-Add many ended trials to a relational storage of Optuna in one transaction.
-
-Optuna adds one trial a transaction and asks the database 14 times for it, 10 ms of processor time.
-The rows here are those that it would write, for the one version of its tables that is known.
+1. Completed trials are added in a transaction for all that are available, so that a killed process
+   leaves complete trials only. The samplers of Optuna also store running trials; the next process
+   repeats the trials that a killed process left.
+2. The name of the study includes a digest of names, choices and directions, because the
+   distributions of Optuna cannot change. `optuna-dashboard` reads the storage.
+3. `Batches` passes items to a thread, which takes all available items at once. A cost per batch,
+   such as a transaction, therefore never delays a single item.
+4. `BulkInsert` adds many trials in a single transaction. Optuna uses a transaction and 14 queries
+   for each trial, 10 ms of processor time. The rows are equal to those of Optuna, for the single
+   version of the tables that is supported.
 """
 
 from __future__ import annotations
@@ -42,7 +37,7 @@ T = TypeVar("T")
 
 
 class Batches(Generic[T]):
-    """A thread that calls `work` with what was added meanwhile, in order."""
+    """A thread that calls `work` with the items that were added during the last call, in order."""
 
     def __init__(self, work: Callable[[Sequence[T]], None]):
         self._work = work
@@ -51,7 +46,7 @@ class Batches(Generic[T]):
         self._error: BaseException | None = None
 
     def add(self, item: T) -> None:
-        """Hand over an item; raises what an earlier batch has raised, after which none is done."""
+        """Add an item; raise the error of an earlier batch, after which no batch runs."""
         if self._error is not None:
             self.close()
         if self._thread is None:
@@ -60,7 +55,7 @@ class Batches(Generic[T]):
         self._queue.put(item)
 
     def close(self) -> None:
-        """Wait until all is done; raises what a batch has raised."""
+        """Wait until all items are processed; raise the error of a batch."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -81,12 +76,12 @@ class Batches(Generic[T]):
                 try:
                     self._work(batch)
                 except BaseException as error:
-                    # Raised where the items come from.
+                    # The next call of `add` or `close` raises it.
                     self._error = error
 
 
-SCHEMA = 12
-"""The version of Optuna's tables, since 3.0; others are left to Optuna."""
+SCHEMA_VERSION = 12
+"""The supported version of Optuna's tables, since 3.0; for other versions Optuna adds trials."""
 
 TABLES = ("studies", "trials", "trial_params", "trial_values", "trial_user_attributes")
 
@@ -103,11 +98,10 @@ class BulkInsert:
         self._tables = metadata.tables
         version = self._sql.select(self._tables["version_info"].c.schema_version)
         with engine.connect() as connection:
-            self.is_known: bool = connection.execute(version).scalar() == SCHEMA
-            """Whether the tables are those that are known here."""
+            self.is_known: bool = connection.execute(version).scalar() == SCHEMA_VERSION
 
     def add(self, trials: Sequence[Any]) -> None:
-        """Add frozen trials, in order."""
+        """Add frozen trials in order."""
         table, sql = self._tables["trials"], self._sql
         of_study = table.c.study_id == self._study
         with self._engine.begin() as connection:
@@ -120,7 +114,7 @@ class BulkInsert:
                  "datetime_complete": trial.datetime_complete}
                 for trial in trials
             ]  # fmt: skip
-            # Numbers come behind the rows, which lock the database until the end.
+            # Numbers are assigned after the rows, which lock the database until the end.
             connection.execute(table.insert(), rows)
             new = sql.select(table.c.trial_id).where(of_study, table.c.number.is_(None))
             ids: list[int] = list(connection.execute(new.order_by(table.c.trial_id)).scalars())
@@ -169,18 +163,18 @@ def _values(key: int, values: Sequence[float]) -> list[dict[str, object]]:
 
 
 RECORD = "ceras"
-"""The user attribute that has all of a trial as JSON text."""
+"""The user attribute with the entire record of a trial as JSON."""
 
-LONGEST = 60_000
-"""Characters of a record; some databases take no longer texts."""
+MAX_RECORD_LENGTH = 60_000
+"""Characters of a record; some databases accept no longer text."""
 
 
 @dataclass
 class Record:
-    """A trial that has ended, as it is kept."""
+    """A completed trial as it is stored."""
 
     identity: str
-    """The digest of all that it depends on."""
+    """The digest of all data that the trial depends on."""
     state: str
     point: dict[str, str]
     figures: dict[str, float] = field(default_factory=dict[str, float])
@@ -190,14 +184,14 @@ class Record:
 
     @classmethod
     def of(cls, identity: str, outcome: Outcome) -> Record:
-        said = outcome.diagnostic[: LONGEST // 4]
+        said = outcome.diagnostic[: MAX_RECORD_LENGTH // 4]
         figures, seconds = outcome.figures, outcome.seconds
         point = dict(outcome.point)
         return cls(identity, outcome.state, point, figures, said, outcome.command, seconds)
 
 
 class Trials:
-    """The trials of one study in a storage."""
+    """The trials of a study in a storage."""
 
     def __init__(self, study: Study, url: str):
         try:
@@ -229,11 +223,11 @@ class Trials:
                 load_if_exists=True,
             )
             with catch_warnings():
-                simplefilter("ignore")  # That metrics have names is new to Optuna.
+                simplefilter("ignore")  # Names of metrics are experimental in Optuna.
                 self._optuna_study.set_metric_names(goals)
             self._bulk = BulkInsert(storage.engine, self._optuna_study._study_id)
         except Exception as error:
-            # SQLAlchemy's, the driver's or Optuna's own; all that counts is which storage.
+            # The error can be of SQLAlchemy, the driver or Optuna; the user needs the storage.
             raise self._unusable(url, error) from None
         self._url = url
         self._batches = Batches[Record](self._add_all)
@@ -256,7 +250,7 @@ class Trials:
         event: Any = import_module("sqlalchemy").event
 
         def connected(connection: Any, _: object) -> None:
-            # A log that is written ahead survives the process, and waits for the disk less often.
+            # A write-ahead log survives the process and is faster.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -272,7 +266,7 @@ class Trials:
         return samplers.RandomSampler(seed=self.study.seed)
 
     def records(self) -> list[Record]:
-        """The trials that have ended, in the order of their numbers."""
+        """Return the completed trials in the order of their numbers."""
         found = list[Record]()
         for trial in self._optuna_study.get_trials(deepcopy=False):
             text = trial.user_attrs.get(RECORD)
@@ -283,11 +277,11 @@ class Trials:
         return found
 
     def add(self, record: Record) -> None:
-        """Keep a trial that has ended, of a point that no sampler of Optuna's chose."""
+        """Store a completed trial of a point that no sampler of Optuna chose."""
         self._batches.add(record)
 
     def flush(self) -> None:
-        """Wait until all that was added is kept."""
+        """Wait until all added trials are stored."""
         self._batches.close()
 
     def _add_all(self, records: Sequence[Record]) -> None:
@@ -311,8 +305,8 @@ class Trials:
 
     def asked(self, finished: int) -> Iterator[tuple[int, Point]]:
         """
-        The points that the sampler chooses, with their numbers: first those that were running when
-        the last process ended, then new ones until the study has as many as it asks for.
+        Yield the points that the sampler chooses, with their numbers. Trials that were running when
+        the last process ended are first; new trials follow up to the number of the study.
         """
         running = self._optuna.trial.TrialState.RUNNING
         left = self._optuna_study.get_trials(deepcopy=True, states=(running,))
@@ -332,7 +326,7 @@ class Trials:
         return point | {axis.name: choose(axis.name) for axis in axes}
 
     def tell(self, number: int, record: Record) -> None:
-        """Keep the end of a trial that `asked` gave."""
+        """Store the result of a trial of `asked`."""
         trials = self._optuna_study.get_trials(deepcopy=False)
         trial: Any = self._optuna.trial.Trial(self._optuna_study, trials[number]._trial_id)
         for name, value in self._attributes(record).items():

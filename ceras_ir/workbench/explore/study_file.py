@@ -1,11 +1,9 @@
 """
-A study, read from TOML: models and their data, choices, search, objectives.
+Read a study from TOML: models and data, choices, search, objectives.
 
-Every choice is checked by the parser of `ceras-compile` before anything runs. `docs/explore.md` is
-the reference of the format; `Study` is what is left of it: a list of axes, from which a point takes
-one choice each, and how points are judged.
-
-The points of a study: one choice of each axis, and the command line that stands for it.
+The parser of `ceras-compile` checks each choice before a trial runs. `docs/explore.md` is the
+reference of the format. `Study` is a list of axes, of which a point has a choice each, and the
+judgement of points.
 """
 
 import math
@@ -38,7 +36,7 @@ from ceras_ir.workbench.explore.expressions import Expression, parse_expression
 Table = dict[str, object]
 
 MODEL, TARGET = "model", "target"
-"""Names of the axes that every study has."""
+"""The names of the axes of each study."""
 
 SAMPLERS = ("grid", "random", "nsga2", "tpe")
 
@@ -48,12 +46,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "objectives": ("maximize", "minimize", "constraints"),
     "models": ("file", "calibrate", "inputs", "labels", "metric", "samples"),
 }
-"""What each table may hold; those of options are known to `ceras-compile`."""
+"""The entries of each table; `ceras-compile` defines the options."""
 
 
 @dataclass(frozen=True)
 class ModelData:
-    """A model, and the data it is calibrated and judged on, by absolute paths."""
+    """A model, and the data for calibration and judgement, as absolute paths."""
 
     file: str
     calibrate: str | None = None
@@ -63,24 +61,24 @@ class ModelData:
     samples: int | None = None
 
     def files(self) -> list[str]:
-        """All that are read."""
+        """Return all files that are read."""
         named = (self.file, self.calibrate, self.inputs, self.labels)
         return [part for text in named if text for part in text.split(",")]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing to choose: what a choice is called -> the arguments of `ceras-compile` for it."""
+    """A choice: label -> the arguments of `ceras-compile`."""
 
     name: str
     choices: Mapping[str, tuple[str, ...]]
     target: str | None = None
-    """The only target that has it, if so."""
+    """The only target with this axis, if there is one."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A figure that should be large or small."""
+    """A figure to maximize or minimize."""
 
     figure: str
     maximize: bool
@@ -88,7 +86,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study file says."""
+    """The contents of a study file."""
 
     name: str
     models: Mapping[str, ModelData]
@@ -99,18 +97,18 @@ class Study:
     figures: Mapping[str, Expression | Mapping[str, Mapping[str, float]]] = field(
         default_factory=dict[str, Expression | Mapping[str, Mapping[str, float]]]
     )
-    """Of the user's: an expression, or numbers by the choice of an axis."""
+    """Figures of the user: an expression, or numbers by the choice of an axis."""
     sampler: str = "grid"
     trials: int | None = None
     seed: int = 0
 
     def axes_of(self, target: str) -> list[Axis]:
-        """What is to be chosen for `target`."""
+        """Return the axes for `target`."""
         return [axis for axis in self.axes if axis.target in (None, target)]
 
 
 def load_study(path: str, boards: Path) -> Study:
-    """The study in the file `path`; descriptions of varied boards are written into `boards`."""
+    """Return the study in the file `path`; write descriptions of varied boards to `boards`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -126,7 +124,7 @@ def load_study(path: str, boards: Path) -> Study:
         try:
             return _Reader(content, Path(path), boards).study()
         except UsageError as error:
-            # The study's mistake and not the command line's.
+            # The error is in the study, not in the command line.
             raise InputError(error.message, path) from None
 
 
@@ -222,7 +220,7 @@ class _Reader:
         return str((self.folder / text).resolve())
 
     def _options(self, table: Table, target: str | None) -> Iterator[Axis]:
-        """An axis for each option; where there is one value it is no choice, and kept as one."""
+        # An option with a single value is an axis with a single choice.
         prefix = "" if target is None else f"{target}."
         for name, given in table.items():
             values = given if isa(given, list[object]) else [given]
@@ -258,7 +256,7 @@ class _Reader:
         return board in find_target(target).boards()
 
     def _arguments(self, name: str, value: object) -> tuple[str, ...]:
-        """How `ceras-compile` is told an option; `false` and an empty text leave it out."""
+        # `false` and an empty text leave out the option.
         flag = f"--{name.replace('_', '-')}"
         if value is False or value == "" or value == []:
             return ()
@@ -274,7 +272,7 @@ class _Reader:
         return (f"{flag}={text}",)
 
     def _check(self, axis: Axis, target: str, model: ModelData) -> None:
-        """Have `ceras-compile` read every choice, and the target look at it."""
+        # The parser of `ceras-compile` and the target check each choice.
         if axis.target not in (None, target):
             return
         cls = find_target(target)
@@ -290,7 +288,7 @@ class _Reader:
                 target_of(cls, parsed).check()
                 pruning(build_options(parsed, target_of(cls, parsed)))
             except UnsupportedError:
-                # Not every board of a range need be possible: its trials say why.
+                # A board of a range can be unsupported: the trials report the reason.
                 continue
             except InputError as error:
                 raise InputError(
@@ -320,7 +318,7 @@ class _Reader:
 
 
 def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:
-    """What all points of a model and a target have in common, if all are quantized."""
+    """Return the arguments of all points with this model and target."""
     known = calibrated and model.calibrate is not None
     calibration = [f"--calibrate={model.calibrate}"] if known else []
     return [model.file, f"--target={target}", *calibration]
@@ -377,14 +375,14 @@ def _whole(table: Table, key: str, least: int) -> int | None:
 
 
 FLOAT = "--quantize=none"
-"""The choice that takes no calibration data."""
+"""The choice without calibration data."""
 
 Point = Mapping[str, str]
-"""Name of an axis -> what its choice is called."""
+"""Name of an axis -> label of the choice."""
 
 
 def arguments_of(study: Study, point: Point) -> list[str]:
-    """What `ceras-compile` is told for a point, but for its output folder."""
+    """Return the arguments of `ceras-compile` for a point, without the output folder."""
     model, target = study.models[point[MODEL]], point[TARGET]
     chosen = [a for axis in study.axes_of(target) for a in axis.choices[point[axis.name]]]
     return [*fixed_arguments(model, target, calibrated=FLOAT not in chosen), *chosen]
@@ -392,13 +390,13 @@ def arguments_of(study: Study, point: Point) -> list[str]:
 
 def grid(study: Study) -> Iterator[Point]:
     """
-    All points. Those of one target and board come together: what they share with the next target
-    is then in the cache, and what runs at once has little in common to wait for.
+    Yield all points, those of a target and board together. Stages that targets share are then in
+    the cache, and concurrent trials rarely wait for a common stage.
     """
     for model in study.models:
         for target in study.targets:
             axes = study.axes_of(target)
-            # The target's own axes, as boards, turn slowest.
+            # The axes of the target, such as boards, vary slowest.
             order = sorted(axes, key=lambda axis: axis.target is None)
             for labels in product(*(axis.choices for axis in order)):
                 chosen = dict(zip((axis.name for axis in order), labels, strict=True))
@@ -413,8 +411,8 @@ def grid_size(study: Study) -> int:
 
 def random_points(study: Study) -> Iterator[Point]:
     """
-    Distinct points, each as likely as any other of its target, the same ones for the same seed. As
-    many as the study asks for, or all there are.
+    Yield distinct points, with equal probability within a target and for equal seeds the same. The
+    number is that of the study, or all points.
     """
     generator = random.Random(study.seed)
     wanted = min(study.trials or 0, grid_size(study))

@@ -1,4 +1,4 @@
-"""`ceras-explore`: a study of many compiles, and one of its points compiled."""
+"""Run `ceras-explore`: compile and judge the points of a study, or compile the best point."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ceras_ir.workbench.explore.exploration import Exploration
 
 BEST = "best"
-"""The first argument that asks for one point."""
+"""The first argument for the compilation of the best point."""
 
 TABLE, PAGE = "points.csv", "index.html"
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of a study."""
+    """Return the parser of a study."""
     parser = ToolParser(
         "ceras-explore",
         description="Compile and judge a network in all the ways that a study file asks for, and "
@@ -47,7 +47,7 @@ def make_parser() -> ToolParser:
 
 
 def make_best_parser() -> ToolParser:
-    """The command line that compiles a point."""
+    """Return the parser for the compilation of the best point."""
     parser = ToolParser(
         "ceras-explore best",
         description="Compile the best point of a study that was explored: of those that --where "
@@ -124,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with workers_of(arguments, digests, default=None) as workers:
             exploration.run(workers)
     finally:
-        # An interrupt keeps what is done, and its tables.
+        # After an interrupt, the tables of the completed points are written.
         records = exploration.records()
         write_file(str(folder / TABLE), csv_table(records).encode())
         _write_page(exploration, folder)

@@ -1,9 +1,9 @@
 """
-What one point of a study gives: figures, or why there are none.
+Compute the figures of a point of a study, or the reason why there are none.
 
-What is cheap comes first: the report of the compiled network has bytes and modelled times. Only a
-point that these do not rule out is judged on the data. Everything is read from the cache where
-it was computed before, and figures do not depend on what was.
+The cheap steps are first: the report of the compiled network has bytes and modelled times. Only a
+point that these do not rule out is judged on the data. Results are cached, and figures do not
+depend on the state of the cache.
 """
 
 import io
@@ -53,24 +53,24 @@ from ceras_ir.workbench.explore.study_file import BOARD, MODEL, TARGET, Point, S
 Figures = dict[str, float]
 
 WORK = "modelled_work"
-"""What the network takes on a machine in general, in products of int8; see `time_model`."""
+"""The modelled work of the network on a general machine, in int8 products; see `time_model`."""
 
 DONE, RULED_OUT, FAILED = "done", "ruled out", "failed"
-"""How a trial can end."""
+"""The states of a completed trial."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """All that a worker needs to know of a study."""
+    """The data of a study that a worker needs."""
 
     study: Study
     cache: CacheAt
     point: Point = field(default_factory=dict[str, str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Path -> digest, of the files that all points read: a cluster has them elsewhere."""
+    """Path -> digest of the files that all points read; a cluster stores them elsewhere."""
 
     def here(self) -> "Work":
-        """The same with the files as they lie on this machine."""
+        """Return a copy with the local paths of the files."""
         moved = {path: shipped(digest, path) for path, digest in self.files.items()}
         if all(path == place for path, place in moved.items()):
             return self
@@ -99,31 +99,31 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What a trial found."""
+    """The result of a trial."""
 
     state: str
     point: Point
     figures: Figures = field(default_factory=Figures)
     diagnostic: str = ""
-    """Why it failed, or which constraint ruled it out."""
+    """The error, or the constraint that ruled out the point."""
     report: dict[str, object] = field(default_factory=dict[str, object])
     table: str = ""
     """The report as `ceras-compile` prints it."""
     command: str = ""
     digests: dict[str, str] = field(default_factory=dict[str, str])
-    """Of the files that it was made of."""
+    """The digests of the files that the point depends on."""
     seconds: float = 0.0
 
 
 def run_trial(work: Work) -> Outcome:
-    """Compile and judge one point; whatever is wrong with it becomes its diagnostic."""
+    """Compile and judge a point; each error of the point becomes the diagnostic."""
     started = time.perf_counter()
     said = io.StringIO()
     try:
         with redirect_stderr(said):
             outcome = _Trial(work.here()).outcome()
     except CacheError:
-        # No fault of the point: the study stops, and goes on from here later.
+        # The point is not the cause: the study stops and can be continued.
         raise
     except InternalError as error:
         outcome = _failed(work, error)
@@ -177,7 +177,7 @@ class _Trial:
         return result
 
     def _resolved(self, options: BuildOptions) -> BuildOptions:
-        """With what `--quantize auto` means for this model, which is asked once."""
+        # Replace `--quantize auto` by the decision for this model, which is cached.
         if options.quantize != "auto" or options.is_quantized:
             return options
 
@@ -188,17 +188,16 @@ class _Trial:
         return replace(options, quantize=chosen)
 
     def _compiled(self, front: CachedModule) -> dict[str, object]:
-        """The report of the compiled network, and the table of it."""
         target = self.options.target
         passes = [f"{s.level}: {s.passes}" for s in target.lower()]
         own = spelled(target.board_name), repr(target)
         io = self.options.io, self.options.title, spelled(self.options.calibration)
-        # Reports name the optional passes of a recipe, also of those that changed nothing.
+        # Reports name all optional passes of a recipe, including passes without effect.
         named = quantize_pass(self.options).optional if self.options.is_quantized else ()
         key = key_of("compiled", front.digest, target.name, repr(named), *own, *io, *passes)
 
         def make() -> bytes:
-            all_stages(self.options)  # Refuses what no level is called.
+            all_stages(self.options)  # Refuses unknown levels.
             module = front.module()
             main = main_function(module)
             work = time_of(main) if self.options.is_quantized else None
@@ -211,7 +210,7 @@ class _Trial:
         return content
 
     def _judged(self, inputs: str) -> Figures:
-        """Figures of the network's answers, which are the same on all targets and boards."""
+        # Figures of the outputs, which are equal on all targets and boards.
         model = self.model
         data = Data(inputs, model.labels, model.metric, model.samples)
         parts = (spelled(inputs), spelled(model.labels), spelled(model.metric), str(model.samples))
@@ -243,7 +242,7 @@ class _Trial:
         return content
 
     def _network(self, module: CachedModule, options: BuildOptions) -> NativeNetwork:
-        """As a program; what the float network becomes is asked at every point."""
+        # The network as a program; all points need the program of the float network.
         key = key_of("native", module.digest, options.title)
 
         def make() -> bytes:
@@ -256,7 +255,7 @@ class _Trial:
         return NativeNetwork(digest, files, frozenset(lacking))
 
     def _add_own(self, figures: Figures, *, partial: bool) -> None:
-        """The figures that the study defines; `partial` ones may still lack others."""
+        # Figures that the study defines; with `partial`, they can depend on missing figures.
         for name, given in self.study.figures.items():
             if isinstance(given, Mapping):
                 figures[name] = sum(
@@ -281,7 +280,6 @@ class _Trial:
         return numbers[label]
 
     def _broken(self, figures: Figures, *, partial: bool) -> str | None:
-        """The first constraint that does not hold."""
         for constraint in self.study.constraints:
             try:
                 if not constraint.holds({**self._choices(), **figures}):
@@ -300,7 +298,7 @@ class _Trial:
 
 
 def cheap_figures(report: Mapping[str, object]) -> Figures:
-    """The numbers among a report's totals."""
+    """Return the numbers in the totals of a report."""
     totals = report.get("totals")
     found: Figures = {}
     if isa(totals, dict[str, object]):
@@ -313,12 +311,12 @@ def cheap_figures(report: Mapping[str, object]) -> Figures:
 
 
 def study_digests(study: Study) -> dict[str, str]:
-    """Digest -> path, of every file that points read."""
+    """Return digest -> path of each file that points read."""
     files = [file for model in study.models.values() for file in model.files()]
     for axis in study.axes:
         for arguments in axis.choices.values():
             values = [a.partition("=")[2] for a in arguments if a.startswith(f"--{BOARD}=")]
             files += [value for value in values if Path(value).is_file()]
     plain = [path.partition("?")[0] for path in files]
-    # Folders of images must be where all workers find them.
+    # Folders of images are not sent; all workers must be able to access them.
     return {digest_of(path): path for path in plain if Path(path).is_file()}

@@ -1,4 +1,4 @@
-"""The metric that `--metric` and `--labels` ask for."""
+"""Select the metric for `--metric` and `--labels`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,32 +30,36 @@ NAMES = (TOPK, SEGMENTATION, DETECTION)
 
 @dataclass(frozen=True)
 class Judgement:
-    """How outputs are judged, besides by their closeness; `start` makes the metric anew."""
+    """
+    The judgement of outputs in addition to the signal-to-noise ratio; `start` creates the metric.
+    """
 
     name: str | None = None
     labels: Array | CocoLabels | None = None
     function: Function | None = None
     size: tuple[int, int] = (0, 0)
-    """Height and width of an input of images."""
+    """Height and width of an image input."""
     function_name: str = "metric"
-    """How the user wrote which function it is."""
+    """The user's spelling of the function."""
 
     def first(self, count: int) -> "Judgement":
-        """For the first samples only."""
+        """Return the judgement of the first `count` samples."""
         return self.part(0, count)
 
     def part(self, first: int, count: int) -> "Judgement":
-        """For some consecutive samples only; boxes are looked up when all samples are known."""
+        """
+        Return the judgement of consecutive samples; boxes are selected when all samples are known.
+        """
         labels = self.labels
         kept = labels[first : first + count] if isinstance(labels, np.ndarray) else labels
         return replace(self, labels=kept)
 
     def with_labels(self, labels: NDArray[np.integer]) -> "Judgement":
-        """With classes that came with the samples."""
+        """Return a copy with classes from the samples."""
         return replace(self, labels=labels)
 
     def start(self, outputs: Mapping[str, Array]) -> Metric:
-        """The metric for a network whose outputs of one sample are such as these."""
+        """Return the metric for a network with outputs of these shapes."""
         shapes = {name: array.shape for name, array in outputs.items()}
         labels = self.labels if isinstance(self.labels, np.ndarray) else None
         if self.name == DETECTION:
@@ -70,7 +74,7 @@ class Judgement:
 
 
 class Judge:
-    """Compares pairs of outputs sample by sample; `quantities` belong to the float network."""
+    """A comparison of outputs by sample; `quantities` belong to the float network."""
 
     def __init__(self, judgement: Judgement, quantities: Mapping[str, Quantities] | None = None):
         self._judgement, self._metrics = judgement, list[Metric]()
@@ -89,7 +93,7 @@ class Judge:
         return self._closeness.ratio()
 
     def merge(self, following: "Judge") -> None:
-        """Take in what another judged of the samples behind these."""
+        """Add the results for the samples after these."""
         if not self._metrics:
             self._metrics, self._closeness = following._metrics, following._closeness
             for metric in self._metrics:
@@ -98,11 +102,11 @@ class Judge:
             return
         pairs: list[tuple[Metric, Metric]]
         pairs = list(zip(self._metrics, following._metrics, strict=True))
-        for metric, other in pairs:
-            metric.merge(other)
+        for metric, more in pairs:
+            metric.merge(more)
 
     def __getstate__(self) -> dict[str, object]:
-        """What was judged, without by what: a function of the user's may be nowhere to be found."""
+        """Return the results without the function of the user, which cannot always be pickled."""
         return {**self.__dict__, "_judgement": Judgement()}
 
     def figures(self) -> list[Figure]:
@@ -116,7 +120,7 @@ def judgement_of(
     count: int,
     network: list[TensorInfo],
 ) -> Judgement:
-    """Of the options, for the `count` samples of `inputs`; reads the labels."""
+    """Return the judgement for the options and the `count` samples of `inputs`; load the labels."""
     if metric is not None and (not isinstance(metric, str) or metric not in NAMES):
         if isinstance(metric, str) and ":" not in metric:
             raise UsageError(
@@ -160,7 +164,6 @@ def _detection(labels: str | None, inputs: str, count: int, network: list[Tensor
 
 
 def _load_classes(path: str, count: int) -> NDArray[np.integer]:
-    """Labels that are classes of samples, or of pixels."""
     labels = _load_labels(path, count)
     if labels.dtype.kind not in "iu" or labels.ndim not in (1, 3):
         raise InputError(
@@ -172,7 +175,7 @@ def _load_classes(path: str, count: int) -> NDArray[np.integer]:
 
 
 def _load_labels(path: str, count: int) -> Array:
-    """The labels in an `.npz` file: its only array, or the one called `labels`, as it is."""
+    # The only array of the file, or the array `labels`.
     if Path(path).suffix == ".json":
         raise UsageError("labels in COCO's format are for --metric detection")
     arrays = load_arrays(path)

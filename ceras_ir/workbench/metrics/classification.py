@@ -1,13 +1,11 @@
 """
-Classes of samples or pixels: agreement with the float network; with labels top-1 and top-5, or
-intersection over union.
+Judge classes of samples or pixels, and the signal-to-noise ratio of outputs.
 
-Outputs of shape [1, classes] are classifications; with labels [N, H, W] an output [1, classes, H,
-W] or [1, H, W, classes] is a segmentation. One channel alone tells class 1 from class 0: where it
-is above one half if all of the float network's lie between 0 and 1, as probabilities do, else
-where it is above 0.
-
-How close the outputs of a quantized network are to those of the float one.
+The figures are the agreement with the float network and, with labels, top-1 and top-5 or the
+intersection over union. Outputs of shape [1, classes] are classifications; with labels [N, H, W] an
+output [1, classes, H, W] or [1, H, W, classes] is a segmentation. A single channel separates class
+1 from class 0: above 0.5 if all elements of the float network are between 0 and 1, as
+probabilities, else above 0.
 """
 
 from array import array
@@ -28,12 +26,12 @@ from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading,
 
 Labels = NDArray[np.integer]
 
-BEST = (1, 5)
-"""A label counts if it is among so many of the highest scores."""
+TOP_RANKS = (1, 5)
+"""A label is correct if it is among this number of the highest scores."""
 
 
 class Classification:
-    """All outputs that are classes, by their shape and that of the labels."""
+    """All outputs that are classes, by their shape and the shape of the labels."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], labels: Labels | None):
         self._labels, self._number = labels, 0
@@ -54,7 +52,7 @@ class Classification:
             self._refuse_unknown(labels)
 
     def _refuse_unknown(self, labels: Labels) -> None:
-        """Classes of samples must be some output's; of pixels, others are not judged by custom."""
+        # Unknown classes of pixels are ignored by convention; unknown classes of samples are errors.
         judged = [(name, output) for name, output in self._outputs.items() if output.judged]
         name, output = max(judged, key=lambda item: item[1].classes)
         outside = labels[(labels < 0) | (labels >= output.classes)]
@@ -80,8 +78,6 @@ class Classification:
 
 
 class _Output:
-    """One output; one of a single channel is judged by both bounds until all of it is known."""
-
     def __init__(self, prefix: str, axis: int, shape: tuple[int, ...], labels: Labels | None):
         self.prefix, self.axis = prefix, axis
         pixels = shape[1:axis] + shape[axis + 1 :]
@@ -92,7 +88,7 @@ class _Output:
         self._is_probability = single
         self._agreement = {bound: Shares() for bound in self._bounds}
         ranked = self.judged and not pixels
-        self._top = {b: (Shares(), Shares()) for b in BEST if ranked and b < shape[axis]}
+        self._top = {b: (Shares(), Shares()) for b in TOP_RANKS if ranked and b < shape[axis]}
         self._overlaps: dict[float, list[tuple[Shares, Shares]]] = {
             bound: [(Shares(), Shares()) for _ in range(self.classes)]
             for bound in self._bounds
@@ -119,7 +115,7 @@ class _Output:
                 shares.add(float(_rank(scores[0], int(label)) < best), 1)
 
     def _overlap(self, bound: float, classes: list[Labels], label: Labels) -> None:
-        # Labels outside the classes (255 by custom) are not judged.
+        # Labels outside the classes (255 by convention) are ignored.
         judged = (label >= 0) & (label < self.classes)
         self._present |= set(np.unique(label[judged]).tolist())
         for c, pair in enumerate(self._overlaps[bound]):
@@ -157,7 +153,7 @@ class _Output:
 
 
 def _rank(scores: NDArray[np.generic], label: int) -> int:
-    """How many classes come before the label; of equal scores the first class counts."""
+    # The number of classes before the label; of equal scores the first class is first.
     if not 0 <= label < len(scores):
         return len(scores)
     real = scores.astype(np.float64)
@@ -166,7 +162,6 @@ def _rank(scores: NDArray[np.generic], label: int) -> int:
 
 
 def _classes(scores: NDArray[np.generic], axis: int, bound: float) -> Labels:
-    """The class of every sample or pixel."""
     if scores.shape[axis] > 1:
         return scores.argmax(axis)
     return (scores.squeeze(axis).astype(np.float64) > bound).astype(np.int64)
@@ -183,13 +178,13 @@ def _class_axis(shape: tuple[int, ...], labels: Labels | None) -> int | None:
 
 
 class Closeness:
-    """Signal-to-noise ratio and mean squared error of every output."""
+    """The signal-to-noise ratio and the mean squared error of each output."""
 
     def __init__(self, names: Iterable[str], quantities: Mapping[str, Quantities] | None = None):
         known = quantities or {}
         self.noise = {name: OutputNoise(known.get(name)) for name in names}
         self._powers = {name: array("d") for name in self.noise}
-        """The noise of each sample."""
+
         self._error = {name: Shares() for name in self.noise}
 
     def add(self, real: Outputs, quantized: Outputs) -> None:
@@ -200,7 +195,7 @@ class Closeness:
                 self._error[name].add(power, max(exact.size, 1))
 
     def ratio(self) -> float:
-        """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
+        """Return the signal-to-noise ratio of all outputs in decibels; NaN for constant outputs."""
         return decibels(1.0, mean_share(noise.share for noise in self.noise.values()))
 
     def merge(self, following: Self) -> None:
@@ -220,10 +215,7 @@ class Closeness:
 
 
 def _in_decibels(ratio: float, powers: NDArray[np.float64]) -> Reading:
-    """
-    Read the ratio for any choice of samples: the signal is that of all samples, and the noise
-    changes as the mean noise does.
-    """
+    # For a selection of samples, the signal remains that of all samples, and the noise changes.
     mean = float(powers.mean())
 
     def read(chosen: Chosen) -> float:

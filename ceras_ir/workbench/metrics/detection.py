@@ -1,6 +1,4 @@
-"""
-Metrics of detection: average precision, with labels of COCO, and the boxes of a network.
-"""
+"""Judge detections by average precision, with labels in the format of COCO."""
 
 from __future__ import annotations
 
@@ -23,24 +21,26 @@ from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
 
-DETECTIONS = 100
-"""At most so many of a sample, as COCO counts them."""
+MAX_DETECTIONS = 100
+"""The largest number of detections of a sample, as in COCO."""
 
-CANDIDATES = 1000
-"""So many of the highest scores are looked at."""
+MAX_CANDIDATES = 1000
+"""The number of highest scores that are examined."""
 
-LOWEST, OVERLAP = 0.001, 0.65
-"""Scores below are none; of one class, boxes that overlap more are one. Customary for COCO."""
+MIN_SCORE, MAX_OVERLAP = 0.001, 0.65
+"""
+Thresholds of COCO: lower scores are ignored, and boxes of a class with more overlap are merged.
+"""
 
 STRIDES = (8, 16, 32, 64)
-"""Of the grids of boxes that the network leaves to its user to decode."""
+"""The strides of grids of boxes that the network does not decode."""
 
 Layout = Literal["rows", "columns", "pair"]
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Which outputs hold what."""
+    """The outputs with boxes and scores."""
 
     layout: Layout
     boxes: str
@@ -50,8 +50,11 @@ class Heads:
     @classmethod
     def find(cls, shapes: Mapping[str, tuple[int, ...]]) -> Heads:
         """
-        By shape: [1, boxes, 5 + classes] as of YOLOv5 and YOLOX, [1, 4 + classes, boxes] as of
-        YOLOv8, or [1, boxes, 4] and [1, boxes, classes] as of SSD.
+        Identify the outputs by shape.
+
+        1. YOLOv5 and YOLOX: [1, boxes, 5 + classes].
+        2. YOLOv8: [1, 4 + classes, boxes].
+        3. SSD: [1, boxes, 4] and [1, boxes, classes].
         """
         flat = {name: shape for name, shape in shapes.items() if len(shape) == 3 and shape[0] == 1}
         if len(flat) == len(shapes) == 1:
@@ -72,30 +75,29 @@ class Heads:
         )
 
     def read(self, outputs: Outputs, size: tuple[int, int]) -> tuple[Boxes, Boxes]:
-        """Left, top, right, bottom of all boxes in pixels, and their scores by class."""
+        """Return left, top, right, bottom of all boxes in pixels, and their scores by class."""
         boxes = outputs[self.boxes][0].astype(np.float32)
         if self.layout == "columns":
             return _corners(boxes[:4].T), boxes[4:].T
         if self.layout == "rows":
             scores = boxes[:, 5:] * boxes[:, 4:5]
-            # Sizes that are decoded are not negative; their logarithms are.
+            # Decoded sizes are not negative; the logarithms of sizes are.
             raw = boxes[:, 2:4].min(initial=0) < 0
             return _corners(_decoded(boxes[:, :4], size) if raw else boxes[:, :4]), scores
         scores = outputs[self.scores][0].astype(np.float32)
-        # Corners as shares of the image, as exporters of SSD write them, or in pixels.
+        # Corners are fractions of the image, as exporters of SSD write them, or pixels.
         height, width = size
         scale = (width, height, width, height) if np.abs(boxes).max(initial=0) <= 2 else 1
         return (boxes * np.array(scale, np.float32)).astype(np.float32), scores
 
 
 def _corners(boxes: Boxes) -> Boxes:
-    """From centres and sizes."""
     centres, halves = boxes[:, :2], boxes[:, 2:4] / 2
     return np.concatenate((centres - halves, centres + halves), 1).astype(np.float32)
 
 
 def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
-    """Centres and sizes of YOLOX: offsets in cells of grids, and logarithms of sizes in cells."""
+    # YOLOX: offsets in cells of grids, and logarithms of sizes in cells.
     for count in range(1, len(STRIDES) + 1):
         cells: list[Boxes] = []
         for stride in STRIDES[:count]:
@@ -115,43 +117,43 @@ def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
 
 
 def detections(boxes: Boxes, scores: Boxes) -> Boxes:
-    """The best boxes of each class that do not overlap, by falling score."""
+    """Return the best boxes of each class without overlaps, by decreasing score."""
     flat = np.where(np.isfinite(scores), scores, 0).ravel()
-    # Of two million scores a few hundred are worth sorting.
-    likely = np.flatnonzero(flat > LOWEST)
-    order = likely[np.argsort(-flat[likely], kind="stable")][:CANDIDATES]
+    # A few hundred of two million scores are sorted.
+    likely = np.flatnonzero(flat > MIN_SCORE)
+    order = likely[np.argsort(-flat[likely], kind="stable")][:MAX_CANDIDATES]
     rows, classes = np.divmod(order, scores.shape[1])
     found = np.concatenate(
         (boxes[rows], flat[order, None], classes[:, None].astype(np.float32)), 1
     ).astype(np.float32)
-    kept = np.full((DETECTIONS, 6), -1, np.float32)
+    kept = np.full((MAX_DETECTIONS, 6), -1, np.float32)
     left, number = found[np.isfinite(found).all(1)], 0
-    while len(left) and number < DETECTIONS:
+    while len(left) and number < MAX_DETECTIONS:
         kept[number] = best = left[0]
         number += 1
         left = left[1:]
-        left = left[(left[:, 5] != best[5]) | (overlaps(best, left) <= OVERLAP)]
+        left = left[(left[:, 5] != best[5]) | (overlaps(best, left) <= MAX_OVERLAP)]
     return kept
 
 
-def overlaps(box: Boxes, others: Boxes) -> Boxes:
-    """Intersection over union of a box with each of the others."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:4], others[:, 2:4])
+def overlaps(box: Boxes, boxes: Boxes) -> Boxes:
+    """Return the intersection over union of a box with each box of an array."""
+    low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:4], boxes[:, 2:4])
     inside = np.clip(high - low, 0, None).prod(1)
-    areas = [np.clip(b[..., 2:4] - b[..., :2], 0, None).prod(-1) for b in (box, others)]
+    areas = [np.clip(b[..., 2:4] - b[..., :2], 0, None).prod(-1) for b in (box, boxes)]
     union = np.maximum(areas[0] + areas[1] - inside, np.float32(1e-12))
     return (inside / union).astype(np.float32)
 
 
-SURE = 0.3
-"""Score from which a detection of the float network counts as an object."""
+MIN_OBJECT_SCORE = 0.3
+"""The score from which a detection of the float network is an object."""
 
-BACKGROUND = 1e-3
-"""By how much scores over all classes miss 1 at most, if one of them is the background."""
+MAX_SUM_ERROR = 1e-3
+"""The largest difference of summed scores from 1, if a class is the background."""
 
 
 class AveragePrecision:
-    """Boxes of both networks, a hundred of each sample."""
+    """The best boxes of both networks for each sample."""
 
     def __init__(
         self,
@@ -170,16 +172,16 @@ class AveragePrecision:
             found.append(detections(boxes, scores[:, self._skipped(scores) :]))
 
     def _skipped(self, scores: Boxes) -> int:
-        """1 if the first class is the background, which SSD softmaxes with the others."""
+        # 1 if the first class is the background, which SSD includes in the softmax.
         if self._first is None:
             sums = scores.sum(1)
-            alike = self._heads.layout == "pair" and np.abs(sums - 1).max() < BACKGROUND
-            self._first = int(alike and scores.shape[1] > 1)
+            is_softmax = self._heads.layout == "pair" and np.abs(sums - 1).max() < MAX_SUM_ERROR
+            self._first = int(is_softmax and scores.shape[1] > 1)
         return self._first
 
     def merge(self, following: Self) -> None:
-        for found, others in zip(self._found, following._found, strict=True):
-            found += others
+        for found, more in zip(self._found, following._found, strict=True):
+            found += more
 
     def figures(self) -> list[Figure]:
         real, quantized = self._found
@@ -193,8 +195,8 @@ class AveragePrecision:
 
 
 def _sure(boxes: Boxes) -> NDArray[np.generic]:
-    """Detections as true boxes: the last column says whether it is a crowd."""
-    certain = boxes[(boxes[:, 5] >= 0) & (boxes[:, 4] >= SURE)]
+    # Detections in the format of true boxes; the last column is the crowd flag.
+    certain = boxes[(boxes[:, 5] >= 0) & (boxes[:, 4] >= MIN_OBJECT_SCORE)]
     return np.concatenate((certain[:, :4], certain[:, 5:], np.zeros((len(certain), 1))), 1)
 
 
@@ -204,10 +206,7 @@ def _expect_pycocotools() -> None:
 
 
 def _precision(found: Sequence[Boxes], truth: Sequence[NDArray[np.generic]]) -> Reading:
-    """
-    Average precision on any choice of samples. What matches what in one image does not depend on
-    the others, so that it is found once.
-    """
+    # The matches of an image do not depend on the selection of samples, so they are cached.
     evaluation = _matched(found, truth)
     classes, images = len(evaluation.params.catIds), len(found)
     matches: list[Any] = evaluation.evalImgs
@@ -270,18 +269,18 @@ def _object(
 
 Entry = dict[str, object]
 Placement = tuple[float, float, float, float]
-"""Pixels of an image become those of the input: factors of x and y, then what is added."""
+"""The map from pixels of an image to pixels of the input: factors of x and y, then offsets."""
 
 KEYS = {
     "images": ("id", "file_name"),
     "categories": ("id",),
     "annotations": ("image_id", "category_id", "bbox"),
 }
-"""What is read of each table."""
+"""The entries of each table that are used."""
 
 
 class CocoLabels:
-    """The boxes of samples, in pixels of the network's input."""
+    """The boxes of samples in pixels of the input."""
 
     def __init__(self, path: str):
         self.path = path
@@ -295,7 +294,7 @@ class CocoLabels:
         self._samples: list[tuple[object, Placement]] = []
 
     def _row(self, annotation: Entry) -> tuple[float, ...]:
-        """Left, top, right, bottom in pixels of the image, category, whether it is a crowd."""
+        # Left, top, right, bottom in pixels of the image, category, crowd flag.
         box, crowd = annotation["bbox"], annotation.get("iscrowd", 0)
         if not isa(box, list[float | int]) or len(box) != 4 or not np.isfinite(box).all():
             raise InputError(f"bbox must be four numbers, got {box}", self.path)
@@ -306,7 +305,7 @@ class CocoLabels:
         return left, top, left + width, top + height, category, float(crowd == 1)
 
     def of_folder(self, folder: ImageFolder) -> None:
-        """Samples are the images of a folder: their names say which."""
+        """Select the images of a folder by name."""
         known = {str(image["file_name"]): image["id"] for image in self._images}
         for file in folder.files:
             names = (file.relative_to(folder.folder).as_posix(), file.name)
@@ -316,7 +315,7 @@ class CocoLabels:
             self._samples.append((found[0], folder.placement(file)))
 
     def of_arrays(self, count: int, size: tuple[int, int]) -> None:
-        """Samples are the images in their order, which have the size of the input."""
+        """Select the images in order; they must have the size of the input."""
         if len(self._images) != count:
             raise InputError(f"there are {len(self._images)} images for {count} samples", self.path)
         for image in self._images:
@@ -329,7 +328,7 @@ class CocoLabels:
             self._samples.append((image["id"], (1.0, 1.0, 0.0, 0.0)))
 
     def boxes(self, classes: int) -> list[NDArray[np.float64]]:
-        """Of each sample [objects, 6]: left, top, right, bottom, class, whether it is a crowd."""
+        """Return for each sample [objects, 6]: left, top, right, bottom, class, crowd flag."""
         first = self._first_category(classes)
         found: list[NDArray[np.float64]] = []
         for image, (x, y, left, top) in self._samples:
@@ -343,7 +342,7 @@ class CocoLabels:
         return found
 
     def _first_category(self, classes: int) -> int | None:
-        """The category of class 0 where numbers count, gaps included; None if order does."""
+        # The category of class 0 if ids are classes, gaps included; None if the order is.
         highest = self._categories[-1]
         if classes == len(self._categories):
             return None
@@ -354,9 +353,9 @@ class CocoLabels:
         )
 
 
-def _whole(value: object, what: str, path: str) -> int:
+def _whole(value: object, name: str, path: str) -> int:
     if not isinstance(value, int):
-        raise InputError(f"numbers of a {what} are whole, got {value}", path)
+        raise InputError(f"the id of a {name} must be an integer, got {value}", path)
     return value
 
 

@@ -1,11 +1,9 @@
 """
-Figures of merit of a float network and a quantized one, over samples.
+Compute figures of merit of a float and a quantized network over samples.
 
-A metric sees the outputs of one sample at a time and keeps what its figures need, so that memory
-does not grow with the outputs. A figure can be read for any choice of samples: that is how its
-standard error is found.
-
-A metric that the user wrote: a function of outputs and labels.
+A metric receives the outputs of a sample at a time and stores only the data of the figures, so that
+memory does not grow with the outputs. A figure can be computed for any selection of samples, from
+which the standard error follows. `UserMetric` calls a function of the user.
 """
 
 from array import array
@@ -27,58 +25,60 @@ from ceras_ir.support.files import run_file
 Array: TypeAlias = NDArray[np.generic]
 Outputs: TypeAlias = Mapping[str, Array]
 Chosen: TypeAlias = NDArray[np.integer]
-"""Numbers of samples, some of them several times."""
+"""Indices of samples, possibly repeated."""
 Reading: TypeAlias = Callable[[Chosen], float]
 
-RESAMPLED = 50
-"""How often samples are drawn again for a standard error."""
+RESAMPLINGS = 50
+"""The number of resamplings for a standard error."""
 
-MOST = 300.0
-"""Decibels of a network that is exact, so that differences are finite."""
+MAX_DECIBELS = 300.0
+"""The ratio of an exact network, so that differences are finite."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a quantized network, and of the float one where it has that number too."""
+    """A number of a quantized network and, if it exists, of the float network."""
 
     name: str
     quantized: Reading
     real: Reading | None = None
     cheap: bool = True
-    """Whether it may be read often only to know its error."""
+    """Whether the number can be computed repeatedly for the standard error."""
 
 
 class Metric(Protocol):
-    """Judges outputs, first axis samples: each call of `add` brings those of one more."""
+    """A judgement of outputs with samples along the first axis; each `add` adds a sample."""
 
     def add(self, real: Outputs, quantized: Outputs) -> None: ...
 
     def merge(self, following: Self) -> None:
-        """Take in what another of the same kind saw of the samples behind these."""
+        """Add the results of a metric of the same class for the samples after these."""
         ...
 
     def figures(self) -> list[Figure]:
-        """What was measured; called once, behind the last sample."""
+        """Return the figures; called a single time after the last sample."""
         ...
 
 
 def drawn(count: int) -> NDArray[np.integer]:
-    """Choices of `count` samples out of as many, with replacement; the same at every call."""
-    return np.random.default_rng(0).integers(0, count, (RESAMPLED, count))
+    """Return resamplings of `count` samples with replacement; the same in each call."""
+    return np.random.default_rng(0).integers(0, count, (RESAMPLINGS, count))
 
 
 def gain(before: Reading, after: Reading, count: int) -> tuple[float, float]:
-    """By how much one reading exceeds another on all samples, and its standard error."""
+    """Return the difference of two readings on all samples, and the standard error."""
     every = [np.arange(count), *drawn(count)]
-    gains = [min(after(chosen), MOST) - min(before(chosen), MOST) for chosen in every]
+    gains = [
+        min(after(chosen), MAX_DECIBELS) - min(before(chosen), MAX_DECIBELS) for chosen in every
+    ]
     return gains[0], float(np.std(gains[1:]))
 
 
 class Shares:
-    """A share of each sample: so much out of so much."""
+    """A ratio of a part to a total for each sample."""
 
     def __init__(self) -> None:
-        # Packed: there is one row for each of many samples.
+        # Packed, because each sample has a row.
         self._rows = array("d")
 
     def add(self, part: float, whole: float) -> None:
@@ -86,15 +86,15 @@ class Shares:
         self._rows.append(whole)
 
     def merge(self, following: "Shares") -> None:
-        """Take in the shares of the samples behind these."""
+        """Add the ratios of the samples after these."""
         self._rows.extend(following._rows)
 
     def total(self) -> tuple[float, float]:
-        """The part and the whole of all samples."""
+        """Return the sums of parts and totals over all samples."""
         return self.sums()(np.arange(len(self._rows) // 2))
 
     def sums(self) -> Callable[[Chosen], tuple[float, float]]:
-        """The sum of the parts and the sum of the wholes."""
+        """Return a function that sums the parts and the totals of selected samples."""
         rows = np.array(self._rows, np.float64).reshape(-1, 2)
 
         def read(chosen: Chosen) -> tuple[float, float]:
@@ -104,7 +104,9 @@ class Shares:
         return read
 
     def reading(self) -> Reading:
-        """The sum of the parts over the sum of the wholes; 0 of nothing."""
+        """
+        Return a function that divides the sum of the parts by the sum of the totals, or returns 0.
+        """
         sums = self.sums()
 
         def read(chosen: Chosen) -> float:
@@ -120,17 +122,17 @@ def mean_of(readings: Sequence[Reading]) -> Reading:
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of the float network where it has one, and of the quantized."""
+    """A number of the quantized network and, if it exists, of the float network."""
 
     name: str
     real: float | None
     quantized: float
     error: float | None = None
-    """Of the difference, its standard error."""
+    """The standard error of the difference."""
 
 
 def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
-    """All figures on all samples."""
+    """Return all figures on all samples."""
     every, found = np.arange(count), list[Measured]()
     for figure in figures:
         if figure.real is None:
@@ -143,11 +145,11 @@ def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
 
 
 Function: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]
-"""From outputs by name and labels, if there are any, to one number or several with names."""
+"""A function of outputs by name and of labels, or None, that returns a number or named numbers."""
 
 
 def load_function(text: str) -> Function:
-    """The function of `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
+    """Return the function of `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     path, _, name = text.rpartition(":")
     module = _load_file(path) if path.endswith(".py") else _load_module(path)
     function: Function | None = getattr(module, name, None)
@@ -174,7 +176,7 @@ def _load_module(path: str) -> ModuleType:
 
 @contextmanager
 def _calling(function: Function, name: str) -> Generator[None]:
-    """Say of what `function` raises that it is the user's, and where in it."""
+    # Errors of the function name the function of the user and the line.
     try:
         yield
     except Exception as error:
@@ -195,10 +197,10 @@ def _said(error: Exception) -> str:
 
 
 class UserMetric:
-    """Keeps all outputs, which the function wants at once."""
+    """A metric that stores all outputs for a function of the user."""
 
     def __init__(self, function: Function, labels: Array | None, name: str = "metric"):
-        """`name` is how the user wrote which function it is."""
+        """Create a metric; `name` is the user's spelling of the function."""
         self._function: Function | None = function
         self._name = name
         self._labels = labels
@@ -209,17 +211,17 @@ class UserMetric:
         self._outputs[1].append(quantized)
 
     def merge(self, following: Self) -> None:
-        for mine, others in zip(self._outputs, following._outputs, strict=True):
-            mine += others
+        for outputs, more in zip(self._outputs, following._outputs, strict=True):
+            outputs += more
         if self._labels is not None and following._labels is not None:
             self._labels = np.concatenate([self._labels, following._labels])
 
     def use(self, function: Function) -> None:
-        """Have `function` judge what was sent without it."""
+        """Set the function, which is missing after unpickling."""
         self._function = function
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the function, of a file perhaps: only who merges needs it."""
+        """Return the state without the function, which cannot always be pickled."""
         return {**self.__dict__, "_function": None}
 
     def figures(self) -> list[Figure]:
@@ -238,7 +240,7 @@ class UserMetric:
 
         def read(chosen: Chosen) -> Mapping[str, float]:
             nonlocal last
-            # All numbers of one choice come from one call.
+            # A single call returns all numbers of a selection.
             if last[0] != (key := chosen.tobytes()):
                 labels = None if self._labels is None else self._labels[chosen]
                 assert self._function is not None

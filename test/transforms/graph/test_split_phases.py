@@ -20,13 +20,13 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.split_phases import LEAST_OUTPUTS
+from ceras_ir.transforms.graph.split_phases import MIN_SEPARATE_OUTPUTS
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 Pair = tuple[int, int]
 
 
-FEW, MANY = 3, LEAST_OUTPUTS + 1
+FEW, MANY = 3, MIN_SEPARATE_OUTPUTS + 1
 
 
 def transposed(

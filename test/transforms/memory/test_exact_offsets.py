@@ -164,7 +164,7 @@ def test_a_gap_that_is_not_searched_is_said_once(
     # There is a plan at the bound, and no order of first fit finds it.
     spans = [Span(2, 0, 1), Span(2, 0, 3), Span(3, 1, 4), Span(2, 0, 1)]
     monkeypatch.setattr(offsets, "has_compiler", lambda: False)
-    offsets.say_unsearched.cache_clear()
+    offsets.note_missing_search.cache_clear()
     for _ in range(2):
         plan = plan_offsets(spans, 1)
         assert plan.peak > plan.bound

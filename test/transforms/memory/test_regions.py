@@ -34,7 +34,7 @@ from ceras_ir.transforms.memory.regions import (
     Traffic,
     board_regions,
     choose,
-    least_capacity,
+    min_capacity,
     parse_regions,
     plan_regions,
     traffic_of,
@@ -127,7 +127,7 @@ def test_what_the_largest_region_needs():
         choice = choose(spans, traffic, capacities, everywhere)
         expected = best_by_trying(spans, traffic, capacities, offsets=False)
         assert (choice and choice.traffic) == expected, seed
-        needed = least_capacity(spans, capacities, len(capacities) - 1, 1)
+        needed = min_capacity(spans, capacities, len(capacities) - 1, 1)
         for size in {needed, max(needed - 1, 0)}:
             tried = best_by_trying(spans, traffic, [*capacities[:-1], size], offsets=False)
             assert (tried is not None) == (size == needed), seed
@@ -238,9 +238,9 @@ def test_the_check_sees_wrong_regions():
     for name in ("nowhere", ""):
         assert broken([fast, slow], name) == [f"there is no region '{name}'"]
     assert broken([RegionAttr(128, 64, "fast"), slow], "fast") == [
-        "region fast: 128 bytes are used of 64"
+        "region fast: 128 bytes exceed 64"
     ]
-    assert broken([fast, fast], "fast")[0] == "several regions are called fast"
+    assert broken([fast, fast], "fast")[0] == "several regions have the name fast"
     assert broken([fast, RegionAttr(64, 64, "slow")], "slow") == [
         "regions of 192 bytes make an arena of 256"
     ]
@@ -257,7 +257,7 @@ def test_targets_of_one_arena_refuse():
 
     module = chain()
     AllocateBlocksPass(io=True, regions=("fast:128", "slow:4096")).apply(Context(), module)
-    with pytest.raises(UnsupportedError, match="one arena, but the plan is for the regions fast"):
+    with pytest.raises(UnsupportedError, match="a single arena, but the plan has the regions fast"):
         written(module)
 
 

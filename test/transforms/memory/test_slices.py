@@ -151,7 +151,7 @@ def test_tries_end_in_large_networks(monkeypatch: pytest.MonkeyPatch):
         tried.clear()
         module = early_and_late()
         main = main_function(module)
-        monkeypatch.setattr(copies, "EFFORT", tries * len(steps(main)))
+        monkeypatch.setattr(copies, "MAX_OPERATIONS_TRIED", tries * len(steps(main)))
         placed(module)
         agree(module)
         assert len(tried) <= tries + 3

@@ -304,7 +304,7 @@ def test_nearly_constant_rows_are_normalized(
     ("options", "message"),
     [
         (("--int16", "frist"), "no layer is named 'frist'; did you mean 'first'?"),
-        (("--mixed", "int16"), "--mixed was removed: values in 16 bits are found by themselves"),
+        (("--mixed", "int16"), "--mixed was removed: 16-bit values are chosen automatically"),
         (("--mixed=auto",), "within --budget; --float names layers"),
         (("--target-sqnr", "30"), "--target-sqnr was removed: raise --budget, or name layers by"),
         (("--budget", "-1"), "--budget: expected a number of at least 0, got '-1'"),

@@ -147,11 +147,11 @@ REFUSED = {
     "asymmetric-plain": "recipes are passes, write fit-inputs,choose-zero-points",
     "asymmetric-rows-channels-rounding-bias": "recipes are passes, write fit-inputs,"
     "equalize-channels,choose-zero-points,choose-row-exponents,round-weights",
-    "auto": "--recipe auto was removed: the target decides if --recipe is left out",
-    "round-weigths": "is no optional pass of quantize; did you mean 'round-weights'",
-    "best": "is no optional pass of quantize (passes: fit-inputs, equalize-channels, choose-zero-",
-    "correct-bias": "correct-bias was removed: round-weights takes mean errors into biases",
-    "none,round-weights": "'none' is no optional pass of quantize",
+    "auto": "--recipe auto was removed: leave out --recipe, and the target decides",
+    "round-weigths": "is not an optional pass of quantize; did you mean 'round-weights'",
+    "best": "is not an optional pass of quantize (passes: fit-inputs, equalize-channels, ",
+    "correct-bias": "correct-bias was removed: round-weights includes bias correction",
+    "none,round-weights": "'none' is not an optional pass of quantize",
 }
 
 

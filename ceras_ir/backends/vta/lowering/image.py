@@ -24,7 +24,7 @@ from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
-from ceras_ir.transforms.memory.liveness import byte_size, starts_of, steps
+from ceras_ir.transforms.memory.liveness import byte_size, launch_groups, steps
 from ceras_ir.transforms.memory.regions import refuse_regions
 from ceras_ir.transforms.memory.slices import refuse_gaps
 
@@ -120,7 +120,7 @@ def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
     """Lower all launches of a module whose values have their places."""
     main = main_function(module)
     arena = arena_size(main)
-    return VtaImage(module, board, lower_launches(starts_of(main), arena, board))
+    return VtaImage(module, board, lower_launches(launch_groups(main), arena, board))
 
 
 def arena_size(main: FuncOp) -> int:
@@ -194,7 +194,7 @@ class _Caches:
 
     def __init__(self, module: ModuleOp):
         size = -(-arena_size(main_function(module)) // CACHE_LINE)
-        self.starts = starts_of(main_function(module))
+        self.starts = launch_groups(main_function(module))
         self.numbers = {launches[0]: i for i, launches in enumerate(self.starts)}
         self.found = [Maintenance() for _ in self.starts]
         self.dirty = np.zeros(size, np.bool_)

@@ -23,9 +23,9 @@
 // AGAIN:     mem.arena = #mem.arena<size = 64, alignment = 16>
 // AGAIN-NOT: region
 
-// SMALL: region 'psram' of 47 bytes is too small: it needs at least 48 bytes, with as much as fits in 'sram' (16); the largest values alive at 'graph.concat at line {{[0-9]+}}': 'graph.concat at line {{[0-9]+}}' (32 bytes), 'input0' (16 bytes), 'graph.unary at line {{[0-9]+}}' (16 bytes)
-// TWICE: two regions are called 'sram'
-// COLOUR: regions are for strategy=offsets without in_slices
+// SMALL: region 'psram' of 47 bytes is too small: it needs at least 48 bytes, if all other regions are full: 'sram' (16); the largest values alive at 'graph.concat at line {{[0-9]+}}': 'graph.concat at line {{[0-9]+}}' (32 bytes), 'input0' (16 bytes), 'graph.unary at line {{[0-9]+}}' (16 bytes)
+// TWICE: two regions have the name 'sram'
+// COLOUR: regions require strategy=offsets without in-slices
 // A pointer for each memory; test/backends/c/test_regions.py runs it, and has the targets that refuse.
 // TARGET: int model_run_in(void *region_sram, void *region_psram, const float *input0, float *output0)
 func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {

@@ -27,7 +27,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mem.arena = #mem
 
 // -----
 
-// expected-error@unknown {{no mem.arena: values have no places; run --allocate-blocks first}}
+// expected-error@unknown {{no mem.arena: values have no addresses; run --allocate-blocks first}}
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = graph.unary <relu> %x : tensor<4xf32>
   func.return %a : tensor<4xf32>

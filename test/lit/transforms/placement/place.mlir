@@ -17,7 +17,7 @@
 // RULES-COUNT-4: mem.device = #mem.device<fpga>
 
 // NOWHERE: place: no node 'nowhere' in the network (nodes: 
-// TARGET:  place: cpu, accelerator and board are for targets with accelerators
+// TARGET:  place: cpu, accelerator and board require a target with accelerator
 
 // VTA takes nothing that the host has in its hands already.
 // VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu
