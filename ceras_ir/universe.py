@@ -184,12 +184,12 @@ REMOVED_RULES = {
 def removed_passes() -> dict[str, str]:
     """Map the names of removed passes to their replacements."""
     # A command does not import the options of quantization for this table.
-    from ceras_ir.transforms.quantization_options import GONE
+    from ceras_ir.transforms.quantization_options import REMOVED_RECIPES
 
     names = {
         "choose-forms": _SILU,
         "choose-recipe": _NO_TRIALS,
-        "correct-bias": GONE["correct-bias"],
+        "correct-bias": REMOVED_RECIPES["correct-bias"],
         "fuse-gelu": _VALUES,
         "fuse-hard-swish": _VALUES,
         "fuse-swish": _VALUES,
