@@ -37,7 +37,7 @@ MIN_IMAGE_PEAK = 200.0
 """The peak from which data of an image that are not integers look like pixels."""
 
 IMAGE_RANK = 3
-"""The number of axes, without that of samples, of an input that takes images."""
+"""The number of axes of an input for images, without the axis of samples."""
 
 MAX_NORMALIZED_PEAK = 20.0
 """The largest magnitude of pixels after the normalization of a network."""
@@ -51,7 +51,7 @@ MAX_PIXEL_FILTER_NORM = 0.1
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The data of one input."""
+    """The data of an input."""
 
     peak: float
     """The largest finite magnitude."""
@@ -91,16 +91,16 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
 
 def pixel_inputs(main: FuncOp) -> frozenset[str]:
     """
-    Return the inputs whose pixels from 0 to 255 the network normalizes itself: by constants that
-    scale them to at most 20 or subtract a mean of at least 10, by a scale of Q/DQ that holds them,
-    or by filters of a norm of at most 0.1, into which an exporter folded the division.
+    Return the inputs with pixels from 0 to 255 that the network normalizes: by constants that scale
+    them to at most 20 or subtract a mean of 10 or more, by a Q/DQ scale with this range, or by
+    filters with a norm of at most 0.1, into which an exporter folded the division.
     """
     arguments = zip(input_names(main), main.body.block.args, strict=True)
     return frozenset(name for name, value in arguments if _are_normalized(value, 0.0, MAX_PIXEL))
 
 
 def _are_normalized(value: SSAValue, low: float, high: float) -> bool:
-    """Return whether all consumers normalize `value`, whose elements are from `low` to `high`."""
+    """Return whether all consumers normalize `value` with elements from `low` to `high`."""
     uses = list(uses_after_moves(value, joined=False))
     return bool(uses) and all(_is_normalizing(use, low, high) for use in uses)
 
@@ -146,7 +146,7 @@ FUNCTIONS: dict[Binary, Callable[[float, float], float]] = {
     Binary.SUB: operator.sub,
     Binary.MUL: operator.mul,
 }
-"""The elementwise functions of a normalization; the importer makes divisions products."""
+"""The elementwise functions of a normalization; the importer converts divisions to products."""
 
 
 def types_that_differ(paths: str, inputs: Sequence[TensorInfo]) -> Iterable[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Samples that are read one at a time are those that are read at once."""
+"""Check that streamed samples are equal to loaded samples."""
 
 from pathlib import Path
 

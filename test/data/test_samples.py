@@ -12,7 +12,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def archive(path: Path, header: bytes, data: bytes = b"") -> str:
-    """An .npz file with one array of that header."""
+    """An .npz file with an array of that header."""
     text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("x.npy", text)

@@ -1,4 +1,4 @@
-"""Data in shards: what they hold, tar archives, and files that are damaged."""
+"""Data in shards: the samples, tar archives, and damaged files."""
 
 import io
 import tarfile
@@ -54,7 +54,7 @@ def test_several_files_and_a_limit(tmp_path: Path, values: np.ndarray):
         (0, 3, 0),
         (0, 3, 3),
     ]
-    # One file twice, and samples across files.
+    # The same file twice, and samples across files.
     again = f"{tmp_path / 'a.npz'},{paths}"
     some = [sample["x"][0] for sample in samples_at(again, INPUTS, [2, 3, 8, 12])]
     assert np.array_equal(some, values[[2, 0, 5, 9]])
@@ -89,7 +89,9 @@ def test_damaged_files_are_named_and_counted(tmp_path: Path, values: np.ndarray)
 
 
 def test_samples_behind_damaged_ones_keep_their_numbers(tmp_path: Path):
-    """The header of the damaged file says how many it had: labels behind stay with theirs."""
+    """
+    The header of the damaged file has the number of samples: the later samples keep their labels.
+    """
     damaged, good = tmp_path / "damaged.npz", tmp_path / "good.npz"
     for path in (damaged, good):
         np.savez(path, x=np.ones((2000, *INPUTS[0].shape[1:]), np.float32))

@@ -1,4 +1,4 @@
-"""Inputs that are made up have the types of the network's."""
+"""Check that synthetic samples have the types of the inputs."""
 
 import numpy as np
 from c_harness import make_network
@@ -25,7 +25,7 @@ def test_integers_are_indices_and_masks():
 
 
 def test_bytes_are_pixels():
-    """Of 0 and 1 alone, an image was black: ResNet-8 lost all of its accuracy."""
+    """With values 0 and 1 only, an image was black: ResNet-8 lost all accuracy."""
     module = make_network([(BYTE, (1, 8, 8, 3))], lambda v: [v])
     values = np.stack([s["input0"] for s in synthetic_samples(main_function(module), 6, seed=1)])
     assert values.dtype == np.uint8

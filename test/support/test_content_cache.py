@@ -1,4 +1,4 @@
-"""The cache on disk: what it keeps, forgets, recomputes and refuses."""
+"""The cache on disk: entries that are kept, removed, recomputed and refused."""
 
 import multiprocessing
 import os
@@ -47,7 +47,7 @@ def test_what_was_not_read_for_longest_goes(tmp_path: Path):
     cache = ContentCache(tmp_path, 10_000)
     for i in range(20):
         cache.put(key_of(str(i)), bytes(1000))
-        # The first is read again and again, and has to stay.
+        # The first entry is read repeatedly and must not be removed.
         os.utime(cache.folder / key_of(str(i))[:2] / key_of(str(i)), (1000 + i, 1000 + i))
         assert cache.get(key_of("0")) is not None
     assert cache.size() <= 12_000
@@ -106,7 +106,7 @@ def _write_beyond(folder: str) -> None:
 
 
 def test_what_cannot_be_written_is_an_error(tmp_path: Path):
-    """A limit on the size of files stands for a disk that is full."""
+    """A limit on the size of files simulates a full disk."""
     context = multiprocessing.get_context("fork")
     process = context.Process(target=_write_beyond, args=(str(tmp_path),))
     process.start()

@@ -1,4 +1,4 @@
-"""A user's file is what it says now, and nothing is left beside it."""
+"""Check that the current text of a user's file runs, without a cache file."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from ceras_ir.support.files import run_file
 
 
 def test_the_source_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two versions of one length in one second are told apart, which byte code is not."""
+    """Versions of equal length and time are distinguished, unlike byte code."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
     for value in (1, 2):

@@ -27,7 +27,7 @@ from ceras_ir.transforms.quantization_options import Silu
 SOURCES = Path(ceras_ir.__file__).parent
 
 DECLARING = ("Pass", "Rule", "Target", "Options", "Workers")
-"""Ends of the names of classes whose fields are options."""
+"""The suffixes of the names of classes with options."""
 
 ARGUMENTS = {"COptions", "_Options", "Options"}
 """Classes that are arguments of functions of the compiler and have no option of a user."""
@@ -58,7 +58,7 @@ SHARED = {
 
 
 def declarations() -> dict[str, list[str]]:
-    """The places at which each option is declared: fields of classes, and `add_argument`."""
+    """The declarations of each option: fields of classes, and `add_argument`."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(SOURCES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Functions with a scale and an offset, as PP-LCNetV3 has them, on every target."""
+"""Check functions with a scale and an offset, as in PP-LCNetV3, on each target."""
 
 from collections.abc import Sequence
 from math import erf
@@ -73,7 +73,7 @@ def test_one_operation_for_each_block():
     functions = [op.activation for op in layers]
     assert functions[0] is not None and functions[0].kind is graph.Function.HARD_SWISH
     assert functions[0].affine == (pytest.approx(0.3), 0.25)
-    # A clip has no offset: its bounds have moved, and the layer has the rest.
+    # A clip has no offset: the bounds have changed, and the layer has the affine part.
     assert functions[2] is not None and functions[2].affine is None
     assert functions[2].clip_range == (pytest.approx(-0.15), np.inf)
     assert functions[3] is None

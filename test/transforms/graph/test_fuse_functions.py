@@ -1,4 +1,4 @@
-"""What `fuse-functions` compares with is what the functions of the dialect compute."""
+"""Check that the formulas of `fuse-functions` are the functions of the dialect."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_formula(kind: graph.Function):
-    """Each is within the rounding of float32 of what the interpreter makes."""
+    """Each formula equals the interpreter within the rounding of float32."""
     parameters = PARAMETERS.get(kind, ())
     x = POINTS.astype(np.float32)
     if kind in (graph.Function.LOG, graph.Function.SQRT):
@@ -31,7 +31,7 @@ def test_formula(kind: graph.Function):
 
 
 def test_lines_beyond_the_points():
-    """So that a function that is one of them at all points is it everywhere."""
+    """A function that equals a candidate at all points must equal it everywhere."""
     far = np.array([-1e4, 1e4])
     for kind in (graph.Function.SWISH, graph.Function.MISH, graph.Function.GELU):
         np.testing.assert_array_equal(FORMULAS[kind](far, ()), [0.0, 1e4])

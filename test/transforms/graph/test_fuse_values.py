@@ -75,7 +75,10 @@ def test_fusion_is_idempotent(seed: int) -> None:
 
 
 def test_heads_stay_apart() -> None:
-    """Networks of attention, whose concatenations of scores go; softmax across heads keeps its."""
+    """
+    Networks of attention without concatenations of scores; softmax across heads keeps the
+    concatenation.
+    """
     gone = 0
     for seed in range(24):
         module = import_model(random_network(seed, steps=2, kinds=["attention", "binary"]))
@@ -91,7 +94,7 @@ def concatenations(module: ModuleOp) -> int:
 
 @pytest.mark.slow
 def test_unfusing_a_residual() -> None:
-    """Accumulators so coarse that every residual must go."""
+    """Accumulators so coarse that each residual must be removed."""
     unfused = 0
     for seed in range(40):
         module = import_model(random_network(seed))
@@ -126,6 +129,6 @@ def test_what_hard_swish_costs() -> None:
     SwishToHardSwishPass().apply(load_context(), module)
     after = run(module, {"input0": x})["output0"]
     error = np.abs(before.astype(np.float64) - after.astype(np.float64))
-    # The documented bound holds, is reached to three digits, and where it is said to be.
+    # The documented bound holds and is reached to three digits at the documented arguments.
     assert 0.142 <= error.max() <= MAX_HARD_SWISH_ERROR + 0.0005
     assert abs(abs(float(x[error.argmax()])) - 3.0) < 0.01

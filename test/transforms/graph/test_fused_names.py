@@ -1,4 +1,4 @@
-"""What is fused answers to the names of all nodes that went into it."""
+"""Check that a fused operation has the names of all merged nodes."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """
 Fusion keeps bounds and addends that keep the next operation finite.
 
-Expected values come from numpy in float32, operation by operation as the model states them.
+Expected values are computed by numpy in float32, in the operations of the model.
 """
 
 from collections.abc import Callable, Mapping
@@ -146,7 +146,7 @@ def test_clip_far_from_the_mean() -> None:
 
 
 def test_rounding_to_integers() -> None:
-    """The sum with 1.5 * 2^23 rounds, and its difference is no ReLU of the argument."""
+    """The sum with 1.5 * 2^23 rounds, and the difference is no ReLU of the argument."""
     x = np.array([-0.7, 0.2, 0.5, 1.5, 2.7], np.float32)
     got = fused(["Add x e a", "Sub a e b", "Relu b y"], x, 12582912.0)
     np.testing.assert_array_equal(got, [0, 0, 0, 2, 3])

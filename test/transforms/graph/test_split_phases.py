@@ -1,4 +1,4 @@
-"""`split-phases`: a transposed convolution without the zeros between its elements."""
+"""`split-phases`: a transposed convolution without the zeros between elements."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def transposed(
     images: int = 1,
     has_residual: bool = False,
 ) -> ModelProto:
-    """Some channels become others, with a bias, perhaps a residual, and a relu."""
+    """A layer with a bias, optionally a residual, and a relu."""
     random = np.random.default_rng(0)
     weights = random.normal(size=(inputs, outputs // groups, *kernel)).astype(np.float32)
     bias = random.normal(size=outputs).astype(np.float32)
@@ -146,7 +146,7 @@ def test_every_output_is_the_same(data: st.DataObject):
     )
     module = import_model(model)
     if any(isinstance(op, graph.SliceOp) for op in module.walk()):
-        return  # A border that cuts elements off stands between.
+        return  # A border that removes elements is in between.
     judge(module, inputs_of(model))
 
 
@@ -177,7 +177,7 @@ def test_products_that_are_left(
 
 
 def test_a_residual_of_phases_of_several_sizes_stays():
-    """Phases of 5 rows at stride 2 have 3 and 2, a convolution of each as many as the other."""
+    """Phases of 5 rows at stride 2 have 3 and 2 rows; both convolutions compute 3."""
     model = transposed((3, 2), (2, 2), (2, 2), (1, 0, 0, 0), has_residual=True)
     module = import_model(model)
     FusePass().apply(load_context(), module)
@@ -297,7 +297,7 @@ def test_scales_of_input_channels_in_c(tmp_path: Path, has_quantized_ends: bool)
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_results_are_those_of_onnx_runtime(data: st.DataObject):
-    """Dilated windows too, which stay as they are."""
+    """Dilated windows remain unchanged."""
     size, kernel, strides = (data.draw(sides) for _ in range(3))
     dilations = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
     pads = [data.draw(st.integers(0, min(k - 1, 2))) for k in kernel * 2]
@@ -334,7 +334,7 @@ def test_results_are_those_of_onnx_runtime(data: st.DataObject):
 def test_integers_are_the_same_everywhere(
     tmp_path: Path, outputs: int, groups: int, has_residual: bool
 ):
-    """At every level of every target."""
+    """At each level of each target."""
     model = transposed(
         (5, 6), (3, 4), (2, 2), (0, 1, 0, 1), (1, 0), outputs,
         inputs=16, groups=groups, has_residual=has_residual,

@@ -1,4 +1,6 @@
-"""The search for memory plans against all plans of small instances, and known hard ones."""
+"""
+Compare the search for memory plans with all plans of small instances, and with hard instances.
+"""
 
 import random
 from pathlib import Path
@@ -28,11 +30,11 @@ NO_PLAN_AT_THE_BOUND = [
     (6, "3,0,1 3,5,6 1,1,4 2,1,5 2,4,6 3,0,3 1,3,6 1,3,5 1,3,4"),
     (5, "3,5,6 2,3,5 1,1,2 3,0,3 2,4,6 2,0,1 1,2,5 1,1,4 1,3,4"),
 ]
-"""Most bytes alive at one time, and size, lower, upper of each: the best plan needs one more."""
+"""Most live bytes, and size, lower, upper of each request: the best plan needs another byte."""
 
 
 def has_plan(spans: list[Span], capacity: int) -> bool:
-    """Every offset of every request is tried."""
+    """All offsets of all requests are tried."""
     offsets: list[int] = []
 
     def place(i: int) -> bool:
@@ -55,7 +57,7 @@ def has_plan(spans: list[Span], capacity: int) -> bool:
 
 
 def dense_instance(seed: int) -> tuple[list[Span], int]:
-    """Requests until nothing fits below a capacity at any time."""
+    """Requests until no further request fits below a capacity."""
     source = random.Random(seed)
     capacity, times = source.randint(4, 7), 6
     load, spans = [0] * times, list[Span]()
@@ -99,7 +101,7 @@ def test_offsets_are_aligned():
 
 
 def test_greedy_plans_hold_what_is_asked():
-    """Every order gives a plan, if not the best, at the alignment and inside its peak."""
+    """Each order gives a plan with the alignment, within the peak."""
     for seed in range(40):
         source = random.Random(seed)
         starts = [source.randrange(8) for _ in range(12)]
@@ -130,7 +132,7 @@ def test_stops_at_its_limit():
 @pytest.mark.needs("workbench")
 @pytest.mark.parametrize("name", first_fast(1, "ABCDEF"))
 def test_solves_the_minimalloc_instances(name: str):
-    """All at their capacity; the greedy orders solve none of them."""
+    """All at their capacity; the greedy orders do not solve them."""
     from ceras_ir.workbench.plan import read_requests
 
     path = INSTANCES / f"{name}.{CAPACITY}.csv"

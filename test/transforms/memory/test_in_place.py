@@ -1,4 +1,4 @@
-"""Results that lie where an operand lay: every target computes what the graph says."""
+"""Check results at the address of an operand: each target computes the values of the graph."""
 
 from pathlib import Path
 
@@ -109,7 +109,7 @@ KEPT = {
       %y = graph.unary <tanh> %b : tensor<2x4xf32>
       func.return %b, %y : tensor<2x4xf32>, tensor<2x4xf32>""",
 }
-"""Operands that nothing reads later, and that their operation still must not overwrite."""
+"""Operands without later uses that the operation still must not overwrite."""
 
 
 @pytest.mark.parametrize("kind", KEPT)
@@ -135,7 +135,7 @@ def test_what_is_not_overwritten(tmp_path: Path, kind: str):
 
 @pytest.mark.needs("nnet")
 def test_the_check_sees_an_overwritten_operand(tmp_path: Path):
-    """`%c` still reads `%a` after `%b` has taken its place."""
+    """`%c` still uses `%a` after `%b` has overwritten it."""
     module = network(tmp_path, FLOAT)
     main = main_function(build_target(module, BuildOptions(find_target("nnet")())).module)
     a, b, *_ = main.body.block.ops

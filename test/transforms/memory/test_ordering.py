@@ -1,4 +1,4 @@
-"""The order of least peak against all orders of small random graphs."""
+"""Compare the order of the lowest peak with all orders of small random graphs."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from ceras_ir.transforms.memory.reorder_for_memory import Job, Problem, best_ord
 
 
 def peak(problem: Problem, order: tuple[int, ...] | list[int]) -> int | None:
-    """Bytes at the worst moment of an order, counted from scratch, or None if it is invalid."""
+    """Return the peak of an order, or `None` if it is invalid."""
     worst = 0
     there = set(problem.given)
     for position, number in enumerate(order):
@@ -67,7 +67,7 @@ def test_many_branches_take_bounded_work():
 
 
 def test_a_view_is_made_before_it_is_read():
-    # Job 1 makes a view of buffer 1, which job 2 reads; to do that first would free buffer 3.
+    # Job 1 computes a view of buffer 1, which job 2 uses; to do that first would free buffer 3.
     jobs = [
         Job(frozenset({0}), frozenset({1})),
         Job(frozenset({1}), frozenset({1})),
@@ -79,7 +79,7 @@ def test_a_view_is_made_before_it_is_read():
 
 @pytest.mark.slow
 def test_a_wide_network_takes_no_memory_for_each_pair_of_state_and_job() -> None:
-    """300 readers of one buffer, of which a search sees hundreds of sets."""
+    """300 consumers of a buffer, of which a search visits hundreds of sets."""
     count = 300
     branches = [Job(frozenset({0}), frozenset({n})) for n in range(1, count + 1)]
     joined = Job(frozenset(range(1, count + 1)), frozenset({count + 1}))

@@ -56,7 +56,7 @@ def random_instance(seed: int, most: int) -> Instance:
 
 
 def fits(own: list[Span], capacity: int) -> bool:
-    """By trying every offset, lowest first."""
+    """By a trial of all offsets, the lowest first."""
 
     def place(n: int, offsets: list[int]) -> bool:
         if n == len(own):
@@ -99,7 +99,7 @@ def best_by_trying(
 @pytest.mark.skipif(not has_compiler(), reason="the exact search needs a C++ compiler")
 @pytest.mark.parametrize("first", range(0, 120, 40))
 def test_the_best_of_all_choices(first: int):
-    """Of at most seven requests, every region of each and every offset is tried."""
+    """For at most seven requests, all regions and all offsets are tried."""
     outcomes: set[bool] = set()
     for seed in range(first, first + 40):
         spans, traffic, capacities = random_instance(seed, 7)
@@ -120,7 +120,7 @@ def test_the_best_of_all_choices(first: int):
 
 
 def test_what_the_largest_region_needs():
-    """One byte fewer, and no choice is left; `choose` is the best by bytes alive."""
+    """With a byte less, no choice remains; `choose` is the best by bytes alive."""
     for seed in range(60):
         spans, traffic, capacities = random_instance(seed, 7)
         everywhere = [tuple(range(len(capacities)))] * len(spans)
@@ -183,7 +183,7 @@ def random_network(seed: int) -> ModuleOp:
 
 @pytest.mark.slow
 def test_random_networks_in_their_regions():
-    """Each region is a byte array of its own; the check agrees, and the caps hold."""
+    """Each region is a separate byte array; the check agrees, and the caps hold."""
     used = 0
     for seed in range(80):
         module = random_network(seed)
@@ -245,8 +245,8 @@ def test_the_check_sees_wrong_regions():
         "regions of 192 bytes make an arena of 256"
     ]
     assert "bytes to 192 in region fast of 128" in broken([fast, slow], "fast", 128)
-    # In the first region it is in the wrong half of the concatenation; in the other one the
-    # argument is in one half, and the other half is in nobody's way.
+    # In the first region it is in the wrong half of the concatenation; in the other half the
+    # argument is in a half, and the other half is unused.
     assert any("overlaps an operand" in f for f in broken([fast, slow], "fast", 64))
     assert {bool(broken([fast, slow], "slow", offset)) for offset in (0, 64)} == {False, True}
 

@@ -48,7 +48,7 @@ def samples(module: ModuleOp) -> dict[str, Array]:
 
 
 def agree(module: ModuleOp, folder: Path | None = None) -> None:
-    """The graph, its arena and, with a folder, the engine give the same."""
+    """The graph, the arena and, with a folder, the engine give equal results."""
     inputs = samples(module)
     expected = run(module, inputs)
     results = [run_in_arena(module, inputs)]
@@ -112,7 +112,7 @@ def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal[None, 
     if kind == "two concatenations":
         outputs.append(net.add(graph.ConcatOp([b, a], axis)))
     if kind == "parts":
-        # One after the other, and the first with it in a third.
+        # In sequence, and the first with the result in a third.
         outputs.append(halved(net, net.add(graph.ConcatOp([*operands, halved(net, a)], axis))))
         outputs[0] = halved(net, outputs[0])
     module = placed(net.module(*outputs), target=target)
@@ -125,7 +125,7 @@ def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal[None, 
 
 
 def early_and_late() -> ModuleOp:
-    """Rows of which half are made before, and half behind, what takes most memory."""
+    """Rows of which half are computed before, and half after, the peak of memory."""
     net = Network([((1, 64), INT8), ((64, 64), INT8)])
     x, y = net.inputs
     early = [halved(net, x) for _ in range(16)]
@@ -138,7 +138,7 @@ def early_and_late() -> ModuleOp:
 
 
 def test_tries_end_in_large_networks(monkeypatch: pytest.MonkeyPatch):
-    """What is not tried is copied."""
+    """Operands that are not tried are copied."""
     tried: list[FuncOp] = []
     analyse = copies.analyse
 
@@ -172,7 +172,9 @@ def test_the_check_sees_a_slice_that_is_not_in_its_place():
 
 @pytest.mark.needs("nnet")
 def test_the_check_sees_a_value_between_the_rows_of_another():
-    """Moved by one byte, columns meet those beside them; by a row too far, what is behind."""
+    """
+    Moved by a byte, columns overlap adjacent columns; moved by a row too far, the following value.
+    """
     for moved in (1, -1, 7):
         net = Network([((3, 7), INT8)])
         (x,) = net.inputs
@@ -200,7 +202,7 @@ Growth = Callable[[random.Random, SSAValue, list[SSAValue]], graph.GraphOperatio
 def grown(
     source: random.Random, shapes: list[tuple[int, ...]], most: int, growth: Growth
 ) -> ModuleOp:
-    """A network of up to so many operations, with one or two results."""
+    """A network with a maximal number of operations, and with at most two results."""
     net = Network([(shape, INT8) for shape in shapes])
     values = list(net.inputs)
     for _ in range(source.randint(4, most)):
