@@ -52,7 +52,7 @@ class Classification:
             self._refuse_unknown(labels)
 
     def _refuse_unknown(self, labels: Labels) -> None:
-        # Unknown classes of pixels are ignored by convention; unknown classes of samples are errors.
+        # Unknown classes of pixels are ignored by convention, but not of samples.
         judged = [(name, output) for name, output in self._outputs.items() if output.judged]
         name, output = max(judged, key=lambda item: item[1].classes)
         outside = labels[(labels < 0) | (labels >= output.classes)]

@@ -46,7 +46,7 @@ def test_many_at_once_are_what_optuna_writes(tmp_path: Path, monkeypatch: pytest
     for each in RECORDS:
         together.add(each)
     together.flush()
-    monkeypatch.setattr(storage, "SCHEMA", -1)
+    monkeypatch.setattr(storage, "SCHEMA_VERSION", -1)
     one_by_one = Trials(STUDY, theirs)
     for each in RECORDS:
         one_by_one.add(each)

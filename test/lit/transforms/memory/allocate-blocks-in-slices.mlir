@@ -50,7 +50,7 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
 // What cannot be a slice, and why: the argument, and what is also seen under another shape.
 // NNET-LABEL:  func.func @main
 // NNET:        graph.concat
-// NNET-SAME:   mem.copied = "graph.unary at line {{[0-9]+}}: it is reshaped to other rows; an input: no operation of the network makes it"
+// NNET-SAME:   mem.copied = "graph.unary at line {{[0-9]+}}: the reshape changes the rows; an input: no operation of the network makes it"
 func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x6xf32>, tensor<3x2xf32>) {
   %a = graph.unary <relu> %x : tensor<2x3xf32>
   %r = graph.reshape %a : (tensor<2x3xf32>) -> tensor<3x2xf32>
