@@ -2,7 +2,7 @@
 Parse and evaluate expressions over the figures of a point: `flash < 256000 and top_1 > 0.8`.
 
 They consist of numbers, names, arithmetic, comparisons and `and`, `or`, `not`, in Python syntax. A
-name is the name of a figure or a unique prefix of it that ends before an underscore: `flash` for
+name is the name of a figure or a unique prefix of it before an underscore: `flash` for
 `flash_bytes`.
 """
 

@@ -2,7 +2,7 @@
 Write the page of a study, an HTML file with plots of Plotly and without external resources.
 
 The plots are a scatter plot of two objectives, parallel coordinates of all choices and objectives,
-and the importance of each choice. A click on a point opens its report. The folder of a point has
+and the importance of each choice. A click on a point opens the report. The folder of a point has
 the report of the compilation, the figures, and the command.
 """
 
@@ -122,7 +122,7 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
         parts += [
             "<h2>Objectives</h2>",
             _drawn(scatter, "scatter") + f"<script>{OPEN.format(id='scatter')}</script>",
-            "<h2>Choices and what they give</h2>",
+            "<h2>Choices and objectives</h2>",
             '<p class="soft">Drag along an axis to keep a range of it.</p>',
             _drawn(parallel, "parallel"),
             "<h2>Importance of each choice</h2>",

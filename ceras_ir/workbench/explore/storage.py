@@ -6,11 +6,11 @@ Store trials in an Optuna storage: SQLite in the folder of the study, or another
    repeats the trials that a killed process left.
 2. The name of the study includes a digest of names, choices and directions, because the
    distributions of Optuna cannot change. `optuna-dashboard` reads the storage.
-3. `Batches` passes items to a thread, which takes all available items at once. A cost per batch,
-   such as a transaction, therefore never delays a single item.
-4. `BulkInsert` adds many trials in a single transaction. Optuna uses a transaction and 14 queries
-   for each trial, 10 ms of processor time. The rows are equal to those of Optuna, for the single
-   version of the tables that is supported.
+3. `Batches` passes items to a thread, which processes all available items in a batch. A cost per
+   batch, such as a transaction, therefore never delays a single item.
+4. `BulkInsert` adds several trials in a single transaction. Optuna uses a transaction and 14
+   queries for each trial, 10 ms of processor time. The rows are equal to the rows of Optuna, for
+   the single version of the tables that is supported.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Axis:
     name: str
     choices: Mapping[str, tuple[str, ...]]
     target: str | None = None
-    """The only target with this axis, if there is one."""
+    """The only target with this axis, if the axis is specific."""
 
 
 @dataclass(frozen=True)
@@ -390,8 +390,8 @@ def arguments_of(study: Study, point: Point) -> list[str]:
 
 def grid(study: Study) -> Iterator[Point]:
     """
-    Yield all points, those of a target and board together. Stages that targets share are then in
-    the cache, and concurrent trials rarely wait for a common stage.
+    Yield all points, grouped by target and board. Stages that targets share are then in the cache,
+    and concurrent trials rarely wait for a common stage.
     """
     for model in study.models:
         for target in study.targets:

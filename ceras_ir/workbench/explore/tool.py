@@ -30,10 +30,9 @@ def make_parser() -> ToolParser:
     """Return the parser of a study."""
     parser = ToolParser(
         "ceras-explore",
-        description="Compile and judge a network in all the ways that a study file asks for, and "
-        "print those that no other is better than. What is done is kept: the same command "
-        "goes on where it was interrupted or killed. 'ceras-explore best STUDY.toml --where EXPR "
-        "-o DIR' compiles one of the points.",
+        description="Compile and judge a network for all points of a study file, and print the "
+        "Pareto front. Completed points are stored: after an interrupt, the same command "
+        "continues. 'ceras-explore best STUDY.toml --where EXPR -o DIR' compiles the best point.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
@@ -50,8 +49,8 @@ def make_best_parser() -> ToolParser:
     """Return the parser for the compilation of the best point."""
     parser = ToolParser(
         "ceras-explore best",
-        description="Compile the best point of a study that was explored: of those that --where "
-        "admits, the first on the Pareto front.",
+        description="Compile the best point of an explored study: the first on the Pareto front "
+        "of the points that --where admits.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
@@ -59,7 +58,7 @@ def make_best_parser() -> ToolParser:
         "--where",
         default="True",
         metavar="EXPR",
-        help='what must hold, such as "flash < 200000 and top_1 > 0.8"',
+        help='a condition for points, such as "flash < 200000 and top_1 > 0.8"',
     )
     parser.add_argument(
         "--by", metavar="FIGURE", help="the objective that counts first (default: the study's)"
@@ -74,7 +73,7 @@ def _add_places(parser: ToolParser) -> None:
     parser.add_argument(
         "--folder",
         metavar="DIR",
-        help="where reports, tables and study.db are (default: STUDY.study beside the file)",
+        help="the folder of reports, tables and study.db (default: STUDY.study next to the file)",
     )
     parser.add_argument(
         "--storage",
@@ -133,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
     states = {record.state for record in records}
     if FAILED in states and DONE not in states:
         raise InputError(
-            "every point that was not ruled out has failed, as printed above; "
+            "all points that were not ruled out have failed, as printed above; "
             "--retry-failed runs them again",
             arguments.study,
         )

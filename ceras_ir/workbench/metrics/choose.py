@@ -150,7 +150,7 @@ def judgement_of(
 def _detection(labels: str | None, inputs: str, count: int, network: list[TensorInfo]) -> Judgement:
     shape = network[0].shape
     if len(network) != 1 or len(shape) != 4:
-        raise UsageError("--metric detection is for networks with one input of images")
+        raise UsageError("--metric detection requires a network with a single image input")
     size = shape[2:] if is_planar(shape) else shape[1:3]
     judgement = Judgement(DETECTION, None, None, (size[0], size[1]))
     if labels is None:
@@ -168,7 +168,7 @@ def _load_classes(path: str, count: int) -> NDArray[np.integer]:
     if labels.dtype.kind not in "iu" or labels.ndim not in (1, 3):
         raise InputError(
             f"labels must be integers of shape [N] or [N, H, W], got {labels.dtype}"
-            f"{list(labels.shape)}; a function of yours (--metric FILE.py:FUNCTION) takes any",
+            f"{list(labels.shape)}; use --metric FILE.py:FUNCTION for other labels",
             path,
         )
     return labels.astype(np.int64)
@@ -182,11 +182,12 @@ def _load_labels(path: str, count: int) -> Array:
     name = "labels" if "labels" in arrays else next(iter(arrays), "")
     if name not in arrays or (len(arrays) > 1 and name != "labels"):
         raise InputError(
-            f"expected one array, or one named 'labels'; found {', '.join(arrays) or 'none'}", path
+            f"expected a single array or an array 'labels'; found {', '.join(arrays) or 'none'}",
+            path,
         )
     labels = arrays[name]
     if not labels.ndim:
-        raise InputError("labels are one number; their first axis must be samples", path)
+        raise InputError("labels are a single number; the first axis must be samples", path)
     if len(labels) != count:
         raise InputError(f"there are {len(labels)} labels for {count} samples", path)
     return labels

@@ -69,7 +69,7 @@ class Heads:
                     return cls("pair", boxes, scores, flat[scores][2])
         listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise InputError(
-            "--metric detection reads [1, boxes, 5 + classes], [1, 4 + classes, boxes], or "
+            "--metric detection supports [1, boxes, 5 + classes], [1, 4 + classes, boxes], or "
             f"[1, boxes, 4] with [1, boxes, classes]; the outputs are {listed}: give "
             "--metric FILE.py:FUNCTION"
         )
@@ -111,7 +111,7 @@ def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
             return np.concatenate(((boxes[:, :2] + grid[:, :2]) * strides, sizes), 1)
     raise InputError(
         f"--metric detection: {len(boxes)} boxes of an input of {size[0]}x{size[1]} are not "
-        "decoded, and are not those of grids of strides 8, 16, 32, 64: give --metric "
+        "decoded, and do not match grids with strides 8, 16, 32, 64: use --metric "
         "FILE.py:FUNCTION"
     )
 
@@ -321,8 +321,8 @@ class CocoLabels:
         for image in self._images:
             if (image.get("height"), image.get("width")) != size:
                 raise InputError(
-                    f"image {image['id']} is not {size[0]}x{size[1]} as the input: boxes of "
-                    "samples in .npz files are in its pixels; give a folder of images",
+                    f"image {image['id']} is not {size[0]}x{size[1]} as the input: the boxes of "
+                    "samples in .npz files are in pixels of the input; use a folder of images",
                     self.path,
                 )
             self._samples.append((image["id"], (1.0, 1.0, 0.0, 0.0)))

@@ -145,7 +145,9 @@ def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
 
 
 Function: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]
-"""A function of outputs by name and of labels, or None, that returns a number or named numbers."""
+"""
+A function of outputs by name and of labels, or `None`, that returns a number or named numbers.
+"""
 
 
 def load_function(text: str) -> Function:
@@ -192,7 +194,6 @@ def _calling(function: Function, name: str) -> Generator[None]:
 
 
 def _said(error: Exception) -> str:
-    """The line that ends a traceback."""
     return "".join(format_exception_only(error)).strip().splitlines()[-1]
 
 

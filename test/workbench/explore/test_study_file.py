@@ -73,7 +73,7 @@ def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.C
     assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
     said = capsys.readouterr()
     assert "did you mean 'flash_bytes'?" in said.out
-    assert "s.toml: error: every point that was not ruled out has failed" in said.err
+    assert "s.toml: error: all points that were not ruled out have failed" in said.err
 
 
 def _with_a_full_disk(study: str) -> None:
