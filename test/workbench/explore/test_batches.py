@@ -1,4 +1,4 @@
-"""Items that one thread takes in batches."""
+"""Check that a thread processes items in batches."""
 
 import threading
 from collections.abc import Sequence

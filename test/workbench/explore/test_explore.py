@@ -1,4 +1,7 @@
-"""Studies from end to end: tables, what is kept, kills, a cluster, the best point compiled."""
+"""
+Studies from end to end: tables, stored results, kills, a cluster, the compilation of the best
+point.
+"""
 
 import csv
 import json
@@ -67,7 +70,7 @@ def explore(study: Path, *more: str) -> int:
 def test_the_tutorial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    """The study of docs/explore.md prints what the page says, and its point compiles."""
+    """The study of docs/explore.md prints the text of the page, and the best point compiles."""
     page = (ROOT / "docs" / "explore.md").read_text()
     text = page.partition("```toml\n")[2].partition("```")[0]
     front = page.partition("```\n   top_1")[2].partition("16 points")[0]
@@ -91,11 +94,11 @@ def test_a_study(study: Path, capsys: pytest.CaptureFixture[str]):
     assert first.count(",done,") == POINTS
     out = capsys.readouterr().out
     assert f"{POINTS} points" in out and "pico" in out
-    # Everything is kept; the second run computes nothing.
+    # Everything is kept; the second run computes no point.
     assert explore(study) == 0
     assert f"{POINTS} points are there already" in capsys.readouterr().err
     assert table(study) == first
-    # The page opens reports by links, and loads nothing.
+    # The page links reports, and loads no resources.
     folder = study.with_suffix(".study")
     reports = sorted((folder / "points").iterdir())
     assert len(reports) == POINTS
@@ -104,7 +107,7 @@ def test_a_study(study: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def test_figures_are_those_of_the_commands(study: Path, tmp_path: Path):
-    """What a study finds is what the other commands say of the same point."""
+    """The figures of a study equal the figures of the other commands for the same point."""
     from ceras_ir.driver.compile import main as compile_main
 
     assert explore(study) == 0

@@ -1,4 +1,4 @@
-"""Expressions over figures: what they give, and what is refused."""
+"""Expressions over figures: values and refusals."""
 
 import pytest
 

@@ -66,7 +66,7 @@ def test_refused(
 
 @pytest.mark.parametrize("euros", ["45", "4"])
 def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.CaptureFixture[str]):
-    """Also where one board is ruled out before the misspelt objective is looked at."""
+    """Also if a board is ruled out before the misspelt objective is evaluated."""
     pytest.importorskip("optuna", reason="studies are kept by Optuna")
     text = STUDY.replace("flash_bytes", "flush_bytes") + 'constraints = ["euros > 5"]\n'
     study.write_text(text + f"[figures.euros]\nboard = {{ pico = {euros}, due = 45 }}\n")
@@ -90,7 +90,7 @@ def _with_a_full_disk(study: str) -> None:
 
 
 def test_a_full_disk_is_no_failed_trial(study: Path):
-    """The study stops and says so; no point is kept as failed, and none is lost."""
+    """The study stops with a message; no point is stored as failed, and all results are kept."""
     study.write_text(STUDY)
     process = multiprocessing.get_context("fork").Process(
         target=_with_a_full_disk, args=(str(study),)

@@ -47,7 +47,7 @@ def test_segmentation_metrics() -> None:
 
 @pytest.mark.parametrize("bound", [0.5, 0.0])
 def test_segmentation_of_one_channel(bound: float) -> None:
-    """Above one half where scores are probabilities, above zero where they are not."""
+    """Above 0.5 if scores are probabilities, otherwise above 0."""
     labels = np.array([[[0, 1], [1, 1]]])
     real = np.array([[[[0.0, 0.3], [0.7, 1.0]]]], np.float32) - np.float32(0.5 - bound)
     found = judged(real, np.float32(2 * bound) - real, labels)

@@ -16,7 +16,7 @@ pytest.importorskip("pycocotools")
 
 Array = NDArray[np.float32]
 BOX = (10.0, 20.0, 30.0, 60.0)
-"""Left, top, right, bottom; its centre is at (20, 40), and it measures 20 by 40."""
+"""Left, top, right, bottom; the centre is (20, 40), and the size is 20 by 40."""
 
 
 def padded(row: list[float], count: int) -> Array:
@@ -51,7 +51,7 @@ def test_layouts(layout: str) -> None:
 
 
 def test_grids_are_decoded() -> None:
-    """YOLOX leaves offsets in cells of its grids of strides 8, 16, 32, and logarithms of sizes."""
+    """YOLOX returns offsets in cells of grids with strides 8, 16, 32, and logarithms of sizes."""
     cells = (64 // 8) * (96 // 8) + (64 // 16) * (96 // 16) + (64 // 32) * (96 // 32)
     raw = np.zeros((1, cells, 7), np.float32)
     raw[0, :, 2] = -1
@@ -72,7 +72,7 @@ def test_boxes_that_overlap_are_one() -> None:
 
 
 def labels(path: Path, boxes: list[list[float]], **more: object) -> CocoLabels:
-    """True boxes of images of 96x64, one in each."""
+    """True boxes of images of 96x64, a box in each."""
     images = [{"id": 7 + i, "file_name": f"{i}.png", "height": 64, "width": 96}
               for i in range(len(boxes))]  # fmt: skip
     annotations = [
@@ -90,7 +90,9 @@ def labels(path: Path, boxes: list[list[float]], **more: object) -> CocoLabels:
 
 
 def test_precision_by_hand(tmp_path: Path) -> None:
-    """Two objects: one found exactly, of the other a half; each network loses another one."""
+    """
+    Two objects: a box is found exactly, the other by half; each network misses a different box.
+    """
     truth = labels(tmp_path / "l.json", [[10, 20, 20, 40], [40, 20, 20, 40]])
     truth.of_arrays(2, (64, 96))
     shapes = {"y": (1, 10, 7)}
@@ -103,7 +105,7 @@ def test_precision_by_hand(tmp_path: Path) -> None:
     figures = {f.name: f for f in metric.figures()}
     ap, every = figures["AP"], np.arange(2)
     assert ap.real is not None and ap.real(every) == 1
-    # Overlap .5 counts for one of ten bounds; recall of one half is 51 of 101 points of recall.
+    # An overlap of 0.5 counts for a tenth of the bounds; a recall of 0.5 is 51 of 101 points of recall.
     assert ap.quantized(every) == pytest.approx((1 + 9 * 51 / 101) / 10)
     assert ap.quantized(np.array([0, 0, 0])) == 1
     assert ap.quantized(np.array([1, 1])) == pytest.approx(0.1)
@@ -124,7 +126,7 @@ def test_background_is_no_class(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fit", ["stretch", "letterbox", "crop"])
 def test_true_boxes_follow_their_images(tmp_path: Path, fit: str) -> None:
-    """A white rectangle lies in the input where its box says."""
+    """A white rectangle in the input has the position of the box."""
     image_of = pytest.importorskip("PIL.Image").fromarray
     pixels = np.zeros((120, 200, 3), np.uint8)
     pixels[40:80, 80:120] = 255
@@ -171,5 +173,5 @@ def test_labels_of_others(tmp_path: Path) -> None:
     truth.of_arrays(1, (64, 96))
     with pytest.raises(InputError, match="2 categories, and the network 9 classes"):
         truth.boxes(9)
-    # Numbers with gaps are classes where there are as many of them as the highest says.
+    # Ids with gaps are classes if the network has a class for the highest id.
     assert [truth.boxes(n)[0][0, 4] for n in (2, 3, 4)] == [1, 2, 3]
