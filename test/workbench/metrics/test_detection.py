@@ -105,7 +105,7 @@ def test_precision_by_hand(tmp_path: Path) -> None:
     figures = {f.name: f for f in metric.figures()}
     ap, every = figures["AP"], np.arange(2)
     assert ap.real is not None and ap.real(every) == 1
-    # An overlap of 0.5 counts for a tenth of the bounds; a recall of 0.5 is 51 of 101 points of recall.
+    # Overlap 0.5 counts for a tenth of the bounds; recall 0.5 is 51 of 101 points of recall.
     assert ap.quantized(every) == pytest.approx((1 + 9 * 51 / 101) / 10)
     assert ap.quantized(np.array([0, 0, 0])) == 1
     assert ap.quantized(np.array([1, 1])) == pytest.approx(0.1)
@@ -148,7 +148,7 @@ WRONG: dict[str, tuple[str | dict[str, object], str]] = {
     "list": ("[]", "'images' must list id, file_name"),
     "box": ({"annotations": [{**ANNOTATION, "bbox": [1, 2, 3]}]}, "four numbers"),
     "category": ({"annotations": [{**ANNOTATION, "category_id": 2}]}, "unknown"),
-    "identity": ({"categories": [{"id": "a"}]}, "whole"),
+    "identity": ({"categories": [{"id": "a"}]}, "must be an integer"),
     "empty": ({"categories": []}, "no categories"),
 }
 
