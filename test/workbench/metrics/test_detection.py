@@ -168,7 +168,7 @@ def test_labels_of_others(tmp_path: Path) -> None:
     truth = labels(tmp_path / "l.json", [[1, 2, 3, 4]])
     with pytest.raises(InputError, match="1 images for 2 samples"):
         truth.of_arrays(2, (64, 96))
-    with pytest.raises(InputError, match="give a folder of images"):
+    with pytest.raises(InputError, match="use a folder of images"):
         truth.of_arrays(1, (64, 64))
     truth.of_arrays(1, (64, 96))
     with pytest.raises(InputError, match="2 categories, and the network 9 classes"):
