@@ -1,10 +1,10 @@
-"""The commands of the workbench."""
+"""List the commands of the workbench. The modules are loaded on first use."""
 
 from ceras_ir.command.entry_point import Command
 
 compare = Command(
     "ceras-compare",
-    "measure what quantization does to a network, layer by layer",
+    "measure the effect of quantization on each layer of a network",
     "ceras_ir.workbench.compare.tool",
 )
 completion = Command(
@@ -14,7 +14,7 @@ completion = Command(
 )
 explore = Command(
     "ceras-explore",
-    "compile and judge a network in many ways",
+    "compile and evaluate a network with different options",
     "ceras_ir.workbench.explore.tool",
 )
 lsp = Command("ceras-lsp", "serve editors that show IR text", "ceras_ir.workbench.lsp.tool")
@@ -30,11 +30,11 @@ reduce = Command(
 )
 report = Command(
     "ceras-report",
-    "show what was compiled as a page, or how two compiles differ",
+    "show a compile as a page, or the differences of two compiles",
     "ceras_ir.workbench.report.tool",
 )
 retrain = Command(
     "ceras-retrain",
-    "train a network further, with zeros held at zero",
+    "train a network further; zeros remain zero",
     "ceras_ir.workbench.retrain.tool",
 )

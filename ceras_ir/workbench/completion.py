@@ -1,8 +1,7 @@
 """
-`ceras-completion`: scripts that complete command lines in shells.
+Implement `ceras-completion`: print a script that completes command lines in a shell.
 
-The parsers of all commands have everything that any command line may have: the options of every
-target, and a flag for every pass.
+The parsers include all possible options, such as the options of targets and a flag per pass.
 """
 
 import argparse
@@ -26,15 +25,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-completion`."""
+    """Return the parser of `ceras-completion`."""
     parser = ToolParser(
         "ceras-completion",
         description="Print a script that completes options, passes, targets and file names of all "
-        'commands: eval "$(ceras-completion bash)" in a shell, or in a file that it reads at '
-        "start. Needs the extra `editor`.",
-        epilog="Exit status: 0 done, 2 wrong usage.",
+        'commands. Run eval "$(ceras-completion bash)" in the shell, or add this line to the '
+        "startup file of the shell. Needs the extra `editor`.",
+        epilog="Exit status: 0 success, 2 wrong usage.",
     )
-    parser.add_argument("shell", choices=SHELLS, metavar="{bash,zsh,tcsh}", help="which shell")
+    parser.add_argument("shell", choices=SHELLS, metavar="{bash,zsh,tcsh}", help="the shell")
     return parser
 
 
@@ -45,17 +44,17 @@ def _complete(argv: Sequence[str]) -> int:
     import shtab
 
     for name, parser in all_parsers().items():
-        # It escapes what shells expand, and no percent signs of argparse.
+        # shtab escapes the special characters of shells.
         print(shtab.complete(parser, arguments.shell, root_prefix=name.replace("-", "_")))
     return 0
 
 
-FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
-"""What completes names of files; shtab's own."""
+FILE_COMPLETION = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+"""The functions of shtab that complete file names."""
 
 
 def all_parsers() -> dict[str, UsageParser]:
-    """By the names of the commands."""
+    """Return the parsers by the names of the commands."""
     return {point.name: parser_of(point.load()) for point in commands().values()}
 
 
@@ -73,7 +72,7 @@ def parser_of(command: Command) -> UsageParser:
     parser.document()
     for action in parser.listed_actions:
         if action.choices is None and action.nargs != 0:
-            action.complete = FILE  # pyright: ignore[reportAttributeAccessIssue]
+            action.complete = FILE_COMPLETION  # pyright: ignore[reportAttributeAccessIssue]
         if action.help is not None:
             action.help = action.help.replace("%(default)s", str(action.default))
     return parser

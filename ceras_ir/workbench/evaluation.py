@@ -1,14 +1,11 @@
 """
-Judge a quantized network beside its float one on many samples, both as programs of this machine.
+Evaluate a quantized network and the float network on many samples, as native programs.
 
-The samples are cut into shards, each of which a worker judges; what it returns is merged in the
-order of shards, so that figures are the same for any number of workers. A shard that cannot be
-read is named and counted.
-
-A network at the quantized level, or in float, as a program of this machine, which can be sent.
-
-It is compiled by the target that runs natively, whatever it was quantized for; every target gives
-the same integers, which `ceras-verify` holds them to.
+1. The samples are divided into shards. Workers evaluate shards; the results are merged in the order
+   of shards, so the figures do not depend on the number of workers. Unreadable shards are counted
+   and named.
+2. The networks are compiled by the native target, independently of the target for which they were
+   quantized: all targets give equal integers, which `ceras-verify` checks.
 """
 
 import io
@@ -37,42 +34,42 @@ from ceras_ir.transforms.quantization.analysis.output_noise import Quantities
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Measured, measured
 
-KEPT = 4
-"""Programs that a process has open."""
+MAX_OPEN_NETWORKS = 4
+"""The number of compiled networks that a process keeps."""
 
 
 @dataclass(frozen=True)
 class NativeNetwork:
-    """The files of a compiled folder, by path."""
+    """The files of a compiled folder by path, which can be sent to a worker."""
 
     key: str
     files: tuple[tuple[str, bytes], ...]
-    lacking: frozenset[str]
-    """Inputs that may have NaN."""
+    inputs_with_nan: frozenset[str]
+    """Inputs that may contain NaN."""
 
     def opened(self) -> "OpenNetwork":
-        """Ready to run; compiled for this machine once in each process."""
+        """Return the executable network, compiled a single time per process."""
         if self.key in _OPEN:
             _OPEN.move_to_end(self.key)
         else:
             _OPEN[self.key] = OpenNetwork(self)
-            while len(_OPEN) > KEPT:
+            while len(_OPEN) > MAX_OPEN_NETWORKS:
                 _OPEN.popitem(last=False)
         return _OPEN[self.key]
 
 
 class OpenNetwork:
-    """A network in a folder of its own, which goes with it."""
+    """A network in a temporary folder, which is removed with the object."""
 
     def __init__(self, network: NativeNetwork):
         self._folder = TemporaryDirectory(prefix="ceras-native-")
-        place = Path(self._folder.name)
+        folder = Path(self._folder.name)
         for name, content in network.files:
-            path = place / name
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self.machine: Compiled = open_folder(place)
-        manifest = read_manifest(place)
+        self.machine: Compiled = open_folder(folder)
+        manifest = read_manifest(folder)
         self.inputs: list[TensorInfo] = manifest.inputs
         self.outputs: list[TensorInfo] = manifest.outputs
 
@@ -81,13 +78,13 @@ _OPEN: OrderedDict[str, OpenNetwork] = OrderedDict()
 
 
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:
-    """`module`, fused and quantized already and consumed here, as a program."""
+    """Compile a fused and quantized module for this machine. The module is consumed."""
     native = native_target()().for_host()
-    lacking = inputs_with_missing_values(main_function(module))
+    inputs_with_nan = inputs_with_missing_values(main_function(module))
     build = build_target(module, replace(options, target=native, insertions=()))
     files = tuple(_contents(build.files()))
     key = key_of(*(part for name, data in files for part in (name, data)))
-    return NativeNetwork(key, files, lacking)
+    return NativeNetwork(key, files, inputs_with_nan)
 
 
 def _contents(artefacts: list[Artefact]) -> Iterator[tuple[str, bytes]]:
@@ -99,17 +96,17 @@ def _contents(artefacts: list[Artefact]) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class Data:
-    """What is judged on, as the command line names it."""
+    """The data of an evaluation, as on the command line."""
 
     inputs: str
     labels: str | None = None
     metric: str | None = None
     samples: int | None = None
     files: tuple[tuple[str, str], ...] = ()
-    """Paths and digests of those that a cluster has elsewhere."""
+    """Paths and digests of the files that a cluster stores elsewhere."""
 
     def here(self) -> "Data":
-        """The same with the files as they lie on this machine."""
+        """Return the data with the paths of files on this machine."""
         files = dict(self.files)
         labels = None if self.labels is None else shipped_paths(self.labels, files)
         return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
@@ -117,7 +114,7 @@ class Data:
 
 @dataclass(frozen=True)
 class CacheAt:
-    """A cache that a worker opens."""
+    """The location of a cache that a worker opens."""
 
     folder: str
     limit: int
@@ -127,25 +124,25 @@ class CacheAt:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One shard to judge."""
+class ShardTask:
+    """The evaluation of a shard."""
 
     shard: Shard
     data: Data
     total: int
-    """Samples of all shards, which labels are checked against."""
+    """The number of samples of all shards, for the check of labels."""
     real: NativeNetwork
     quantized: NativeNetwork
     cache: CacheAt | None = None
-    """Where outputs of the float network are kept, which many quantized ones are judged by."""
+    """The cache of outputs of the float network, which is used for all quantized networks."""
     data_key: str = ""
     quantities: Mapping[str, Quantities] = field(default_factory=dict[str, Quantities])
-    """Of the outputs of the float network."""
+    """The quantities of the outputs of the float network."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found on the shards that could be read."""
+    """The figures of all readable shards."""
 
     measured: list[Measured]
     ratio: float
@@ -154,15 +151,15 @@ class Judged:
     bad: list[BadShard]
 
 
-def judge_shard(task: Task) -> "Judge | BadShard":
-    """Run both networks on one shard."""
+def judge_shard(task: ShardTask) -> "Judge | BadShard":
+    """Run both networks on a shard."""
     real, quantized = task.real.opened(), task.quantized.opened()
     data = task.data.here()
-    place = shipped_paths(task.shard.path, dict(task.data.files))
+    path = shipped_paths(task.shard.path, dict(task.data.files))
     try:
-        samples = list(read_shard(replace(task.shard, path=place), real.inputs))
+        samples = list(read_shard(replace(task.shard, path=path), real.inputs))
         arrays = (each.sample for each in samples)
-        require_finite(arrays, task.shard.path, task.shard.first, task.real.lacking)
+        require_finite(arrays, task.shard.path, task.shard.first, task.real.inputs_with_nan)
     except InputError as error:
         return BadShard(task.shard, str(error))
     judgement = _judgement(data, task.total, tuple(real.inputs))
@@ -180,7 +177,7 @@ def judge_shard(task: Task) -> "Judge | BadShard":
 
 
 def _stored(sample: Mapping[str, Array], inputs: Sequence[TensorInfo]) -> dict[str, Array]:
-    """What a network whose border is in integers takes: as `graph.quantize` does it."""
+    # Quantize the inputs of a network with integer inputs, as `graph.quantize` does.
     found = dict(sample)
     for tensor in inputs:
         array, dtype = sample[tensor.name], np.dtype(tensor.dtype)
@@ -193,7 +190,7 @@ def _stored(sample: Mapping[str, Array], inputs: Sequence[TensorInfo]) -> dict[s
 
 
 def _real(outputs: Mapping[str, Array], tensors: Sequence[TensorInfo]) -> dict[str, Array]:
-    """What integers at the border stand for."""
+    # Dequantize integer outputs.
     found = dict(outputs)
     for tensor in tensors:
         if tensor.scale is not None:
@@ -207,13 +204,12 @@ def _judgement(data: Data, total: int, inputs: tuple[TensorInfo, ...]) -> Judgem
     return judgement_of(data.metric, data.labels, data.inputs, total, list(inputs))
 
 
-def _real_outputs(task: Task, samples: Sequence[Labelled]) -> Iterable[Mapping[str, Array]]:
-    """What the float network gives, from the cache if there is one."""
+def _real_outputs(task: ShardTask, samples: Sequence[Labelled]) -> Iterable[Mapping[str, Array]]:
     inputs = [each.sample for each in samples]
     if task.cache is None:
         return task.real.opened().machine.run(inputs)
 
-    def make() -> bytes:
+    def compute() -> bytes:
         results = list(task.real.opened().machine.run(inputs))
         stream = io.BytesIO()
         write_arrays(stream, {n: np.stack([r[n] for r in results]) for n in results[0]})
@@ -221,7 +217,7 @@ def _real_outputs(task: Task, samples: Sequence[Labelled]) -> Iterable[Mapping[s
 
     shard = task.shard
     key = key_of("outputs", task.real.key, task.data_key, f"{shard.start} {shard.count}")
-    with np.load(io.BytesIO(task.cache.open().computed(key, make))) as file:
+    with np.load(io.BytesIO(task.cache.open().computed(key, compute))) as file:
         arrays: dict[str, Array] = {name: file[name] for name in file.files}
     return ({name: array[i] for name, array in arrays.items()} for i in range(len(samples)))
 
@@ -233,8 +229,8 @@ def tasks_of(
     cache: CacheAt | None = None,
     data_key: str = "",
     quantities: Mapping[str, Quantities] | None = None,
-) -> tuple[list[Task], list[BadShard]]:
-    """A task for each shard, and the files that cannot be cut into shards."""
+) -> tuple[list[ShardTask], list[BadShard]]:
+    """Return a task for each shard, and the files that cannot be divided into shards."""
     bad = list[BadShard]()
     shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
     total = sum(shard.count for shard in [*shards, *(each.shard for each in bad)])
@@ -242,16 +238,19 @@ def tasks_of(
         total = count_samples(data.inputs, real.opened().inputs)
     if data.labels is not None and (unknown := [b for b in bad if not b.shard.count]):
         raise InputError(
-            f"{unknown[0].reason}; how many labels belong to it is not known, so they match no "
-            "other sample: leave it out of the inputs, and its labels out of theirs",
+            f"{unknown[0].reason}; the number of labels for this file is unknown, so the other "
+            "labels cannot be assigned: remove the file and the labels of its samples",
             unknown[0].shard.path,
         )
     known = dict(quantities or {})
-    return [Task(s, data, total, real, quantized, cache, data_key, known) for s in shards], bad
+    tasks = [ShardTask(s, data, total, real, quantized, cache, data_key, known) for s in shards]
+    return tasks, bad
 
 
-def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[Task]) -> Judged:
-    """The figures of all shards, in their order."""
+def merged(
+    results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[ShardTask]
+) -> Judged:
+    """Merge the figures of all shards, in the order of shards."""
     judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
     bad, count = list[BadShard](), 0
     for task, result in zip(tasks, results, strict=True):
@@ -270,15 +269,19 @@ def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[T
     return Judged(measured(judge.figures(), count), judge.ratio(), count, bad)
 
 
-def _judgement_here(task: Task) -> Judgement:
-    """By what is judged: the function of the user's is not sent."""
+def _judgement_here(task: ShardTask) -> Judgement:
+    # The metric is not sent, because it can be a function of the user.
     return _judgement(task.data, task.total, tuple(task.real.opened().inputs))
 
 
 def judge_all(
-    tasks: Sequence[Task], workers: Workers, bad: Sequence[BadShard] = (), *, stop: bool = False
+    tasks: Sequence[ShardTask],
+    workers: Workers,
+    bad: Sequence[BadShard] = (),
+    *,
+    stop: bool = False,
 ) -> Judged:
-    """Judge all shards on `workers`; with `stop` the first bad one is an error."""
+    """Evaluate all shards on `workers`. With `stop`, the first unreadable shard is an error."""
     found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
     return replace(found, bad=[*bad, *found.bad])
 

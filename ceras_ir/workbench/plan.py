@@ -1,8 +1,8 @@
 """
-`ceras-plan`: a memory-planning instance to byte offsets, by exact search.
+Implement `ceras-plan`: find byte offsets for a memory-planning instance by exact search.
 
-The instance is a table of requests (`id,lower,upper,size`, alive during `[lower, upper)`); the
-result is the same table with an offset for each.
+The instance is a table of requests (`id,lower,upper,size`) with live ranges `[lower, upper)`. The
+result is the same table with a column of offsets.
 """
 
 import argparse
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ceras_ir.transforms.memory.offsets import Span
 
 COLUMNS = ("id", "lower", "upper", "size")
-LARGEST = 1 << 62
-DEFAULT_SECONDS = 60.0
-UNSOLVED = 4
-"""Exit status where time ran out before there was a plan or a proof."""
+MAX_INTEGER = 1 << 62
+DEFAULT_TIME_LIMIT_S = 60.0
+EXIT_UNSOLVED = 4
+"""The exit status if the time limit is reached without a plan or a proof."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,48 +34,46 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-plan`."""
+    """Return the parser of `ceras-plan`."""
     parser = ToolParser(
         "ceras-plan",
-        description="Place memory requests below a capacity so that those that are alive at "
-        "the same time never overlap, or prove that it is impossible.",
-        epilog="Exit status: 0 solved, or nothing wrong under --check; 1 bad input, a wrong plan, "
-        f"or proven impossible; 2 wrong usage; {UNSOLVED} not solved in time.",
+        description="Place memory requests below a capacity so that requests with overlapping live "
+        "ranges share no bytes, or prove that this is impossible.",
+        epilog="Exit status: 0 solved, or --check found no error; 1 bad input, wrong plan, or "
+        f"proven impossible; 2 wrong usage; {EXIT_UNSOLVED} not solved within the time limit.",
     )
     parser.add_argument(
         "input",
         metavar="IN.csv",
-        help="columns id,lower,upper,size; alive during [lower, upper); - is stdin",
+        help="columns id,lower,upper,size; live range [lower, upper); -: stdin",
     )
     parser.add_argument(
         "--capacity",
         metavar="BYTES",
         type=_bytes,
         required=True,
-        help="place everything below so many bytes",
+        help="the size of the memory",
     )
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument(
         "-o",
         dest="output",
         metavar="OUT.csv",
-        help="write IN.csv with a column offset here; - is stdout, and the summary goes to stderr",
+        help="write IN.csv with a column offset; -: stdout, with the summary on stderr",
     )
-    end.add_argument(
-        "--check", action="store_true", help="check the offsets in IN.csv, and place nothing"
-    )
+    end.add_argument("--check", action="store_true", help="only check the offsets in IN.csv")
     parser.add_argument(
         "--time-limit",
         metavar="S",
         type=_seconds,
-        default=DEFAULT_SECONDS,
-        help="give up after so many seconds (default: %(default)s)",
+        default=DEFAULT_TIME_LIMIT_S,
+        help="stop after this time in seconds (default: %(default)s)",
     )
     return parser
 
 
 def _bytes(text: str) -> int:
-    if not 0 <= (value := int(text)) < LARGEST:
+    if not 0 <= (value := int(text)) < MAX_INTEGER:
         raise argparse.ArgumentTypeError(f"expected bytes in [0, 2^62), got {text}")
     return value
 
@@ -87,8 +85,8 @@ def _seconds(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Request:
-    """One row: integers, and the name that the user gave it."""
+class MemoryRequest:
+    """A row of the table: the name, the live range, the size and the offset."""
 
     id: str
     lower: int
@@ -97,8 +95,8 @@ class Request:
     offset: int = 0
 
 
-def read_requests(path: str, *, placed: bool = False) -> list[Request]:
-    """The rows of a table, with offsets if they are `placed`."""
+def read_requests(path: str, *, placed: bool = False) -> list[MemoryRequest]:
+    """Read the rows of a table, with offsets if `placed`."""
     columns = (*COLUMNS, "offset") if placed else COLUMNS
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     path = "<stdin>" if path == "-" else path
@@ -118,7 +116,7 @@ def read_requests(path: str, *, placed: bool = False) -> list[Request]:
     header = [name.strip() for name in table[0][1]] if table else []
     if sorted(header) != sorted(columns):
         raise InputError(f"expected columns {','.join(columns)}, got '{','.join(header)}'", path)
-    found: dict[str, Request] = {}
+    found: dict[str, MemoryRequest] = {}
     for line, row in table[1:]:
         where = f"{path}:{line}"
         if not row:
@@ -127,13 +125,13 @@ def read_requests(path: str, *, placed: bool = False) -> list[Request]:
             raise InputError(f"expected {len(header)} fields, got {len(row)}", where)
         cells = dict(zip(header, row, strict=True))
         name = cells["id"].strip()
-        request = Request(name, *(_integer(cells, field, where) for field in columns[1:]))
+        request = MemoryRequest(name, *(_integer(cells, field, where) for field in columns[1:]))
         if request.lower >= request.upper:
             raise InputError(f"id {name}: lower {request.lower} is not below upper", where)
         if request.size < 0:
             raise InputError(f"id {name}: size {request.size} is below 0", where)
         if name in found:
-            raise InputError(f"id {name} is there twice", where)
+            raise InputError(f"id {name} occurs twice", where)
         found[name] = request
     return list(found.values())
 
@@ -143,8 +141,8 @@ def _integer(cells: dict[str, str], field: str, where: str) -> int:
         value = int(cells[field])
     except ValueError:
         raise InputError(f"{field} is no integer: '{cells[field][:40]}'", where) from None
-    if not -LARGEST < value < LARGEST:
-        raise InputError(f"{field} {value} is not within 2^62 of 0", where)
+    if not -MAX_INTEGER < value < MAX_INTEGER:
+        raise InputError(f"{field} {value} exceeds 2^62 in magnitude", where)
     return value
 
 
@@ -176,7 +174,7 @@ def _plan(argv: Sequence[str]) -> int:
     answer = place_quickly(spans, capacity, seconds=arguments.time_limit)
     if answer.outcome is Outcome.IMPOSSIBLE:
         reason = (
-            f"{bound:,} bytes are alive at one time" if bound > capacity else "search is complete"
+            f"{bound:,} bytes are live at a time" if bound > capacity else "the search is complete"
         )
         raise InputError(f"impossible in {capacity:,} bytes: {reason}", path)
     if answer.outcome is Outcome.STOPPED:
@@ -189,8 +187,8 @@ def _plan(argv: Sequence[str]) -> int:
                 path,
             )
         raise UnsolvedError(
-            f"not solved in {arguments.time_limit:g} s at {capacity:,} bytes, where "
-            f"{bound:,} are alive at one time; raise --time-limit or --capacity",
+            f"not solved in {arguments.time_limit:g} s at {capacity:,} bytes, with "
+            f"{bound:,} bytes live at a time; increase --time-limit or --capacity",
             path,
         )
     with open_output(arguments.output) as stream:
@@ -204,13 +202,13 @@ def _plan(argv: Sequence[str]) -> int:
 
 
 class UnsolvedError(InputError):
-    """Time ran out."""
+    """The time limit was reached."""
 
-    exit_status = UNSOLVED
+    exit_status = EXIT_UNSOLVED
 
 
 def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
-    """Peak, lower bound and gap in one line."""
+    """Return a line with peak, lower bound and gap."""
     from ceras_ir.transforms.memory.offsets import gap
 
     peak = max((o + s.size for o, s in zip(offsets, spans, strict=True)), default=0)

@@ -28,7 +28,7 @@ def test_writes_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_proves_that_there_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(tmp_path, GOOD, "--capacity", "7") == 1
-    assert "impossible in 7 bytes: 8 bytes are alive at one time" in capsys.readouterr().err
+    assert "impossible in 7 bytes: 8 bytes are live at a time" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -74,8 +74,8 @@ def test_a_wrong_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("id,lower,upper,size\n0,1,x,3\n", ":2: error: upper is no integer: 'x'"),
         ("id,lower,upper,size\n0,1,1,3\n", ":2: error: id 0: lower 1 is not below upper"),
         ("id,lower,upper,size\n0,1,2,-3\n", ":2: error: id 0: size -3 is below 0"),
-        ("id,lower,upper,size\n0,1,2,3\n0,1,2,3\n", ":3: error: id 0 is there twice"),
-        (f"id,lower,upper,size\n0,1,2,{1 << 63}\n", "is not within 2^62 of 0"),
+        ("id,lower,upper,size\n0,1,2,3\n0,1,2,3\n", ":3: error: id 0 occurs twice"),
+        (f"id,lower,upper,size\n0,1,2,{1 << 63}\n", "exceeds 2^62 in magnitude"),
     ],
 )
 def test_malformed(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str):

@@ -248,7 +248,7 @@ class _Trial:
         def make() -> bytes:
             made = native_network(module.module(), options)
             named = [[name, content.hex()] for name, content in made.files]
-            return json.dumps([made.key, named, sorted(made.lacking)]).encode()
+            return json.dumps([made.key, named, sorted(made.inputs_with_nan)]).encode()
 
         digest, named, lacking = json.loads(self.cache.computed(key, make))
         files = tuple((name, bytes.fromhex(text)) for name, text in named)

@@ -1,1 +1,1 @@
-"""A language server for IR text: `ceras-lsp` speaks the protocol of editors."""
+"""The language server `ceras-lsp` for IR text."""

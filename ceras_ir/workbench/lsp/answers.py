@@ -1,12 +1,10 @@
 """
-What is wrong with a text: the parser's errors and the verifier's, of every part of it.
+Answer the requests of an editor about IR text.
 
-What an editor shows of a name: the docstring of an operation, an attribute, a type or a pass.
-
-What stands at a place of a text, and where it is defined: by its letters alone, so that a text
-that does not parse can be read too.
-
-Run the network of a text as it is, at whatever level it is, on one made-up input.
+1. Diagnostics: the errors of parser and verifier, for each part of the text.
+2. Descriptions: the docstring of an operation, attribute, type or pass.
+3. Definitions and uses of values: found by regular expressions, so that the text need not parse.
+4. Execution of the network at any level, with a synthetic input.
 """
 
 import re
@@ -31,7 +29,7 @@ from ceras_ir.support.options import docstring
 
 
 def diagnose(ctx: Context, text: str, file: str) -> list[Diagnostic]:
-    """Everything that is wrong, each where it is as far as that is known."""
+    """Return all errors, each with the position, if known."""
     found: list[Diagnostic] = []
     for part in parts_of(text):
         try:
@@ -45,7 +43,7 @@ UNDEFINED = re.compile(r"values used but not defined: \[(%[\w$.-]+)")
 
 
 def _at_use(found: Diagnostic, text: str) -> Diagnostic:
-    """An undefined value's error where it is used: the parser notices at the end."""
+    # The parser reports an undefined value at the end; move the error to the use.
     if (match := UNDEFINED.match(found.message)) is None:
         return found
     for number, line in enumerate(text.split("\n"), 1):
@@ -55,14 +53,14 @@ def _at_use(found: Diagnostic, text: str) -> Diagnostic:
 
 
 def diagnostics_of(error: InputError, file: str) -> list[Diagnostic]:
-    """An error as diagnostics; one without a place is at the beginning."""
+    """Convert an error to diagnostics. An error without a position is at the beginning."""
     if isinstance(error, SourceError):
         return list(error.diagnostics)
     return [Diagnostic("\n".join(error.lines(file)), file)]
 
 
 def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
-    """The part around a line (from 0), parsed and verified; an `InputError` if it is not valid."""
+    """Parse and verify the part that contains `line` (from 0). Raise an `InputError` if invalid."""
     chosen = ""
     for part in parts_of(text):
         chosen = part
@@ -75,7 +73,7 @@ def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
 
 
 def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
-    """The docstring of what is called `text`, as Markdown; None where nothing is."""
+    """Return the docstring of the operation, type, attribute or pass `text`, as Markdown."""
     kind = "operation"
     found: type | None = ctx.get_optional_op(text)
     if found is None and text[:1] in "!#":
@@ -90,7 +88,7 @@ def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
 
 
 def operation_names(universe: Universe, prefix: str) -> Iterator[str]:
-    """Operations of the dialect that `prefix` names, for completion."""
+    """Return the operations of the dialect in `prefix`, for completion."""
     name, dot, _ = prefix.partition(".")
     if dot and name in universe.all_dialects:
         for op in universe.all_dialects[name]().operations:
@@ -100,7 +98,7 @@ def operation_names(universe: Universe, prefix: str) -> Iterator[str]:
 WORD = re.compile(
     r"%[\w$.-]+(?:\#\d+)?|@[\w$.-]+|\^[\w$.-]+|[!#]?[A-Za-z_][\w$-]*(?:\.[A-Za-z_][\w$-]*)*"
 )
-"""A value, a symbol, a block, or a name with dots: of an operation, a type, an attribute."""
+"""A value, a symbol, a block, or the name of an operation, type or attribute."""
 
 FUNCTION = re.compile(r"^\s*(?:func\.func|\"func\.func\")")
 STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
@@ -108,7 +106,7 @@ STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 
 @dataclass(frozen=True)
 class Word:
-    """Characters [start, end) of a line; both count from 0."""
+    """The characters [start, end) of a line. All numbers count from 0."""
 
     text: str
     line: int
@@ -117,7 +115,7 @@ class Word:
 
 
 def word_at(text: str, line: int, column: int) -> Word | None:
-    """The word at a place, or just before it."""
+    """Return the word at a position, or directly before it."""
     lines = text.split("\n")
     if not 0 <= line < len(lines):
         return None
@@ -128,7 +126,7 @@ def word_at(text: str, line: int, column: int) -> Word | None:
 
 
 def definition(text: str, word: Word) -> Word | None:
-    """Where a value, block or symbol is defined: a value at the nearest place above."""
+    """Return the definition of a value, block or symbol. For a value, the nearest above counts."""
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
     if name.startswith("@"):
@@ -142,17 +140,17 @@ def definition(text: str, word: Word) -> Word | None:
     if not name.startswith("%"):
         return None
     start, end = _function_around(lines, word.line)
-    made = re.compile(rf"(?:^|,|\bfor\b)\s*({re.escape(name)})(?::\d+)?\s*(?=[,=])(?=[^()]*=)")
+    result = re.compile(rf"(?:^|,|\bfor\b)\s*({re.escape(name)})(?::\d+)?\s*(?=[,=])(?=[^()]*=)")
     argument = re.compile(rf"[(,]\s*({re.escape(name)})\s*:\s")
     for at in (*range(word.line, start - 1, -1), *range(word.line + 1, end)):
-        for pattern in (made, argument):
+        for pattern in (result, argument):
             if (found := _first(pattern, lines, range(at, at + 1))) is not None:
                 return found
     return None
 
 
 def uses(text: str, word: Word) -> Iterator[Word]:
-    """Every place in the function where a value stands."""
+    """Return all occurrences of a value in the function."""
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
     start, end = _function_around(lines, word.line)
@@ -163,19 +161,19 @@ def uses(text: str, word: Word) -> Iterator[Word]:
 
 
 def functions(text: str) -> Iterator[int]:
-    """The lines on which functions called `main` begin."""
+    """Return the first lines of functions with the name `main`."""
     for number, line in enumerate(text.split("\n")):
         if FUNCTION.match(line) and re.search(r"@main\b|sym_name\s*=\s*\"main\"", line):
             yield number
 
 
 def _blanked(line: str) -> str:
-    """The line with strings and comments as spaces."""
+    # Replace strings and comments by spaces.
     return STRING_OR_COMMENT.sub(lambda match: " " * len(match[0]), line)
 
 
 def _function_around(lines: list[str], line: int) -> tuple[int, int]:
-    """Lines [start, end) from the function's beginning to the next one's."""
+    # The lines [start, end) from the begin of the function to the begin of the next.
     begins = [i for i, each in enumerate(lines) if FUNCTION.match(each) or "// -----" in each]
     start = max((i for i in begins if i <= line), default=0)
     return start, min((i for i in begins if i > line), default=len(lines))
@@ -192,32 +190,22 @@ SEED = 0
 
 
 def run_level(module: ModuleOp) -> str:
-    """What comes out, in a line per output; memory is used as it was planned."""
+    """Run the network, with planned memory, and return a summary line per output."""
     main = main_function(module)
     (sample,) = synthetic_samples(main, 1, SEED)
     start = perf_counter()
     runner = run_in_arena if arena_of(main) is not None else run
     outputs = runner(module, sample)
-    taken = 1000 * (perf_counter() - start)
+    milliseconds = 1000 * (perf_counter() - start)
     lines = [f"{name}: {_summary(array)}" for name, array in outputs.items()]
-    return "\n".join([*lines, f"one made-up input (seed {SEED}), interpreted in {taken:.0f} ms"])
+    lines.append(f"synthetic input (seed {SEED}), interpreted in {milliseconds:.0f} ms")
+    return "\n".join(lines)
 
 
 def _summary(array: Array) -> str:
     shape = "x".join(map(str, array.shape)) or "scalar"
     if not array.size:
         return f"{array.dtype}[{shape}], empty"
-    low, high, mean = (float(f(array)) for f in (_least, _greatest, _mean))
+    reals = array.astype(float)
+    low, high, mean = float(reals.min()), float(reals.max()), float(reals.mean())
     return f"{array.dtype}[{shape}] in [{low:.6g}, {high:.6g}], mean {mean:.6g}"
-
-
-def _least(array: Array) -> float:
-    return float(array.astype(float).min())
-
-
-def _greatest(array: Array) -> float:
-    return float(array.astype(float).max())
-
-
-def _mean(array: Array) -> float:
-    return float(array.astype(float).mean())

@@ -1,4 +1,4 @@
-"""The protocol between an editor and what this package knows of a text; pygls speaks it."""
+"""Connect the answers about IR text to the language server protocol, with pygls."""
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -21,11 +21,11 @@ from ceras_ir.workbench.lsp.answers import (
 )
 
 RUN = "ceras.runLevel"
-"""The command of the lens above every network."""
+"""The command of the code lens above each network."""
 
 
 def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServer:
-    """A server for texts in the dialects of `ctx`."""
+    """Return a server for texts in the dialects of `ctx`."""
     server = LanguageServer("ceras-lsp", version, types.TextDocumentSyncKind.Full)
 
     def publish(uri: str) -> None:
@@ -56,19 +56,21 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
         text, found = word(params.text_document.uri, params.position)
         if found is None:
             return None
-        said = explanation(ctx, universe, found.text)
-        if said is None and (made := definition(text, found)) is not None:
-            said = f"```mlir\n{text.split(chr(10))[made.line].strip()}\n```"
-        if said is None:
+        shown = explanation(ctx, universe, found.text)
+        if shown is None and (defined := definition(text, found)) is not None:
+            shown = f"```mlir\n{text.split(chr(10))[defined.line].strip()}\n```"
+        if shown is None:
             return None
-        content = types.MarkupContent(types.MarkupKind.Markdown, said)
+        content = types.MarkupContent(types.MarkupKind.Markdown, shown)
         return types.Hover(content, _range(found))
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def define(params: types.DefinitionParams) -> types.Location | None:
         text, found = word(params.text_document.uri, params.position)
-        made = None if found is None else definition(text, found)
-        return None if made is None else types.Location(params.text_document.uri, _range(made))
+        defined = None if found is None else definition(text, found)
+        if defined is None:
+            return None
+        return types.Location(params.text_document.uri, _range(defined))
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def refer(params: types.ReferenceParams) -> list[types.Location]:
@@ -85,7 +87,7 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
         return [types.CompletionItem(name.partition(".")[2], kind=kind) for name in names]
 
     def _dialect(params: types.CompletionParams) -> str:
-        """What stands before a dot that has just been typed."""
+        # The dialect before a dot that was just typed.
         text, place = params.text_document.uri, params.position
         before = word(text, types.Position(place.line, max(place.character - 1, 0)))[1]
         return f"{before.text}." if before else ""
@@ -107,11 +109,11 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
         document = server.workspace.get_text_document(uri)
         kind = types.MessageType.Info
         try:
-            said = run_level(valid_part(ctx, document.source, document.path, line))
+            message = run_level(valid_part(ctx, document.source, document.path, line))
         except InputError as error:
-            kind, said = types.MessageType.Error, "\n".join(error.lines(document.path))
-        server.window_show_message(types.ShowMessageParams(kind, said))
-        return said
+            kind, message = types.MessageType.Error, "\n".join(error.lines(document.path))
+        server.window_show_message(types.ShowMessageParams(kind, message))
+        return message
 
     return server
 

@@ -1,4 +1,4 @@
-"""`ceras-lsp`: a language server for IR text, which editors start."""
+"""Implement `ceras-lsp`, the language server that editors start."""
 
 import os
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-lsp`."""
+    """Return the parser of `ceras-lsp`."""
     parser = ToolParser(
         "ceras-lsp",
-        description="Serve editors over stdin and stdout: errors of parser and verifier, "
-        "descriptions of operations and passes, definitions of values, completion, and a lens that "
-        "runs a network at its level. Needs the extra `editor`.",
-        epilog="Exit status: 0 the editor closed it, 2 wrong usage.",
+        description="Serve an editor over stdin and stdout: errors of parser and verifier, "
+        "descriptions of operations and passes, definitions of values, completion, and a code lens "
+        "that executes a network at any level. Needs the extra `editor`.",
+        epilog="Exit status: 0 closed by the editor, 2 wrong usage.",
     )
     add_plugins(parser.add_argument_group("plugins"))
     return parser
@@ -37,7 +37,7 @@ def _serve(argv: Sequence[str]) -> int:
 
         universe = load_universe()
         server = make_server(version("ceras-ir"), universe, load_context(universe))
-        # It closes what it is given.
+        # The server closes the stream.
         with os.fdopen(os.dup(1), "wb") as output:
             server.start_io(stdout=output)
     return 0

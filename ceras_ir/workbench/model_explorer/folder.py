@@ -1,12 +1,11 @@
 """
-What `--model-explorer` writes: all levels of a compile as one collection of graphs, and for each
-figure of the report a file of node data, which colours the nodes by it.
+Write the files of `--model-explorer`: all levels of a compile as graphs, and node data.
 
-One level of a network as graphs of Model Explorer, in the viewer's own JSON.
-
-Every function is a graph, `main` under the name of the level, so that a launch leads to its kernel.
-Operations lie in the groups that the slashes of their nodes' names make, those of a loop in the
-loop's. Constants are nodes that the viewer hides.
+1. Each function is a graph in the JSON format of Model Explorer. The graph of `main` has the name
+   of the level. A launch links to the graph of the kernel.
+2. The slashes in the names of nodes define groups of operations. The operations of a loop are in
+   the group of the loop. The viewer hides constants.
+3. A file of node data per figure of the report colours the nodes.
 """
 
 import json
@@ -29,7 +28,7 @@ from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.driver.hooks import CompileView
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.network.function import input_names, main_function, output_names
+from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.build import Build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, entries_by_key, spelling
@@ -39,24 +38,24 @@ from ceras_ir.targets.capabilities import MICROSECONDS
 Json = dict[str, object]
 
 CONSTANT = "constant"
-LONGEST_TEXT = 200
-"""Characters of an attribute; the rest is in the IR."""
+MAX_TEXT_LENGTH = 200
+"""The maximum number of characters of an attribute; the IR has the rest."""
 
 
 @dataclass
 class LevelGraphs:
-    """The graphs of one level, and which node stands for which layer."""
+    """The graphs of a level, and the layers of the nodes."""
 
     title: str
     graphs: list[Json] = field(default_factory=list[Json])
     layers: dict[str, list[tuple[str, tuple[str, str]]]] = field(
         default_factory=dict[str, list[tuple[str, tuple[str, str]]]]
     )
-    """By graph: nodes, with the name and the kind that reports know a layer by."""
+    """Per graph: the nodes, each with the name and the kind of the layer in reports."""
 
 
 def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
-    """The graphs of a level called `title`."""
+    """Return the graphs of a level with the name `title`."""
     main = main_function(module)
     found = LevelGraphs(title)
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks]
@@ -66,7 +65,7 @@ def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
     for function in sorted(functions, key=lambda f: f is not main):
         graph = _Function(names)
         if function is main:
-            graph.ends = (input_names(main), output_names(main))
+            graph.input_names = input_names(main)
         graph.add(function)
         name = names[function.sym_name.data]
         found.graphs.append(
@@ -77,19 +76,17 @@ def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
 
 
 class _Function:
-    """The nodes of one function."""
-
     def __init__(self, graphs: Mapping[str, str]):
         self.graphs = graphs
         self.nodes: list[Json] = []
         self.layers: list[tuple[str, tuple[str, str]]] = []
-        self.ends: tuple[Sequence[str], Sequence[str]] = ((), ())
-        self._made_by: dict[SSAValue, tuple[str, int]] = {}
+        self.input_names: Sequence[str] = ()
+        self._producers: dict[SSAValue, tuple[str, int]] = {}
 
     def add(self, function: FuncOp) -> None:
         block = function.body.block
         for i, argument in enumerate(block.args):
-            name = self.ends[0][i] if i < len(self.ends[0]) else f"argument {i}"
+            name = self.input_names[i] if i < len(self.input_names) else f"argument {i}"
             self._node(f"input {i}", name, "inputs", (), [argument], {})
         self._block(block, "")
 
@@ -118,8 +115,8 @@ class _Function:
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.args:
-                    # What a loop hands to its body comes from the loop.
-                    self._made_by[argument] = (identifier, len(op.results) + argument.index)
+                    # The producer of the arguments of a loop body is the loop.
+                    self._producers[argument] = (identifier, len(op.results) + argument.index)
                 self._block(block, group)
 
     def _node(
@@ -132,17 +129,12 @@ class _Function:
         attributes: Mapping[str, str],
     ) -> Json:
         for i, value in enumerate(results):
-            self._made_by[value] = (identifier, i)
-        edges: list[Json] = []
-        for i, value in enumerate(operands):
-            source, output = self._made_by[value]
-            edges.append(
-                {
-                    "sourceNodeId": source,
-                    "sourceNodeOutputId": str(output),
-                    "targetNodeInputId": str(i),
-                }
-            )
+            self._producers[value] = (identifier, i)
+        producers = enumerate(self._producers[value] for value in operands)
+        edges: list[Json] = [
+            {"sourceNodeId": node, "sourceNodeOutputId": str(n), "targetNodeInputId": str(i)}
+            for i, (node, n) in producers
+        ]
         node: Json = {
             "id": identifier,
             "label": label,
@@ -173,7 +165,7 @@ def _values(op: Operation) -> Iterator[Attribute]:
 
 
 def _attributes(op: Operation) -> Iterator[tuple[str, str]]:
-    """Properties and attributes as text; of data only its type."""
+    # Properties and attributes as text. For data, only the type is shown.
     for name, value in sorted({**op.properties, **op.attributes}.items()):
         if isinstance(value, FunctionType | BytesAttr):
             continue
@@ -186,14 +178,15 @@ def _attributes(op: Operation) -> Iterator[tuple[str, str]]:
             yield name, f"#{value.name}"
         else:
             text = str(value).strip('"')
-            yield name, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+            is_short = len(text) <= MAX_TEXT_LENGTH
+            yield name, text if is_short else f"{text[:MAX_TEXT_LENGTH]}..."
 
 
-FOLDER = "model_explorer"
-LEVELS = f"{FOLDER}/levels.json"
+EXPLORER_FOLDER = "model_explorer"
+LEVELS_FILE = f"{EXPLORER_FOLDER}/levels.json"
 
 GRADIENT: list[Json] = [{"stop": 0.0, "bgColor": "#ffffff"}, {"stop": 1.0, "bgColor": "#e0662f"}]
-"""From the least figure to the greatest."""
+"""The colours of the smallest and the largest figure."""
 
 FIGURES: Mapping[str, str] = {
     MICROSECONDS: "microseconds",
@@ -202,22 +195,22 @@ FIGURES: Mapping[str, str] = {
     "macs": "multiplications",
     "bytes": "bytes",
 }
-"""Entries of a layer in the report, and what the viewer calls them."""
+"""The figures of a layer in the report, and the names in the viewer."""
 
 
 class ModelExplorer(CompileView):
-    """The levels of one compile, in order."""
+    """Collect the levels of a compile in order."""
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)
         self.levels: list[LevelGraphs] = []
 
     def see(self, level: str, title: str, module: ModuleOp) -> None:
-        """Keep a level as it is now."""
+        """Add the graphs of a level."""
         self.levels.append(level_graphs(f"{len(self.levels)} {title}", module))
 
     def add(self, compiled: Build) -> None:
-        """Add the files, with the figures of the report's layers."""
+        """Add the files to the artefacts, with the figures of the layers in the report."""
         layers = compiled.report["layers"]
         assert isa(layers, list[Entry])
         compiled.emission.artefacts.extend(self._artefacts(layers))
@@ -228,7 +221,7 @@ class ModelExplorer(CompileView):
             "graphs": [graph for level in self.levels for graph in level.graphs],
             "graphSorting": "name_asc",
         }
-        yield _json(LEVELS, "the graphs of all levels, for Model Explorer", collection)
+        yield _json(LEVELS_FILE, "the graphs of all levels, for Model Explorer", collection)
         for entry, name in FIGURES.items():
             graphs: dict[str, Json] = {}
             for level in self.levels:
@@ -242,7 +235,8 @@ class ModelExplorer(CompileView):
                     if values:
                         graphs[graph] = {"name": name, "results": values, "gradient": GRADIENT}
             if graphs:
-                yield _json(f"{FOLDER}/{name}.json", f"{name} by node, for Model Explorer", graphs)
+                path = f"{EXPLORER_FOLDER}/{name}.json"
+                yield _json(path, f"{name} by node, for Model Explorer", graphs)
 
 
 def _json(path: str, description: str, content: object) -> Artefact:

@@ -1,8 +1,8 @@
 """
-How IR is made smaller and stays valid: every candidate of valid IR passes the verifier.
+Reduce IR. All candidates of valid IR pass the verifier.
 
-Operations of a function are left out at any place: values that they made and that are still read
-become arguments, values that nobody reads any more become results.
+Any operations of a function can be removed: results of removed operations that have other consumers
+become arguments, and results that lose all consumers become results of the function.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,14 +33,14 @@ from ceras_ir.workbench.reduce.search import Smaller, smallest_subset
 from ceras_ir.workbench.reduce.smaller_shapes import flatten, shape_of_type, shrunk
 
 EXTENTS = (1, 2, 3, 4, 8, 16)
-"""What dimensions are shrunk to, if they are larger."""
+"""The extents that replace larger extents."""
 
 
 class IrSubject:
-    """A module of any dialects."""
+    """The reductions of a module of any dialects."""
 
     def __init__(self, module: ModuleOp, *, names: bool):
-        """`names` says whether the text has locations, which are then kept."""
+        """Create a subject; `names` specifies whether candidates are written with locations."""
         self._names, self._was_valid = names, not find_invalid(module)
 
     def write(self, input: ModuleOp) -> bytes:
@@ -49,7 +49,7 @@ class IrSubject:
         return stream.getvalue().encode()
 
     def size(self, input: ModuleOp) -> tuple[int, int]:
-        """Operations but for modules, functions, their ends and constants; elements of values."""
+        """Count operations without modules, functions, terminators and constants; and elements."""
         elements = (prod(shape_of_type(value.type) or ()) for value in _values(input))
         return sum(map(_counts, input.walk())), sum(elements)
 
@@ -70,17 +70,18 @@ class IrSubject:
     def _try(
         self, module: ModuleOp, accepts: Smaller[ModuleOp], change: Callable[[ModuleOp], bool]
     ) -> bool:
-        """Whether a copy that `change` has changed, and says it could, is valid and interesting."""
+        # `change` returns whether it was possible to change the copy.
         copy = module.clone()
         return change(copy) and self._valid(copy) and accepts(copy)
 
     def _leave_out_functions(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
         def only(kept: Collection[int]) -> bool:
             def change(copy: ModuleOp) -> bool:
-                gone = [op for i, op in enumerate(copy.body.block.ops) if i not in kept]
-                if any(u.operation not in gone for op in gone for r in op.results for u in r.uses):
+                removed = [op for i, op in enumerate(copy.body.block.ops) if i not in kept]
+                uses = (use for op in removed for result in op.results for use in result.uses)
+                if any(use.operation not in removed for use in uses):
                     return False
-                for op in reversed(gone):
+                for op in reversed(removed):
                     op.detach()
                     op.erase()
                 return True
@@ -94,7 +95,6 @@ class IrSubject:
             module = self._leave_out_steps(module, name, accepts)
 
     def _leave_out_steps(self, module: ModuleOp, name: str, accepts: Smaller[ModuleOp]) -> ModuleOp:
-        """Operations of one function; returns what is left."""
         best = module
 
         def only(kept: Collection[int]) -> bool:
@@ -112,21 +112,20 @@ class IrSubject:
         return best
 
     def _leave_out_nested(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
-        """Operations inside of others, with all that reads them."""
         free = {op for f in _free_functions(module) for op in f.body.block.ops}
         indices = [
             i
             for i, op in enumerate(module.walk())
-            if op not in free and _may_go(op) and op.parent_op() not in (None, module)
+            if op not in free and _is_removable(op) and op.parent_op() not in (None, module)
         ]
 
         def only(kept: Collection[int]) -> bool:
             def change(copy: ModuleOp) -> bool:
                 ops = list(copy.walk())
                 wanted = {ops[i] for i in kept}
-                gone = [ops[i] for i in indices if ops[i] not in wanted]
-                # What others need stays; in reverse, so that readers go first.
-                for op in reversed(gone):
+                removed = [ops[i] for i in indices if ops[i] not in wanted]
+                # Consumers are erased first. An operation with other consumers remains.
+                for op in reversed(removed):
                     if all(result.first_use is None for result in op.results):
                         op.detach()
                         op.erase()
@@ -137,7 +136,7 @@ class IrSubject:
         smallest_subset(indices, only)
 
     def _skip_operations(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
-        """Read an operand instead of a result of the same type, so that neighbours meet."""
+        # Replace a result by an operand of the same type.
         i = 0
         best = module
         while i < len(ops := list(best.walk())):
@@ -149,15 +148,15 @@ class IrSubject:
                 op = list(copy.walk())[i]
                 op.results[0].replace_all_uses_with(op.operands[k])
                 Rewriter.erase_op(op)
-                _drop_unread(copy)
+                _erase_unused_constants(copy)
                 if self._valid(copy) and accepts(copy):
                     found = copy
                     break
-            # With one operation fewer, the next one stands at the same place.
+            # After the removal of an operation, the next operation has the same index.
             best, i = (best, i + 1) if found is None else (found, i)
 
     def _flatten_constants(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
-        """Constants of equal elements: all at once if that will do."""
+        # Constants with equal elements.
         indices = [i for i, op in enumerate(module.walk()) if flatten(op.clone())]
 
         def only(kept: Collection[int]) -> bool:
@@ -170,7 +169,7 @@ class IrSubject:
         smallest_subset(indices, only)
 
     def _shrink_shapes(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
-        """One extent after the other becomes smaller, wherever it stands, the largest first."""
+        # Replace all occurrences of an extent, the largest extent first.
         tried: set[int] = set()
         best = module
         while left := sorted(_extents(best) - tried, reverse=True):
@@ -185,7 +184,6 @@ class IrSubject:
                     break
 
     def _drop_attributes(self, module: ModuleOp, accepts: Smaller[ModuleOp]) -> None:
-        """What discardable attributes say."""
         indices = [(i, key) for i, op in enumerate(module.walk()) for key in op.attributes]
 
         def only(kept: Collection[tuple[int, str]]) -> bool:
@@ -202,7 +200,7 @@ class IrSubject:
 
 
 def without_places(module: ModuleOp) -> ModuleOp:
-    """`module` without the lines that it was read from, which are not its own."""
+    """Remove the lines of the input file from the locations of `module`."""
     for op in module.walk():
         if isinstance(op.location, FileLineColLoc):
             op.location = UNKNOWN_LOC
@@ -210,10 +208,10 @@ def without_places(module: ModuleOp) -> ModuleOp:
 
 
 def _counts(op: Operation) -> bool:
-    return not isinstance(op, ModuleOp | FuncOp) and _may_go(op)
+    return not isinstance(op, ModuleOp | FuncOp) and _is_removable(op)
 
 
-def _may_go(op: Operation) -> bool:
+def _is_removable(op: Operation) -> bool:
     return not op.has_trait(ConstantLike) and not op.has_trait(IsTerminator)
 
 
@@ -226,7 +224,7 @@ def _function(module: ModuleOp, name: str) -> FuncOp:
 
 
 def _free_functions(module: ModuleOp) -> list[FuncOp]:
-    """Functions of one block that no symbol refers to, so that their types may change."""
+    # Functions with a single block and without references by symbols: their types can change.
     named: set[str] = set()
 
     def look(attribute: Attribute) -> None:
@@ -253,15 +251,15 @@ def _free_functions(module: ModuleOp) -> list[FuncOp]:
 
 
 def _steps(block: Block) -> Iterator[Operation]:
-    return filter(_may_go, block.ops)
+    return filter(_is_removable, block.ops)
 
 
 def _keep_only(function: FuncOp, kept: Sequence[Operation]) -> None:
-    """Leave out all other operations of the function's block, but for constants that are read."""
+    # Remove all other operations, except constants with consumers.
     block, wanted = function.body.block, set(kept)
     last = block.last_op
     assert isinstance(last, ReturnOp)
-    read = {value for op in (*block.ops,) for value in op.results if value.first_use is not None}
+    used = {value for op in (*block.ops,) for value in op.results if value.first_use is not None}
     returned = dict(
         zip(last.arguments, _each(function.res_attrs, len(last.arguments)), strict=True)
     )
@@ -283,7 +281,7 @@ def _keep_only(function: FuncOp, kept: Sequence[Operation]) -> None:
     for argument in list(block.args):
         if argument.first_use is None:
             block.erase_arg(argument)
-    values = [v for op in kept for v in op.results if v.first_use is None and v in read]
+    values = [v for op in kept for v in op.results if v.first_use is None and v in used]
     last.operands = values
     function.function_type = FunctionType.from_lists(
         [argument.type for argument in block.args], [value.type for value in values]
@@ -303,7 +301,7 @@ def _each(attributes: ArrayAttr[DictionaryAttr] | None, count: int) -> Sequence[
 
 
 def _named(found: Sequence[DictionaryAttr], default: str) -> ArrayAttr[DictionaryAttr]:
-    """The attributes with names for those without, where others have names of their own."""
+    # Add unused names where a name is missing.
     taken = {each.data[NAME] for each in found if NAME in each.data}
     names = (StringAttr(f"{default}{i}") for i in count())
     fresh = (name for name in names if name not in taken)
@@ -313,15 +311,13 @@ def _named(found: Sequence[DictionaryAttr], default: str) -> ArrayAttr[Dictionar
     )
 
 
-def _drop_unread(module: ModuleOp) -> None:
-    """Constants that nobody reads any more."""
+def _erase_unused_constants(module: ModuleOp) -> None:
     for op in list(module.walk()):
         if op.has_trait(ConstantLike) and all(r.first_use is None for r in op.results):
             Rewriter.erase_op(op)
 
 
 def _values(module: ModuleOp) -> Iterator[SSAValue]:
-    """Everything that has a type."""
     for op in module.walk():
         yield from op.results
         for region in op.regions:

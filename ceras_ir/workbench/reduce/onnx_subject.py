@@ -1,8 +1,8 @@
 """
-How ONNX models are made smaller and stay valid.
+Reduce ONNX models. All candidates of valid models are valid.
 
-Nodes are left out at any place: tensors that they made and that are still read become inputs with
-the types that shape inference finds, tensors that nobody reads any more become outputs.
+Any nodes can be removed: results of removed nodes that have other consumers become inputs with
+inferred types, and results that lose all consumers become outputs.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,7 +17,7 @@ from onnx.onnx_pb import AttributeProto, GraphProto, ModelProto, NodeProto, Valu
 from ceras_ir.workbench.reduce.search import Smaller, smallest_subset
 
 EXTENTS = (1, 2, 3, 4, 8, 16)
-"""What dimensions are shrunk to, if they are larger."""
+"""The extents that replace larger extents."""
 
 CONSTANT = "Constant"
 
@@ -25,7 +25,7 @@ Message = TypeVar("Message", ModelProto, NodeProto)
 
 
 class OnnxSubject:
-    """A model in one file."""
+    """The reductions of a model in a single file."""
 
     def __init__(self, model: ModelProto):
         self._was_valid = is_valid(model)
@@ -34,7 +34,7 @@ class OnnxSubject:
         return input.SerializeToString(deterministic=True)
 
     def size(self, input: ModelProto) -> tuple[int, int]:
-        """Nodes but for constants; elements of initializers and ends."""
+        """Count nodes without constants; and elements of initializers, inputs and outputs."""
         values = (v.type.tensor_type.shape.dim for v in (*input.graph.input, *input.graph.output))
         shapes = [*([d.dim_value or 1 for d in dims] for dims in values)]
         shapes += [list(tensor.dims) for tensor in input.graph.initializer]
@@ -64,7 +64,7 @@ class OnnxSubject:
         smallest_subset(nodes, only)
 
     def _skip_nodes(self, model: ModelProto, accepts: Smaller[ModelProto]) -> None:
-        """Read a node's first input instead of its output where both have one type."""
+        # Replace the output of a node by the first input of the same type.
         best, i = model, 0
         while i < len(best.graph.node):
             types, node = _types(best), best.graph.node[i]
@@ -79,10 +79,10 @@ class OnnxSubject:
             candidate = None
             if same:
                 rest = [_copy(n) for j, n in enumerate(best.graph.node) if j != i]
-                for other in rest:
-                    for k, name in enumerate(other.input):
+                for each in rest:
+                    for k, name in enumerate(each.input):
                         if name == node.output[0]:
-                            other.input[k] = node.input[0]
+                            each.input[k] = node.input[0]
                 candidate = _with_nodes(best, rest, types)
             if candidate is not None and self._try(candidate, accepts):
                 best = candidate
@@ -90,7 +90,6 @@ class OnnxSubject:
                 i += 1
 
     def _flatten_initializers(self, model: ModelProto, accepts: Smaller[ModelProto]) -> None:
-        """Floats of equal elements, of the first one's value."""
         names = [t.name for t in model.graph.initializer if _flattened(t) is not None]
 
         def only(kept: Collection[str]) -> bool:
@@ -105,7 +104,7 @@ class OnnxSubject:
         smallest_subset(names, only)
 
     def _shrink_shapes(self, model: ModelProto, accepts: Smaller[ModelProto]) -> None:
-        """One extent after the other becomes smaller, wherever it stands, the largest first."""
+        # Replace all occurrences of an extent, the largest extent first.
         best, tried = model, set[int]()
         while left := sorted(_extents(best) - tried, reverse=True):
             extent = left[0]
@@ -119,7 +118,7 @@ class OnnxSubject:
                     break
 
     def _drop_descriptions(self, model: ModelProto, accepts: Smaller[ModelProto]) -> None:
-        """What says where the model comes from, and types of values that can be inferred."""
+        # Remove descriptions of the origin of the model, and types that can be inferred.
         candidate = _copy(model)
         for name in ("doc_string", "domain", "metadata_props"):
             candidate.ClearField(name)
@@ -132,30 +131,29 @@ class OnnxSubject:
 
 
 def is_in_one_file(model: ModelProto) -> bool:
-    """Whether no tensor lies in a file beside the model."""
+    """Return whether no tensor is stored in a separate file."""
     return not any(tensor.external_data for tensor in model.graph.initializer)
 
 
 def is_valid(model: ModelProto) -> bool:
-    """Whether ONNX's own checker and strict shape inference take it."""
+    """Return whether the checker of ONNX and strict shape inference accept the model."""
     try:
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
         shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
-    # Of several kinds; RuntimeErrors of inference among them.
+    # Errors of several classes, such as RuntimeError of shape inference.
     except Exception:
         return False
     return True
 
 
 def _copy(message: Message) -> Message:
-    """A message of its own."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
 def _types(model: ModelProto) -> dict[str, ValueInfoProto]:
-    """The type of every tensor whose shape is known."""
+    # The types of all tensors with a known shape.
     try:
         graph = shape_inference.infer_shapes(model, data_prop=True).graph
     except Exception:
@@ -164,8 +162,8 @@ def _types(model: ModelProto) -> dict[str, ValueInfoProto]:
     return {name: v for name, v in found.items() if v.type.tensor_type.HasField("shape")}
 
 
-def _reads(node: NodeProto) -> Iterator[str]:
-    """Tensors that a node reads, inside of its graphs too."""
+def _inputs(node: NodeProto) -> Iterator[str]:
+    # The inputs of a node, including tensors that subgraphs use.
     yield from filter(None, node.input)
     for attribute in node.attribute:
         graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs
@@ -176,7 +174,7 @@ def _reads(node: NodeProto) -> Iterator[str]:
 def _free_in(graph: GraphProto) -> Iterator[str]:
     own = {t.name for t in (*graph.input, *graph.initializer)}
     for node in graph.node:
-        yield from (name for name in _reads(node) if name not in own)
+        yield from (name for name in _inputs(node) if name not in own)
         own.update(node.output)
     yield from (value.name for value in graph.output if value.name not in own)
 
@@ -184,19 +182,19 @@ def _free_in(graph: GraphProto) -> Iterator[str]:
 def _with_nodes(
     model: ModelProto, kept: Sequence[NodeProto], types: dict[str, ValueInfoProto]
 ) -> ModelProto | None:
-    """The model of these nodes, and of the constants that they read; None without a type."""
+    # The model with these nodes and the constants that they use, if all types are known.
     graph = model.graph
-    read = dict.fromkeys(name for node in kept for name in _reads(node))
-    constants = [n for n in graph.node if n.op_type == CONSTANT and n.output[0] in read]
-    made = {name for node in (*kept, *constants) for name in node.output}
-    initializers = [t for t in graph.initializer if t.name in read]
-    sparse = [t for t in graph.sparse_initializer if t.values.name in read]
-    known = made | {t.name for t in initializers} | {t.values.name for t in sparse}
-    inputs = [name for name in read if name not in known]
-    consumed = {name for node in graph.node for name in _reads(node)}
+    used = dict.fromkeys(name for node in kept for name in _inputs(node))
+    constants = [n for n in graph.node if n.op_type == CONSTANT and n.output[0] in used]
+    results = {name for node in (*kept, *constants) for name in node.output}
+    initializers = [t for t in graph.initializer if t.name in used]
+    sparse = [t for t in graph.sparse_initializer if t.values.name in used]
+    known = results | {t.name for t in initializers} | {t.values.name for t in sparse}
+    inputs = [name for name in used if name not in known]
+    consumed = {name for node in graph.node for name in _inputs(node)}
     consumed |= {value.name for value in graph.output}
     outputs = [
-        name for node in kept for name in node.output if name in consumed and name not in read
+        name for node in kept for name in node.output if name in consumed and name not in used
     ]
     if not all(name in types for name in (*inputs, *outputs)):
         return None
@@ -204,7 +202,7 @@ def _with_nodes(
     for field in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
         result.graph.ClearField(field)
     wanted = {id(node) for node in (*kept, *constants)}
-    # In the order of the graph, where they are its nodes, and else in their own.
+    # Nodes of the graph keep the order; copies have the order of `kept`.
     ordered = [n for n in graph.node if id(n) in wanted]
     result.graph.node.extend(ordered if len(ordered) == len(wanted) else [*constants, *kept])
     result.graph.initializer.extend(initializers)
@@ -215,7 +213,7 @@ def _with_nodes(
 
 
 def _flattened(tensor: onnx.TensorProto) -> onnx.TensorProto | None:
-    """The same with the first element everywhere; None if that is no smaller or no float."""
+    # Replace all elements by the first; None if the tensor is not float or would not change.
     if tensor.data_type != onnx.TensorProto.FLOAT or tensor.external_data:
         return None
     array = numpy_helper.to_array(tensor)
@@ -235,7 +233,7 @@ def _extents(model: ModelProto) -> set[int]:
 
 
 def _shrunk(model: ModelProto, extent: int, smaller: int) -> ModelProto:
-    """`smaller` in place of `extent`, in types, initializers, and lists of attributes."""
+    # Replace `extent` in types, initializers and attributes.
     result = _copy(model)
     result.graph.ClearField("value_info")
     for dimension in _dimensions(result):
@@ -253,7 +251,7 @@ def _shrunk(model: ModelProto, extent: int, smaller: int) -> ModelProto:
         for attribute in node.attribute:
             if attribute.name == "kernel_shape":
                 attribute.ints[:] = [smaller if e == extent else e for e in attribute.ints]
-    # What outputs become is inferred, as windows change them by their own rules.
+    # Shapes of outputs are inferred, because windows change extents.
     for value in result.graph.output:
         value.type.tensor_type.ClearField("shape")
     types = _types(result)

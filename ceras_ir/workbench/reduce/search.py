@@ -1,8 +1,8 @@
 """
-Delta debugging: smaller and smaller inputs for which a command still ends with status 0.
+Search the smallest input for which a command still exits with status 0 (delta debugging).
 
-A `Subject` makes candidates, each a valid input; what is written here knows no format. Every kind
-of reduction is repeated until none of them finds anything smaller.
+A `Subject` creates candidates, which are valid inputs; this module is independent of the format.
+All kinds of reduction are repeated until no candidate is smaller.
 """
 
 import zlib
@@ -15,26 +15,26 @@ from ceras_ir.support.diagnostics import InputError
 
 T = TypeVar("T")
 
-MAX_COMPRESSED = 1 << 24
-"""Bytes above which files are compared by their length alone: compression takes a while."""
+MAX_COMPRESSED_BYTES = 1 << 24
+"""Larger files are compared only by length, because compression is slow."""
 
 Smaller: TypeAlias = Callable[[T], bool]
-"""Whether a candidate is interesting; it is the input from then on if it is."""
+"""Return whether a candidate is interesting. An interesting candidate becomes the input."""
 
 
 class Subject(Protocol[T]):
-    """A format that can be reduced."""
+    """A format with reductions."""
 
     def write(self, input: T) -> bytes:
-        """The file of an input."""
+        """Return the file of an input."""
         ...
 
     def size(self, input: T) -> tuple[int, int]:
-        """The number of its operations, and of elements of its tensors."""
+        """Return the number of operations, and the number of elements of tensors."""
         ...
 
     def reductions(self) -> Sequence[Callable[[T, "Smaller[T]"], None]]:
-        """Kinds of reduction: each tries candidates made of an input, larger steps first."""
+        """Return the kinds of reduction. Each tries candidates of an input, large steps first."""
         ...
 
 
@@ -50,33 +50,33 @@ class Reduction(Generic[T]):
 
     @property
     def left(self) -> int:
-        """The number of operations that are left; there were `first`."""
+        """The number of remaining operations, of initially `first`."""
         return self._size[0]
 
-    def run(self, said: Callable[[str], None]) -> None:
-        """Reduce until nothing helps or the time is over; `said` hears of progress."""
+    def run(self, report: Callable[[str], None]) -> None:
+        """Reduce until no candidate is smaller or the time limit is reached; report progress."""
         status = self._command.status(self.data)
         if status != 0:
-            ended = "takes too long" if status is None else f"ends with status {status}"
+            result = "takes too long" if status is None else f"exits with status {status}"
             raise InputError(
-                f"nothing to reduce: the command of --test {ended} on it, and must end with 0"
+                f"cannot reduce: the command of --test {result} for the input; it must exit with 0"
             )
         try:
-            while self._round(said):
+            while self._round(report):
                 pass
         except OutOfTimeError:
-            said("the time is over")
+            report("the time limit is reached")
 
-    def _round(self, said: Callable[[str], None]) -> bool:
+    def _round(self, report: Callable[[str], None]) -> bool:
         before = self.data
         for reduction in self._subject.reductions():
             reduction(self._best, self._accepts)
-            said(f"{self.left} operations, {len(self.data):,} bytes, {self._command.runs} runs")
+            report(f"{self.left} operations, {len(self.data):,} bytes, {self._command.runs} runs")
         return self.data != before
 
     def _accepts(self, candidate: T) -> bool:
         data = self._subject.write(candidate)
-        # Else two kinds of reduction could undo each other for ever.
+        # Without this check, two kinds of reduction could undo each other forever.
         size = self._subject.size(candidate)
         if (size, _weight(data)) >= (self._size, _weight(self.data)):
             return False
@@ -87,14 +87,15 @@ class Reduction(Generic[T]):
 
 
 def _weight(data: bytes) -> int:
-    """Bytes after compression: equal elements weigh less, where they take as many."""
-    return len(zlib.compress(data, 1)) if len(data) < MAX_COMPRESSED else len(data)
+    # After compression, equal elements need fewer bytes.
+    return len(zlib.compress(data, 1)) if len(data) < MAX_COMPRESSED_BYTES else len(data)
 
 
 def smallest_subset(items: Sequence[T], interesting: Callable[[list[T]], bool]) -> list[T]:
     """
-    A subset of `items`, which are interesting together, no element of which can go alone: Zeller
-    and Hildebrandt's `ddmin` (2002). One element of n is found in about 2 log2(n) questions.
+    Return an interesting subset of `items` from which no single element can be removed. `items`
+    must be interesting. The algorithm is `ddmin` of Zeller and Hildebrandt (2002): a subset of a
+    single element of n needs about 2 log2(n) calls.
     """
     kept: list[T] = list(items)
     parts = 2

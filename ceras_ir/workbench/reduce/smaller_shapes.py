@@ -1,8 +1,8 @@
 """
-Smaller constants and shapes of a module.
+Reduce constants and shapes of a module.
 
-An extent is shrunk wherever it stands, in types and constants: in networks equal extents mostly are
-the same one. What operations make of their operands is then asked of the verifier, which knows.
+All occurrences of an extent in types and constants are replaced, because equal extents of a network
+usually belong together. The verifier then determines the shapes of results.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ from ceras_ir.dialects.graph.attributes import View
 from ceras_ir.dialects.graph.operation import WrongShapeError, shape_of
 
 VALUE = "value"
-"""The property in which constants have their elements."""
+"""The property with the elements of a constant."""
 
 
 def shape_of_type(type: Attribute) -> tuple[int, ...] | None:
-    """The shape of a tensor or buffer; None for anything else."""
+    """Return the shape of a tensor or buffer type."""
     if isinstance(type, TensorType | MemRefType):
         return type.get_shape()
     return None
@@ -49,7 +49,7 @@ def _with_shape(type: Attribute, shape: Sequence[int]) -> Attribute:
 
 
 def flatten(op: Operation) -> bool:
-    """Give all elements of the constant `op` the value of the first; whether that changes any."""
+    """Set all elements of the constant `op` to the first, and return whether any changes."""
     dense = op.properties.get(VALUE)
     if not isa(dense, DenseIntOrFPElementsAttr):
         return False
@@ -62,8 +62,8 @@ def flatten(op: Operation) -> bool:
 
 def shrunk(module: ModuleOp, extent: int, smaller: int, *, attributes: bool) -> ModuleOp | None:
     """
-    A copy in which `smaller` stands for `extent`, in lists of attributes too if asked for, as of
-    kernels; None where a constant cannot be cut.
+    Return a copy in which `smaller` replaces `extent`. With `attributes`, array attributes (such as
+    kernels) change, too. The result is None if a constant cannot be sliced.
     """
     copy = module.clone()
 
@@ -108,21 +108,20 @@ def _set_type(value: SSAValue, type: Attribute) -> None:
 def _sliced(
     dense: DenseIntOrFPElementsAttr, shape: Sequence[int]
 ) -> DenseIntOrFPElementsAttr | None:
-    """The first elements of each dimension."""
     element, old = dense.get_element_type(), dense.get_shape()
     data, size = dense.data.data, element.compile_time_size
     kind = TensorType(element, shape)
     if len(data) == size:
         return DenseIntOrFPElementsAttr(kind, dense.data)
     if len(data) != size * prod(old):
-        return None  # Elements of parts of a byte.
+        return None  # Elements of less than a byte.
     array = np.frombuffer(data, np.dtype((np.void, size))).reshape(old)
     part = array[tuple(slice(e) for e in shape)]
     return DenseIntOrFPElementsAttr(kind, BytesAttr(np.ascontiguousarray(part).tobytes()))
 
 
 def _infer(op: GraphOperation) -> None:
-    """Give the result the shape that the verifier wants, as far as it says which."""
+    # Set the result to the shape that the verifier expects, if the error specifies it.
     if op.has_trait(View):
         shape = _reshaped(shape_of(op.operands[0]), shape_of(op.output))
         _set_type(op.output, _with_shape(op.output.type, shape))
@@ -131,17 +130,17 @@ def _infer(op: GraphOperation) -> None:
     except WrongShapeError as error:
         if error.name == "result":
             _set_type(op.output, _with_shape(op.output.type, error.expected))
-    # Whatever else is wrong, the verifier says again of the whole candidate.
+    # Other errors are found again when the candidate is verified.
     except VerifyException:
         pass
 
 
 def _reshaped(source: Sequence[int], target: Sequence[int]) -> list[int]:
-    """`target` with one extent changed, the last that will do, to have as many elements."""
+    # Change the last possible extent of `target` so that both have the same number of elements.
     if prod(source) == prod(target):
         return list(target)
     for i in reversed(range(len(target))):
-        others = prod(target) // target[i]
-        if prod(source) % others == 0:
-            return [*target[:i], prod(source) // others, *target[i + 1 :]]
+        rest = prod(target) // target[i]
+        if prod(source) % rest == 0:
+            return [*target[:i], prod(source) // rest, *target[i + 1 :]]
     return list(target)

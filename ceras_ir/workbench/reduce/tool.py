@@ -1,4 +1,4 @@
-"""`ceras-reduce`: the smallest input for which a command still ends with status 0."""
+"""Implement `ceras-reduce`: find the smallest input for which a command exits with status 0."""
 
 import argparse
 import sys
@@ -26,28 +26,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-reduce`."""
+    """Return the parser of `ceras-reduce`."""
     parser = ToolParser(
         "ceras-reduce",
-        description="Make a module or an ONNX model smaller while a command still ends with status "
-        "0 on it, which says that what is looked for is still there. Operations are left out, "
-        "constants become equal elements, shapes shrink; every candidate of valid input is valid.",
-        epilog=f"{EXIT_STATUS} Input on which the command does not end with 0 is bad input.",
+        description="Reduce a module or an ONNX model while a command exits with status 0, which "
+        "shows that the searched behaviour is still present. Operations are removed, elements of "
+        "constants become equal, and shapes become smaller. Candidates of valid input are valid.",
+        epilog=f"{EXIT_STATUS} The command must exit with 0 for the input.",
     )
     add = parser.add_argument
-    add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model; - is IR text on stdin")
+    add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model; -: IR text on stdin")
     add(
         "-o",
         dest="output",
         metavar="OUT",
         required=True,
-        help="write the smallest input here; - is stdout",
+        help="write the smallest input to this file; -: stdout",
     )
     add(
         "--test",
         metavar="'CMD {input}'",
         required=True,
-        help="run this shell command on every candidate; {input} stands for the file. Such as "
+        help="run this shell command on each candidate; {input} is the file. For example: "
         "\"ceras-opt {input} --my-pass --reproducer= 2>&1 | grep -q 'crashed'\"",
     )
     add(
@@ -55,13 +55,13 @@ def make_parser() -> ToolParser:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="reject a candidate whose run takes longer (default: %(default)g)",
+        help="reject a candidate if the command runs longer (default: %(default)g)",
     )
     add(
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="stop after so many seconds and write the smallest input so far (default: none)",
+        help="stop after this time and write the smallest input so far (default: no limit)",
     )
     add_options(parser, PartOptions, ["allow_unregistered_dialect"])
     add_plugins(parser.add_argument_group("plugins"))
@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
             else _of_text(path, command, unregistered=arguments.allow_unregistered_dialect)
         )
         try:
-            reduction.run(_say if sys.stderr.isatty() else _nothing)
+            reduction.run(_say if sys.stderr.isatty() else lambda text: None)
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
@@ -107,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     if interrupted:
-        print("ceras-reduce: interrupted: what is written is the smallest so far", file=sys.stderr)
+        print("ceras-reduce: interrupted: the smallest input so far is written", file=sys.stderr)
     return 130 if interrupted else 0
 
 
@@ -118,7 +118,7 @@ def _of_model(path: str, command: "ShellCommand") -> "Reduction[ModelProto]":
 
     model = read_model(path)
     if not is_in_one_file(model):
-        raise InputError("it has tensors in other files: save it in one file first")
+        raise InputError("the model has tensors in other files: save it as a single file first")
     return Reduction(OnnxSubject(model), model, command)
 
 
@@ -136,7 +136,3 @@ def _of_text(path: str, command: "ShellCommand", *, unregistered: bool) -> "Redu
 
 def _say(text: str) -> None:
     print(f"ceras-reduce: {text}", file=sys.stderr)
-
-
-def _nothing(text: str) -> None:
-    pass

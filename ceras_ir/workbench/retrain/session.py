@@ -1,7 +1,7 @@
 """
-One training run from files to a file.
+Run `ceras-retrain`: load the networks and the data, train, check the result and write the model.
 
-Put trained numbers into a module in the place of its constants.
+The student is the network that is trained. The teacher is the dense network.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -25,31 +27,103 @@ from ceras_ir.driver.target_options import model_target
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
+from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import QUANTIZED, graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.workbench.retrain.networks import check_integers, model_bytes, student_of, teacher_of
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    UsageError,
+    node_name,
+)
+from ceras_ir.targets.protocol import Stage, Target
+from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
+from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+from ceras_ir.transforms.quantization.checks import CheckScalesPass
 from ceras_ir.workbench.training.examples import Examples, load_examples
 from ceras_ir.workbench.training.settings import CHECKPOINT, HARD_SWISH, Settings
 from ceras_ir.workbench.training.torch_network import TorchNetwork
-from ceras_ir.workbench.training.trainer import Run, Stopped
+from ceras_ir.workbench.training.trainer import Stopped, TrainingRun
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
+
+@dataclass(frozen=True)
+class Student:
+    """A network before training, and the weights that remain zero."""
+
+    module: ModuleOp
+    zeros: Mapping[str, NDArray[np.bool_]]
+    """The masks of zero weights in float layers, by layer name."""
+
+    @property
+    def share(self) -> float:
+        """The share of weights that remain zero."""
+        held = sum(int(mask.sum()) for mask in self.zeros.values())
+        return held / max(1, sum(mask.size for mask in self.zeros.values()))
+
+
+def student_of(module: ModuleOp, options: BuildOptions) -> Student:
+    """Fuse a network, prune and quantize it according to `options`, and record the zeros."""
+    if not options.is_quantized and carries_quantization(module):
+        ops = main_function(module).body.block.ops
+        found = [op for op in ops if isinstance(op, graph.QuantizeOp)][:1]
+        reason = "unsupported by retraining in float: the network has Q/DQ; add --int8"
+        raise UnsupportedError([Finding(node_name(op), op.name, reason) for op in found])
+    zeros: dict[str, NDArray[np.bool_]] = {}
+
+    def note(stage: Stage, now: ModuleOp) -> None:
+        if stage.level != QUANTIZED:
+            zeros.update(_zeros(now))
+
+    run_stages(load_context(), module, graph_stages(options), note)
+    return Student(module, zeros)
+
+
+def teacher_of(module: ModuleOp) -> ModuleOp:
+    """Return the dense network, fused as the student, so that layers have equal names."""
+    run_stages(load_context(), module, graph_stages(replace(BuildOptions(), quantize="none")))
+    return module
+
+
+def check_integers(module: ModuleOp) -> None:
+    """Repeat the proofs of quantization for the trained weights."""
+    for each in (CheckScalesPass(), ProveAccumulatorsPass()):
+        each.apply(load_context(), module)
+
+
+def model_bytes(module: ModuleOp, title: str, target: Target) -> bytes:
+    """Return the model file that `target` writes."""
+    (artefact,) = target.emit(module, title).artefacts
+    stream = BytesIO()
+    artefact.write(stream)
+    return stream.getvalue()
+
+
+def _zeros(module: ModuleOp) -> dict[str, NDArray[np.bool_]]:
+    found: dict[str, NDArray[np.bool_]] = {}
+    for op in main_function(module).body.block.ops:
+        if isinstance(op, graph.LinearOperation):
+            array = graph.constant_array(op.weights)
+            if array is not None and array.dtype.kind == "f":
+                found[node_name(op)] = array == 0
+    return found
 
 
 def write_back(arrays: Mapping[graph.ConstantOp, NDArray[np.generic]]) -> None:
-    """Replace each constant by one with these stored numbers, of the same type and name."""
+    """Replace the stored elements of each constant. Type and name remain."""
     for constant, array in arrays.items():
         element = graph.element_of(constant.result)
         new = graph.ConstantOp.from_array(array, element, location=constant.location)
         Rewriter.replace_op(constant, new)
 
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
-
-
-TOLERANCE = 1e-3
-"""Of the greatest output: what torch's order of sums may differ from the interpreter's."""
+MAX_FLOAT_ERROR = 1e-3
+"""The maximum difference between torch and the interpreter, relative to the largest output."""
 
 
 def retrain(
@@ -59,7 +133,7 @@ def retrain(
     data: str,
     validate: str | None,
 ) -> None:
-    """Train, and write the model."""
+    """Train a network, and write the model."""
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -67,18 +141,18 @@ def retrain(
         module = _read(arguments, arguments.model)
         teacher = _teacher(arguments)
         examples = load_examples(data, arguments.labels, network_inputs(main_function(module)))
-        judged = None
+        validation = None
         if validate is not None:
             inputs = network_inputs(main_function(module))
-            judged = load_examples(validate, arguments.validate_labels, inputs)
+            validation = load_examples(validate, arguments.validate_labels, inputs)
         student = student_of(module, options)
         network = TorchNetwork(student.module, student.zeros)
     checkpoint = Path(f"{arguments.output}{CHECKPOINT}")
-    training = Run(
+    training = TrainingRun(
         network,
         teacher,
         examples,
-        judged,
+        validation,
         settings,
         _device(arguments.device),
         _name(arguments, settings, options, examples),
@@ -88,14 +162,14 @@ def retrain(
     )
     _say(
         f"{len(examples)} examples, {sum(p.numel() for p in network.parameters()):,} weights and "
-        f"biases, {student.share:.1%} of the weights held at zero"
+        f"biases, {student.share:.1%} of the weights remain zero"
     )
     if arguments.resume:
         training.resume()
     try:
         training.train()
     except Stopped:
-        _say(f"stopped; {checkpoint} has all that was done: --resume goes on")
+        _say(f"stopped; {checkpoint} has the progress: continue with --resume")
         raise
     found = _outputs(training)
     write_back(network.arrays())
@@ -107,7 +181,7 @@ def retrain(
     checkpoint.unlink(missing_ok=True)
     best = training.progress
     if best.best is not None:
-        _say(f"{arguments.output}: the weights behind epoch {best.best_epoch}, {best.best:.4f}")
+        _say(f"{arguments.output}: the weights after epoch {best.best_epoch}, {best.best:.4f}")
 
 
 def _read(arguments: argparse.Namespace, path: str):
@@ -115,7 +189,7 @@ def _read(arguments: argparse.Namespace, path: str):
 
 
 def _teacher(arguments: argparse.Namespace) -> TorchNetwork | None:
-    """The network of `--teacher`, or the one that is trained, as it was before all changes."""
+    # The network of --teacher, or the trained network before all changes.
     if not arguments.soft:
         return None
     changed = arguments.prune is not None or arguments.int8 or arguments.silu == HARD_SWISH
@@ -128,7 +202,7 @@ def _teacher(arguments: argparse.Namespace) -> TorchNetwork | None:
 
 def _device(wanted: str) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch finds no GPU")
+        raise UsageError("--device cuda: torch finds no GPU; use --device cpu")
     found = torch.cuda.is_available() if wanted == "auto" else wanted == "cuda"
     return torch.device("cuda" if found else "cpu")
 
@@ -136,7 +210,7 @@ def _device(wanted: str) -> torch.device:
 def _name(
     arguments: argparse.Namespace, settings: Settings, options: BuildOptions, examples: Examples
 ) -> str:
-    """What tells this run from others: model, examples and all that changes weights."""
+    # A digest of the model, the examples and all options that influence weights.
     digest = sha256(repr((settings, options, arguments.label_output)).encode())
     for path in (arguments.model, arguments.teacher):
         digest.update(b"" if path is None else Path(path).read_bytes())
@@ -145,8 +219,8 @@ def _name(
     return digest.hexdigest()
 
 
-def _outputs(training: Run) -> dict[str, np.ndarray]:
-    """What torch makes of the first example."""
+def _outputs(training: TrainingRun) -> dict[str, np.ndarray]:
+    # The outputs of torch for the first example.
     with torch.no_grad():
         inputs = [
             torch.from_numpy(np.ascontiguousarray(x[0])).to(training.device)
@@ -156,17 +230,19 @@ def _outputs(training: Run) -> dict[str, np.ndarray]:
     return {name: value.cpu().numpy() for name, value in found.items()}
 
 
-def _check(training: Run, found: dict[str, np.ndarray], module: ModuleOp, *, exact: bool) -> None:
-    """Hold torch to the interpreter on the first example, by the module that is written."""
+def _check(
+    training: TrainingRun, found: dict[str, np.ndarray], module: ModuleOp, *, exact: bool
+) -> None:
+    # Compare torch and the interpreter on the first example, with the module that is written.
     sample = [x[0] for x in training.examples.inputs]
     names = input_names(main_function(module))
     expected = run(module, dict(zip(names, sample, strict=True)))
     for name, array in expected.items():
         values = found[name].reshape(array.shape)
         error = float(np.abs(values.astype(np.float64) - array.astype(np.float64)).max(initial=0))
-        most = float(np.abs(array.astype(np.float64)).max(initial=1))
-        # Behind integers there may be floats, whose functions differ in the last bits.
-        if not error <= (1e-5 if exact else TOLERANCE) * max(most, 1.0):
+        largest = float(np.abs(array.astype(np.float64)).max(initial=1))
+        # Float operations after the integers may differ in the last bits.
+        if not error <= (1e-5 if exact else MAX_FLOAT_ERROR) * max(largest, 1.0):
             raise InputError(
                 f"output '{name}' differs between torch and the interpreter by {error:.3g}: "
                 "this is a bug; nothing was written"

@@ -1,8 +1,9 @@
-"""`ceras-retrain`: train a float network further, its zeros held at zero."""
+"""Implement `ceras-retrain`: train the weights of a network further; zeros remain zero."""
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, get_args
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, names
@@ -27,8 +28,7 @@ from ceras_ir.workbench.training.settings import (
 if TYPE_CHECKING:
     from ceras_ir.pipeline.options import BuildOptions
 
-SETTINGS = Settings()
-"""The defaults."""
+DEFAULTS = Settings()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,14 +36,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-retrain`."""
+    """Return the parser of `ceras-retrain`."""
     parser = ToolParser(
         "ceras-retrain",
-        description="Train the weights of a network further. Weights that are zero stay zero, so "
-        "that a pruned network keeps its pattern. Labels teach it, or the dense network that it "
-        "was pruned from, or both. With --int8 the weights are trained in the integers that run. "
-        "With --silu hardswish, HardSwish takes the place of SiLU first, in float too.",
-        epilog=f"{EXIT_STATUS} 130: interrupted; the checkpoint is there. Needs torch: "
+        description="Train the weights of a network further. Weights that are zero remain zero, so "
+        "that a pruned network keeps the pattern. The loss compares with labels, with the dense "
+        "network before pruning, or with both. With --int8, the weights are trained as the "
+        "integers of the compiled network. With --silu hardswish, HardSwish replaces SiLU before "
+        "training, for floats, too.",
+        epilog=f"{EXIT_STATUS} 130: interrupted; there is a checkpoint. Needs torch: "
         "pip install 'ceras-ir[retrain]'.",
     )
     add = parser.add_argument
@@ -52,26 +53,28 @@ def make_parser() -> ToolParser:
     _add_data(parser)
     _add_losses(parser)
     _add_schedule(parser)
-    group = parser.add_argument_group("the run")
-    group.add_argument("--seed", type=int, default=0, help="of all that is random (default: 0)")
+    group = parser.add_argument_group("execution")
+    group.add_argument("--seed", type=int, default=0, help="the random seed (default: 0)")
     group.add_argument(
-        "--resume", action="store_true", help=f"go on from OUT.onnx{CHECKPOINT}, to the same bits"
+        "--resume",
+        action="store_true",
+        help=f"continue from OUT.onnx{CHECKPOINT}; the result has equal bits",
     )
     group.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="auto: a GPU if there is one (default: %(default)s)",
+        help="auto: a GPU, if available (default: %(default)s)",
     )
     group.add_argument(
-        "--threads", type=int, metavar="N", help="of torch on the CPU (default: torch's)"
+        "--threads", type=int, metavar="N", help="threads of torch on the CPU (default: of torch)"
     )
     quantized = parser.add_argument_group("integers")
     quantized.add_argument(
         "--int8",
         action="store_true",
-        help="quantize first, then train through the rounding: what is trained are the integers "
-        "that the compiled network computes with. OUT.onnx has Q/DQ",
+        help="quantize first, then train through the rounding, with the integers of the compiled "
+        "network. OUT.onnx has Q/DQ",
     )
     add_options(quantized, ArithmeticOptions)
     add_scheme(quantized)
@@ -82,30 +85,30 @@ def make_parser() -> ToolParser:
 
 def _add_data(parser: ToolParser) -> None:
     group = parser.add_argument_group("examples")
-    for name, what in (("data", "to train on"), ("validate", "to judge on behind each epoch")):
+    for name, purpose in (("data", "for training"), ("validate", "for a score after each epoch")):
         group.add_argument(
             f"--{name}",
             metavar="DIR|B.npz",
             required=name == "data",
-            help=f"inputs {what}: a file, or a folder of images, to which the --image options "
-            "apply; a folder may have folders 'images' and 'labels'",
+            help=f"inputs {purpose}: a file, or a folder of images, to which the --image options "
+            "apply; a folder may contain the folders 'images' and 'labels'",
         )
         group.add_argument(
             "--labels" if name == "data" else "--validate-labels",
             metavar="DIR|L.npz",
-            help="classes [N], or of pixels [N, H, W], or a folder of images of them with the "
-            "names of the inputs; values of type float are what the output is to be",
+            help="classes of samples [N] or pixels [N, H, W], or a folder of label images with the "
+            "names of the inputs; floats are target values of the output",
         )
-    group.add_argument("--label-output", metavar="NAME", help="the output that has labels")
+    group.add_argument("--label-output", metavar="NAME", help="the output to which labels belong")
     group.add_argument("--flip", action="store_true", help="mirror half of the images")
 
 
 def _add_losses(parser: UsageParser) -> None:
-    group = parser.add_argument_group("what is learnt")
+    group = parser.add_argument_group("losses")
     group.add_argument(
         "--prune",
         metavar="OPTIONS",
-        help="prune first, as the pass prune does; the network as it was is the teacher",
+        help="prune first, with options of the pass prune; the teacher is the original network",
     )
     group.add_argument("--teacher", metavar="DENSE.onnx", help="the dense network")
     group.add_argument(
@@ -113,30 +116,30 @@ def _add_losses(parser: UsageParser) -> None:
         type=names,
         default=[],
         metavar="LAYER,...",
-        help="layers whose feature maps are to be the teacher's, by name or pattern such as "
-        "'*/conv*': mean squared error. Of several that fit the first counts",
+        help="the layers with a soft loss, the mean squared error to the feature map of the "
+        "teacher, by name or by a pattern such as '*/conv*'. The first match counts",
     )
     group.add_argument(
         "--alpha",
         type=_numbers,
         default=[1.0],
         metavar="A[,A...]",
-        help="weight of the soft loss, one or one for each name of --soft (default: 1)",
+        help="weight of the soft losses, or a weight for each name of --soft (default: 1)",
     )
     group.add_argument(
         "--relative",
         action="store_true",
-        help="divide the soft loss of each layer by the mean square of the teacher's feature map, "
-        "so that layers of any range count alike",
+        help="divide the soft loss of each layer by the mean square of the feature map of the "
+        "teacher, so that layers with different ranges have equal weights",
     )
     group.add_argument(
         "--beta",
         type=float,
-        default=SETTINGS.beta,
-        help="weight of the hard loss, of labels (default: %(default)s)",
+        default=DEFAULTS.beta,
+        help="weight of the hard loss, which compares with labels (default: %(default)s)",
     )
     group.add_argument(
-        "--balance", action="store_true", help="rare classes weigh as much as frequent ones"
+        "--balance", action="store_true", help="give rare and frequent classes equal weights"
     )
 
 
@@ -146,63 +149,64 @@ def _add_schedule(parser: UsageParser) -> None:
     add(
         "--epochs",
         type=int,
-        default=SETTINGS.epochs,
+        default=DEFAULTS.epochs,
         metavar="N",
-        help=f"runs through all examples {default}",
+        help=f"passes over all examples {default}",
     )
-    # `--batch` is the value of a symbolic dimension, as everywhere.
+    # `--batch` is the value of a symbolic dimension, as in all commands.
     add(
         "--batch-size",
         type=int,
-        default=SETTINGS.batch,
+        default=DEFAULTS.batch,
         metavar="N",
-        help=f"samples of a step {default}",
+        help=f"samples per step {default}",
     )
     add(
         "--optimizer",
         choices=get_args(Optimizer),
-        default=SETTINGS.optimizer,
-        help=f"the step {default}",
+        default=DEFAULTS.optimizer,
+        help=f"the algorithm {default}",
     )
-    add("--rate", type=float, default=SETTINGS.rate, help=f"learning rate at the start {default}")
+    add("--rate", type=float, default=DEFAULTS.rate, help=f"initial learning rate {default}")
     add(
         "--channel-rates",
         action="store_true",
-        help="multiply the rate of each output channel by the root mean square of its weights, and "
-        "that of biases by theirs: folded batch norms make channels that are octaves apart",
+        help="multiply the rate of each output channel by the root mean square of the weights, and "
+        "the rate of biases by that of the biases: after folding batch norms, the sizes of "
+        "channels differ by large factors",
     )
     add(
         "--schedule",
         choices=get_args(Schedule),
-        default=SETTINGS.schedule,
-        help=f"of the learning rate {default}",
+        default=DEFAULTS.schedule,
+        help=f"schedule of the learning rate {default}",
     )
     add(
         "--step-epochs",
         type=int,
-        default=SETTINGS.step_epochs,
+        default=DEFAULTS.step_epochs,
         metavar="N",
-        help=f"of schedule step: the rate changes every N epochs {default}",
+        help=f"with schedule step, change the rate every N epochs {default}",
     )
     add(
         "--step-factor",
         type=float,
-        default=SETTINGS.step_factor,
+        default=DEFAULTS.step_factor,
         metavar="F",
-        help=f"of schedule step: by this factor {default}",
+        help=f"with schedule step, the factor of the change {default}",
     )
     add(
         "--weight-decay",
         type=float,
-        default=SETTINGS.weight_decay,
+        default=DEFAULTS.weight_decay,
         metavar="D",
-        help=f"towards 0, as AdamW has it {default}",
+        help=f"weight decay of AdamW {default}",
     )
     add(
         "--patience",
         type=int,
         metavar="N",
-        help="end when N epochs did not improve the score on --validate",
+        help="stop after N epochs without a better score on --validate",
     )
 
 
@@ -211,28 +215,15 @@ def _numbers(text: str) -> list[float]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The options that change the weights, checked."""
+    """Check and return the options that influence the weights."""
     layers, alphas = arguments.soft, arguments.alpha
     if len(alphas) not in (1, len(layers)):
         raise UsageError(f"--alpha has {len(alphas)} numbers for {len(layers)} layers of --soft")
-    return Settings(
-        epochs=arguments.epochs,
-        batch=arguments.batch_size,
-        optimizer=arguments.optimizer,
-        rate=arguments.rate,
-        channel_rates=arguments.channel_rates,
-        schedule=arguments.schedule,
-        step_epochs=arguments.step_epochs,
-        step_factor=arguments.step_factor,
-        weight_decay=arguments.weight_decay,
-        alphas=dict(zip(layers, alphas * (len(layers) if len(alphas) == 1 else 1), strict=True)),
-        beta=arguments.beta,
-        relative=arguments.relative,
-        balance=arguments.balance,
-        flip=arguments.flip,
-        patience=arguments.patience,
-        seed=arguments.seed,
-    )
+    values: dict[str, Any] = {f.name: getattr(arguments, f.name, None) for f in fields(Settings)}
+    weights = alphas * len(layers) if len(alphas) == 1 else alphas
+    values["alphas"] = dict(zip(layers, weights, strict=True))
+    values["batch"] = arguments.batch_size
+    return Settings(**values)
 
 
 def _retrain(argv: Sequence[str]) -> int:
@@ -243,9 +234,9 @@ def _retrain(argv: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     if not arguments.output.endswith(".onnx"):
-        raise UsageError(f"-o names an .onnx file, got '{arguments.output}'")
+        raise UsageError(f"-o must be an .onnx file, got '{arguments.output}'")
     if settings.patience is not None and arguments.validate is None:
-        raise UsageError("--patience judges on --validate, which is not given")
+        raise UsageError("--patience requires --validate")
     try:
         import torch  # noqa: F401  # pyright: ignore
     except ImportError:
@@ -265,7 +256,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
-    """How the network is pruned and quantized; by default the examples calibrate it."""
+    # The options of pruning and quantization. The default calibration data are the examples.
     from dataclasses import replace
 
     from ceras_ir.driver.options import arithmetic_of, scheme_of, title_of
@@ -274,9 +265,9 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
     if not arguments.int8:
         if arguments.target is not None or arguments.calibrate:
-            raise UsageError("--target and --calibrate are for --int8, which is not given")
+            raise UsageError("--target and --calibrate require --int8")
         if arguments.silu not in ("auto", HARD_SWISH):
-            raise UsageError(f"--silu {arguments.silu} is for --int8, which is not given")
+            raise UsageError(f"--silu {arguments.silu} requires --int8")
         return replace(BuildOptions(), quantize="none", silu=arguments.silu, **common)
     scheme = scheme_of(arguments, arithmetic_of(arguments))
     options = replace(
@@ -287,7 +278,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
 
 
 def calibration(data: str) -> str:
-    """The inputs of `--data`, as calibration takes them."""
+    """Return the inputs of `--data` in the format of `--calibrate`."""
     from pathlib import Path
 
     folder, _, options = data.partition("?")

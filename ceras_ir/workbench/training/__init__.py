@@ -1,1 +1,1 @@
-"""Networks in torch, and their training: weights change, zeros and everything else stay."""
+"""Networks in torch, and training that changes weights but not zeros."""

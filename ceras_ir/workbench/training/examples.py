@@ -1,8 +1,8 @@
 """
-Inputs with their labels, in memory: `.npz` files, or folders of images beside folders of labels.
+Load inputs and labels: `.npz` files, or folders of images and of labels.
 
-A folder without `--labels` has two: `images` and `labels`. An image of labels has the class of
-every pixel as its value, and the name of the image it belongs to; it is read at the input's size.
+Without `--labels`, a folder can contain the folders `images` and `labels`. A label image has the
+name of the input image and contains the class of each pixel. It is resized to the input size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Examples:
-    """Samples by input, each with a first axis of samples, and labels, if there are any."""
+    """The samples of each input, stacked along the first axis, and labels, if any."""
 
     inputs: list[Array]
     labels: Array | None
@@ -35,7 +35,7 @@ class Examples:
 
 
 def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) -> Examples:
-    """The samples of a file or folder, checked against the network's inputs."""
+    """Load the samples of a file or folder, and check them against the inputs of the network."""
     folder, _, options = path.partition("?")
     if is_folder(path) and labels is None and (Path(folder) / "images").is_dir():
         below = Path(folder) / "labels"
@@ -57,7 +57,8 @@ def _file(path: str) -> Array:
     name = "labels" if "labels" in arrays else next(iter(arrays), "")
     if name not in arrays or (len(arrays) > 1 and name != "labels"):
         raise InputError(
-            f"expected one array, or one named 'labels'; found {', '.join(arrays) or 'none'}", path
+            f"expected a single array or an array 'labels', got {', '.join(arrays) or 'no array'}",
+            path,
         )
     labels = arrays[name]
     if labels.dtype.kind in "iu" and labels.ndim in (1, 3):
@@ -73,7 +74,7 @@ def _file(path: str) -> Array:
 
 def _images(folder: str, images: str, network: Sequence[TensorInfo]) -> Array:
     if not is_folder(images):
-        raise InputError("a folder of labels is for a folder of images", folder)
+        raise InputError("a folder of labels requires a folder of images", folder)
     source = ImageFolder(images, network)
     files = {_key(p, folder): p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES}
     keys = [_key(p, source.folder) for p in source.files]
@@ -88,13 +89,13 @@ def _key(path: Path, folder: str) -> str:
 
 
 def _classes(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
-    # `ImageFolder` has said by now if Pillow is missing.
+    # `ImageFolder` has already refused a missing Pillow.
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
             if image.mode not in ("L", "P", "I", "I;16", "1"):
-                raise InputError(f"labels have one channel, got {image.mode}", str(path))
+                raise InputError(f"labels must have a single channel, got {image.mode}", str(path))
             return np.asarray(image.resize(size, Image.Resampling.NEAREST)).astype(np.int64)
     except (OSError, ValueError, UnidentifiedImageError) as error:
         raise InputError(f"not a readable image: {error}", str(path)) from None

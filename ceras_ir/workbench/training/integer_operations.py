@@ -1,13 +1,10 @@
 """
-Quantized operations in torch: exactly the interpreter's integers, with gradients.
+Execute quantized operations in torch: with the exact integers of the interpreter, and gradients.
 
-A stored number is a float tensor's whole number. Sums of products are taken in float32 where
-every one of them is exact there, else in float64.
-
-Steps of integer arithmetic that gradients pass straight through.
-
-Forward they are exactly what `ceras_ir.network.integer` defines; backward they are the line that
-the steps follow, and nothing where the result was clamped. Integers are kept in float tensors.
+Integers are stored in float tensors. Sums of products are computed in float32 if all sums are
+exact, otherwise in float64. The forward functions equal `ceras_ir.network.integer`.
+The gradient is that of the function without rounding (a straight-through estimator), and zero for
+clamped results.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ from ceras_ir.workbench.training.operations import (
 
 
 def round_shift(value: Tensor, shift: int, mode: Rounding) -> Tensor:
-    """`value / 2**shift` of 64-bit integers, rounded as `mode` says."""
+    """Return `value / 2**shift` of 64-bit integers, rounded according to `mode`."""
     if shift == 0:
         return value
     half = 1 << (shift - 1)
@@ -79,7 +76,7 @@ class _Requantize(Function):
 
 
 def requantize(acc: Tensor, requant: RequantAttr) -> Tensor:
-    """An accumulator of whole numbers as stored numbers, as `#graph.requant` says."""
+    """Requantize an integer accumulator according to `#graph.requant`."""
     multiplier = torch.tensor(requant.multipliers, dtype=torch.int64, device=acc.device)
     return _Requantize.apply(acc, multiplier, requant)
 
@@ -99,7 +96,7 @@ class _Round(Function):
 
 
 def quantize(x: Tensor, scale: Tensor, point: Tensor, low: int, high: int) -> Tensor:
-    """Real numbers as stored numbers: division, ties to even, zero point, clamp."""
+    """Quantize real numbers: divide, round half to even, add the zero point, clamp."""
     return _Round.apply(x, scale, point, low, high)
 
 
@@ -122,7 +119,7 @@ class _Lookup(Function):
 
 
 def lookup(x: Tensor, tables: Tensor, rows: Tensor) -> Tensor:
-    """Entries of tables; the gradient is that of the line between an entry's neighbours."""
+    """Look up entries of tables. The gradient is the slope between the two adjacent entries."""
     return _Lookup.apply(x, tables, rows)
 
 
@@ -140,30 +137,26 @@ class _Stepped(Function):
 
 
 def stepped(x: Tensor, exact: Tensor, slope: Tensor) -> Tensor:
-    """`exact`, whose gradient is taken to be `slope` in `x`."""
+    """Return `exact`, with `slope` as the gradient with respect to `x`."""
     return _Stepped.apply(x, exact, slope)
 
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
-
-
-EXACT = 1 << 24
-"""Whole numbers up to here are float32 numbers."""
+MAX_FLOAT32_INTEGER = 1 << 24
+"""All integers up to this magnitude are float32 numbers."""
 
 
 def scales(element: UniformType, rank: int, like: Tensor) -> Tensor:
-    """The scales of a type, so that they broadcast."""
+    """Return the scales of a type as a tensor that broadcasts."""
     return torch.tensor(integer.scales(element, rank), device=like.device)
 
 
 def points(element: UniformType, rank: int, like: Tensor) -> Tensor:
-    """The zero points of a type, so that they broadcast."""
+    """Return the zero points of a type as a tensor that broadcasts."""
     return torch.tensor(integer.zero_points(element, rank), dtype=like.dtype, device=like.device)
 
 
 def centred(x: Tensor, value: SSAValue) -> Tensor:
-    """Stored numbers less their zero point."""
+    """Subtract the zero point."""
     element = graph.stored_element(value)
     if not any(point.data for point in element.zero_points):
         return x
@@ -174,8 +167,9 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
     x, weights, *rest = args
     x, weights = centred(x, op.input), centred(weights, op.weights)
     bound = graph.stored_element(op.input).reach
-    most = float(weights.detach().abs().flatten(1).sum(1).max()) * bound
-    kind = torch.float32 if most < EXACT and not x.is_cuda else torch.float64
+    worst_case = float(weights.detach().abs().flatten(1).sum(1).max()) * bound
+    is_exact = worst_case < MAX_FLOAT32_INTEGER and not x.is_cuda
+    kind = torch.float32 if is_exact else torch.float64
     acc = products(op, x.to(kind), weights.to(kind)).to(torch.float64)
     if op.bias is not None:
         acc = acc + rest.pop(0)
@@ -223,13 +217,12 @@ def table(op: graph.LookupOp, args: Sequence[Tensor]) -> Tensor:
 def shift_swish(op: graph.ShiftSwishOp, args: Sequence[Tensor]) -> Tensor:
     (x,) = args
     element = graph.stored_element(op.input)
-    whole = exact_shift_swish(x.detach().to(torch.int64).cpu().numpy(), op.channel_bends)
-    exact = torch.from_numpy(whole).to(x.device, torch.float64)
+    integers = exact_shift_swish(x.detach().to(torch.int64).cpu().numpy(), op.channel_bends)
+    exact = torch.from_numpy(integers).to(x.device, torch.float64)
     real = x.detach().to(torch.float64) * element.scale
     gate = torch.sigmoid(real)
-    return requantize(
-        stepped(x.to(torch.float64), exact, gate * (1 + real * (1 - gate))), op.requant
-    )
+    slope = gate * (1 + real * (1 - gate))
+    return requantize(stepped(x.to(torch.float64), exact, slope), op.requant)
 
 
 def from_float(op: graph.QuantizeOp, args: Sequence[Tensor]) -> Tensor:
@@ -237,7 +230,7 @@ def from_float(op: graph.QuantizeOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def stored(x: Tensor, element: UniformType) -> Tensor:
-    """Real numbers as those that `element` stores."""
+    """Quantize real numbers to the integers of `element`."""
     scale, point = scales(element, x.ndim, x), points(element, x.ndim, x)
     return quantize(x, scale.to(x.dtype), point, element.low, element.high)
 
@@ -262,4 +255,4 @@ INTEGER_MEANINGS: dict[type[Operation], Meaning] = {
     graph.DequantizeOp: to_float,
     graph.RequantizeOp: rescale,
 }
-"""Those that compute; what moves or compares stored numbers is as in float."""
+"""The operations with arithmetic. Other operations are equal for integers and floats."""

@@ -1,10 +1,9 @@
 """
-What training makes small: the hard loss of labels, and the soft loss of a dense network.
+Compute the loss of a training step, and the score of a network.
 
-S5's: `beta * hard + 1/M * sum of alpha_j * mean((s_j - t_j)^2)` over M layers, where `s_j` and
-`t_j` are the feature maps of the trained and of the dense network.
-
-How good a network is on examples that it was not trained on; the greater the better.
+The loss is that of S5: `beta * hard + 1/M * sum of alpha_j * mean((s_j - t_j)^2)` over M layers.
+`hard` is the loss for labels; `s_j` and `t_j` are feature maps of the trained and of the dense
+network. A larger score is better.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from ceras_ir.support.diagnostics import InputError
 
 
 IGNORED = -100
-"""The label of what is not judged."""
-LEAST = 1e-12
-"""Below it a probability has no logarithm worth a gradient."""
+"""The label of elements that do not count."""
+MIN_PROBABILITY = 1e-12
+"""Smaller probabilities are clamped before the logarithm."""
 
 
 def class_scores(output: Tensor, labels: Tensor) -> Tensor:
     """
-    Scores [N, classes] or [N, classes, H, W] for labels [N] or [N, H, W]: classes come first, and
-    maps of another size are resized linearly, as the host does behind the network.
+    Return scores [N, classes] or [N, classes, H, W] for labels [N] or [N, H, W]. Feature maps of
+    another size are resized linearly, as the host does after the network.
     """
     if labels.ndim == 1:
         if output.numel() // len(output) == output.shape[-1] or output.ndim == 2:
@@ -38,7 +37,7 @@ def class_scores(output: Tensor, labels: Tensor) -> Tensor:
         return output.flatten(1)
     if output.ndim != 4:
         raise InputError(
-            f"labels of pixels are for an output [N, classes, H, W], got {list(output.shape)}"
+            f"labels of pixels require an output [N, classes, H, W], got {list(output.shape)}"
         )
     size = labels.shape[1:]
     if output.shape[1:3] == size and output.shape[2:] != size:
@@ -52,8 +51,8 @@ def hard_loss(
     output: Tensor, labels: Tensor, *, probabilities: bool, weights: Tensor | None = None
 ) -> Tensor:
     """
-    Cross entropy for labels that are integers, each class with its weight, mean squared error for
-    others; classes that the output does not have are not judged.
+    Return the weighted cross entropy for integer labels, or the mean squared error for floats.
+    Labels of classes that the output does not have are ignored.
     """
     if labels.is_floating_point():
         if output.shape != labels.shape:
@@ -65,7 +64,7 @@ def hard_loss(
     known = (labels >= 0) & (labels < scores.shape[1])
     judged = torch.where(known, labels, IGNORED)
     if probabilities:
-        scores = scores.clamp_min(LEAST).log()
+        scores = scores.clamp_min(MIN_PROBABILITY).log()
         return functional.nll_loss(scores, judged, weights, ignore_index=IGNORED)
     return functional.cross_entropy(scores, judged, weights, ignore_index=IGNORED)
 
@@ -77,8 +76,8 @@ def soft_loss(
     factors: Mapping[str, Tensor],
 ) -> Tensor:
     """
-    The weighted mean of squared errors over layers. `factors` multiplies the channels of those that
-    have some.
+    Return the weighted mean of the squared errors of layers. `factors` are multiplied with the
+    channels of the layers that have factors.
     """
     errors = [
         alphas[n] * functional.mse_loss(found[n] * factors[n] if n in factors else found[n], w)
@@ -87,17 +86,13 @@ def soft_loss(
     return torch.stack(errors).sum() / len(errors)
 
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
-
-
 class Score:
-    """Mean IoU for labels of pixels, top-1 for those of samples, minus squared error for others."""
+    """Mean IoU for labels of pixels, top-1 for labels of samples, or the negative squared error."""
 
     def __init__(self) -> None:
         self.name = "loss"
         self.confusion: Tensor | None = None
-        """Labels by what was found."""
+        """[labels, predictions]"""
         self.squares, self.count = 0.0, 0
 
     def add(self, output: Tensor, labels: Tensor) -> None:
@@ -115,19 +110,19 @@ class Score:
         self.confusion = counts if self.confusion is None else self.confusion + counts
 
     def overlaps(self) -> Tensor:
-        """Intersection over union of each class; NaN of one that no label has."""
+        """Return the intersection over union of each class; NaN for classes without labels."""
         assert self.confusion is not None
         right = self.confusion.diagonal().to(torch.float64)
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return torch.where(self.confusion.sum(1) > 0, right / union, torch.nan)
 
     def accuracy(self) -> float:
-        """The share of samples or pixels that are right."""
+        """Return the share of correct samples or pixels."""
         assert self.confusion is not None
         return float(self.confusion.diagonal().sum() / self.confusion.sum())
 
     def value(self) -> float:
-        """The figure that early stopping looks at."""
+        """Return the score for early stopping."""
         if self.confusion is None:
             return -self.squares / max(self.count, 1)
         return float(self.overlaps().nanmean()) if self.name == "mIoU" else self.accuracy()

@@ -1,13 +1,9 @@
 """
-The operations of the `graph` dialect in torch, where the interpreter's numpy defines them.
+Execute the operations of the `graph` dialect in torch; the interpreter defines them in numpy.
 
-One function for each operation, of the operation and its operands; feature maps are NHWC, as in
-the graph. The first dimension may be longer than the graph says: a batch.
-
-Elementwise functions of float networks in torch.
-
-Values may differ from `ceras_ir.interpreters.float_functions` in the last bits of a float32;
-which function is meant is stated at `Function` alone.
+Each operation has a function of the operation and the operands. Feature maps are NHWC, as in the
+graph. The first dimension can be a batch, and then exceeds the extent in the graph. Elementwise
+functions can differ from `ceras_ir.interpreters.float_functions` in the last bits of a float32.
 """
 
 from __future__ import annotations
@@ -65,16 +61,12 @@ FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
-    """`function` of every element."""
+    """Apply `function` to each element."""
     y = FUNCTIONS[function.kind](x, *function.values)
     if (affine := function.affine) is None:
         return y
     scale, offset = affine
     return y * scale + offset
-
-
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
 
 
 Meaning = Callable[[Any, Sequence[Tensor]], Tensor]
@@ -93,7 +85,7 @@ MEANINGS: dict[type[Operation], Meaning] = {}
 
 
 def meaning(kind: type[Operation]) -> Callable[[Meaning], Meaning]:
-    """Have the function below compute operations of `kind`."""
+    """Register a function for operations of `kind`."""
 
     def add(function: Meaning) -> Meaning:
         MEANINGS[kind] = function
@@ -103,7 +95,7 @@ def meaning(kind: type[Operation]) -> Callable[[Meaning], Meaning]:
 
 
 def padded(x: Tensor, window: Window, value: float) -> Tensor:
-    """A feature map with its border."""
+    """Add the padding of a window to a feature map."""
     top, left, bottom, right = window.padding
     if not any(window.padding):
         return x
@@ -113,7 +105,7 @@ def padded(x: Tensor, window: Window, value: float) -> Tensor:
 def convolve(
     x: Tensor, weights: Tensor, window: Window, groups: int, bias: Tensor | None = None
 ) -> Tensor:
-    """Sums of products of a padded feature map with weights [O, KH, KW, C/groups], and a bias."""
+    """Convolve a padded feature map with weights [O, KH, KW, C/groups], and add a bias."""
     y = functional.conv2d(
         x.permute(0, 3, 1, 2),
         weights.permute(0, 3, 1, 2),
@@ -128,7 +120,7 @@ def convolve(
 def products(
     op: graph.LinearOperation, x: Tensor, weights: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """The sums of products of an operation, and its bias if that is given."""
+    """Return the sums of products of an operation, plus a bias if given."""
     if not isinstance(op, graph.Conv2dOp):
         return functional.linear(x, weights, bias)
     window = Window.of_operation(op)
@@ -146,7 +138,7 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
 
 
 def window_sums(window: Window, x: Tensor) -> Tensor:
-    """Sums over the windows of a padded feature map."""
+    """Return the sums over the windows of a padded feature map."""
     rows, columns = (window.tap_slices(axis, x.shape[1 + axis]) for axis in (0, 1))
     if window.dilations == (1, 1):
         y = functional.avg_pool2d(
@@ -168,7 +160,7 @@ def pool2d(op: graph.Pool2dOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def divisors(op: graph.Pool2dOp, window: Window) -> Tensor:
-    """By how many elements the sum of each window is divided: [1, OH, OW, 1]."""
+    """Return the divisors of the windows of an average: [1, OH, OW, 1]."""
     _, height, width, _ = graph.shape_of(op.input)
     if op.includes_padding:
         return torch.full((1, 1, 1, 1), window.kernel[0] * window.kernel[1])
@@ -214,7 +206,7 @@ def softmax(op: graph.SoftmaxOp, args: Sequence[Tensor]) -> Tensor:
 @meaning(graph.ReshapeOp)
 def reshape(op: graph.ReshapeOp, args: Sequence[Tensor]) -> Tensor:
     source, result = graph.shape_of(op.input), graph.shape_of(op.result)
-    # The first dimension is that of the batch where both have it.
+    # An equal first dimension is the batch.
     if source[:1] == result[:1]:
         return args[0].reshape(-1, *result[1:]) if result else args[0]
     return args[0].reshape(result)
@@ -242,12 +234,10 @@ def resize(op: graph.ResizeOp, args: Sequence[Tensor]) -> Tensor:
             x = x.index_select(axis, torch.tensor(found, device=x.device))
             continue
         low, high, t = selection.linear_weights(x.shape[axis], shape[axis], scale, mode)
-        weight = (
-            torch.from_numpy(t).to(x.device).reshape([-1 if i == axis else 1 for i in range(4)])
-        )
-        first, second = (
-            x.index_select(axis, torch.tensor(i, device=x.device)) for i in (low, high)
-        )
+        shape_of_weights = [-1 if i == axis else 1 for i in range(4)]
+        weight = torch.from_numpy(t).to(x.device).reshape(shape_of_weights)
+        indices = (torch.tensor(i, device=x.device) for i in (low, high))
+        first, second = (x.index_select(axis, i) for i in indices)
         x = first * (1 - weight) + second * weight
     return x
 
@@ -317,18 +307,14 @@ def arg(op: graph.ArgOp, args: Sequence[Tensor]) -> Tensor:
 
 @meaning(graph.TopKOp)
 def top_k(op: graph.TopKOp, args: Sequence[Tensor]) -> Tensor:
-    most = op.function is graph.Reduce.MAX
-    order = torch.argsort(args[0], dim=-1, descending=most, stable=True)
+    descending = op.function is graph.Reduce.MAX
+    order = torch.argsort(args[0], dim=-1, descending=descending, stable=True)
     return order[..., : graph.shape_of(op.result)[-1]]
 
 
 @meaning(graph.CompareOp)
 def compare(op: graph.CompareOp, args: Sequence[Tensor]) -> Tensor:
-    kinds = {
-        Compare.EQUAL: torch.eq,
-        Compare.LESS: torch.lt,
-        Compare.LESS_OR_EQUAL: torch.le,
-    }
+    kinds = {Compare.EQUAL: torch.eq, Compare.LESS: torch.lt, Compare.LESS_OR_EQUAL: torch.le}
     return kinds[op.function](args[0], args[1])
 
 

@@ -1,4 +1,4 @@
-"""What a training run is told, as data; two runs with equal settings give equal weights."""
+"""Define the settings of a training run. Runs with equal settings give equal weights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 from ceras_ir.support.diagnostics import UsageError
 
 CHECKPOINT = ".checkpoint"
-"""What the name of a run's checkpoint has behind that of its output."""
+"""The suffix that the checkpoint adds to the name of the output."""
 
 HARD_SWISH = "hardswish"
-"""The only form of SiLU that is for floats too."""
+"""The only form of SiLU that is available for floats, too."""
 
 Schedule: TypeAlias = Literal["cosine", "step", "constant"]
 Optimizer: TypeAlias = Literal["adam", "sgd"]
@@ -28,23 +28,23 @@ class Settings:
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
     channel_rates: bool = False
-    """Steps are shares of the size that the weights of an output channel had before training."""
+    """Steps are relative to the initial size of the weights of each output channel."""
     schedule: Schedule = "cosine"
     step_epochs: int = 10
     step_factor: float = 0.1
     weight_decay: float = 0.0
     alphas: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Layers of the soft loss, by name or pattern, and the weight of each."""
+    """The weights of the soft losses by layer name or pattern."""
     relative: bool = False
-    """Each soft loss is a share of the mean square of the dense network's feature map."""
+    """Each soft loss is relative to the mean square of the feature map of the dense network."""
     beta: float = 1.0
     """The weight of the hard loss."""
     balance: bool = False
-    """Rare classes count as much as frequent ones."""
+    """Rare and frequent classes have equal weights."""
     flip: bool = False
     """Half of the images of an epoch are mirrored."""
     patience: int | None = None
-    """Epochs without a better score on the validation data until training ends."""
+    """The number of epochs without a better validation score after which training stops."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Settings:
         }
         for name, count in counts.items():
             if count < 1:
-                raise UsageError(f"--{name} must be at least 1, got {count}")
+                raise UsageError(f"--{name} must be >= 1, got {count}")
         reals = {
             "rate": self.rate,
             "step-factor": self.step_factor,
@@ -65,10 +65,10 @@ class Settings:
         }
         for name, real in reals.items():
             if not 0.0 <= real < float("inf"):
-                raise UsageError(f"--{name} must be at least 0 and finite, got {real}")
+                raise UsageError(f"--{name} must be >= 0 and finite, got {real}")
 
     def rate_at(self, step: int, steps: int) -> float:
-        """The learning rate of one of all steps of `epochs` epochs of `steps` steps."""
+        """Return the learning rate of a step, counted over all epochs of `steps` steps."""
         match self.schedule:
             case "cosine":
                 return self.rate * 0.5 * (1 + cos(pi * step / (self.epochs * steps)))

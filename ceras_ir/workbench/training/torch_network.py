@@ -1,8 +1,8 @@
 """
-A network of the graph dialect in torch: weights and biases are parameters, the rest is fixed.
+Execute a network of the graph dialect in torch, with weights and biases as parameters.
 
-Weights that are zero stay zero. Parameters are real numbers, of quantized layers too: what is
-computed with is the integers that they round to, and those are what `arrays` gives back.
+Weights that are zero remain zero. Parameters are real numbers. Quantized layers round them to
+integers, which `arrays` returns.
 """
 
 # Not strict: torch is an extra, and its types are partial.
@@ -41,23 +41,23 @@ from ceras_ir.workbench.training.operations import MEANINGS, Meaning
 
 Array = NDArray[np.generic]
 Zeros = Mapping[str, NDArray[np.bool_]]
-"""By the name of a layer, which of its weights are held at zero."""
+"""The mask of the weights that remain zero, by layer name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A constant that training changes, the name of its parameter, and the type it is stored in."""
+    """A trained constant, the name of the parameter, and the quantized type, if any."""
 
     constant: graph.ConstantOp
     parameter: str
     element: UniformType | None
 
     def real(self) -> Tensor:
-        """The numbers that the constant stands for."""
+        """Return the real numbers of the constant."""
         array = self.constant.array()
         if self.element is None:
             return torch.tensor(array.astype(np.float32))
-        # Sums of 32 bits are no float32 numbers.
+        # float32 cannot represent all integers of 32 bits.
         wide = self.element.storage.width.data > 16
         kind = np.float64 if wide else np.float32
         centred = array.astype(np.int64) - integer.zero_points(self.element, array.ndim)
@@ -65,10 +65,7 @@ class Trained:
 
 
 class TorchNetwork(nn.Module):
-    """
-    The function `main` of a module. `zeros` are weights that stay zero; by default those that are
-    zero now.
-    """
+    """The function `main` of a module. `zeros` remain zero; by default, all zero weights."""
 
     def __init__(self, module: ModuleOp, zeros: Zeros | None = None):
         super().__init__()
@@ -80,9 +77,9 @@ class TorchNetwork(nn.Module):
         self.fixed: dict[SSAValue, str] = {}
         self.masks: dict[str, str] = {}
         self.batched = True
-        """Whether several samples can be computed at once."""
+        """Whether a batch can have several samples."""
         self.is_equalized = EQUALIZED in main.attributes
-        """Whether channels may stand for powers of two of what they were in float."""
+        """Whether channels may be multiplied by powers of two."""
         ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
         _refuse(ops)
         for op in ops:
@@ -123,18 +120,18 @@ class TorchNetwork(nn.Module):
         self.fixed[op.result] = name
 
     def weight(self, trained: Trained) -> Tensor:
-        """A constant as the network computes with it: real or stored numbers, zeros held."""
+        """Return the value of a constant for the computation: real numbers or integers."""
         real = self.get_parameter(trained.parameter)
         if (mask := self.masks.get(trained.parameter)) is not None:
             real = real * self.get_buffer(mask)
         return real if trained.element is None else stored(real, trained.element)
 
     def forward(
-        self, inputs: Sequence[Tensor], seen: Mapping[str, SSAValue] | None = None
+        self, inputs: Sequence[Tensor], features: Mapping[str, SSAValue] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The outputs by name, and the values in `seen` as real numbers."""
+        """Return the outputs by name, and the values in `features` as real numbers."""
         values = {
-            # Stored numbers are whole numbers in float tensors.
+            # Quantized values are integers in float tensors.
             value: x if quantized_element(value) is None else x.to(torch.float32)
             for value, x in zip(self.arguments, inputs, strict=True)
         }
@@ -145,17 +142,17 @@ class TorchNetwork(nn.Module):
         for op, compute in self.steps:
             values[op.results[0]] = compute(op, [values[operand] for operand in op.operands])
         outputs = {name: values[value] for name, value in self.results.items()}
-        return outputs, {n: _real(values[v], v) for n, v in (seen or {}).items()}
+        return outputs, {n: _real(values[v], v) for n, v in (features or {}).items()}
 
     def layer(self, name: str) -> SSAValue:
-        """What the layer called `name` makes: its last operation, where it became several."""
-        made = {n: op.results[0] for op, _ in self.steps for n in node_names(op)}
-        if name not in made:
-            raise InputError(f"there is no layer '{name}'{did_you_mean(name, list(made))}")
-        return made[name]
+        """Return the result of the last operation of the layer `name`."""
+        results = {n: op.results[0] for op, _ in self.steps for n in node_names(op)}
+        if name not in results:
+            raise InputError(f"there is no layer '{name}'{did_you_mean(name, list(results))}")
+        return results[name]
 
     def by_layer(self, patterns: Mapping[str, float]) -> dict[str, float]:
-        """The number of each layer, by the first pattern that is one of its names or matches it."""
+        """Return the value of each layer for the first pattern that matches a name of the layer."""
         layers = {names[0]: names for op, _ in self.steps if (names := node_names(op))}
         found: dict[str, float] = {}
         for pattern, number in patterns.items():
@@ -171,18 +168,18 @@ class TorchNetwork(nn.Module):
         return found
 
     def arrays(self) -> dict[graph.ConstantOp, Array]:
-        """The trained constants as they are stored."""
+        """Return the trained constants as stored elements."""
         found: dict[graph.ConstantOp, Array] = {}
         with torch.no_grad():
             for trained in self.trained.values():
                 dtype = graph.numpy_dtype(graph.element_of(trained.constant.result))
                 array = self.weight(trained).cpu().numpy().astype(dtype)
-                # Minus zero is one more number than there is a use for.
+                # The addition converts minus zero to zero.
                 found[trained.constant] = array + dtype.type(0)
         return found
 
     def probe(self, device: torch.device) -> None:
-        """Find out whether a batch gives what its samples give one by one."""
+        """Set `batched` if a batch gives the same results as separate samples."""
         generator = np.random.default_rng(0)
         samples = [
             [torch.tensor(_drawn(v, generator), device=device) for v in self.arguments]
@@ -192,14 +189,14 @@ class TorchNetwork(nn.Module):
             self.batched = False
             return
         with torch.no_grad():
-            alone = [self(sample)[0] for sample in samples]
+            separate = [self(sample)[0] for sample in samples]
             try:
                 together, _ = self([torch.cat(pair) for pair in zip(*samples, strict=True)])
             except (RuntimeError, IndexError):
                 self.batched = False
                 return
         for name, found in together.items():
-            expected = [outputs[name] for outputs in alone]
+            expected = [outputs[name] for outputs in separate]
             shapes = [e.shape for e in expected]
             self.batched &= found.shape[:1] == (2,) and all(s[:1] == (1,) for s in shapes)
             self.batched = self.batched and torch.allclose(
@@ -226,7 +223,7 @@ def _meaning(op: Operation) -> Meaning:
 def _refuse(ops: Sequence[Operation]) -> None:
     known = {*MEANINGS, *INTEGER_MEANINGS, graph.ConstantOp}
     findings = [
-        Finding(node_name(op), op.name, "unsupported by retraining: it has no form in torch")
+        Finding(node_name(op), op.name, "unsupported by retraining: no implementation in torch")
         for op in ops
         if type(op) not in known
     ]

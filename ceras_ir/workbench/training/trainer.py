@@ -1,12 +1,10 @@
 """
-The training loop: batches in a fixed random order, a checkpoint behind every epoch.
+Train a network: batches in a fixed random order, and a checkpoint after each epoch.
 
-Everything that is random follows from the seed, the epoch and the number of a sample, so that a
-run that was stopped and resumed gives the same bits, on the same kind of machine.
+All random numbers depend only on the seed, the epoch and the index of a sample. A run that is
+stopped and resumed therefore gives equal bits on machines of the same kind.
 
-A training run on disk, from which it goes on as if it had not stopped.
-
-The file is there completely or not at all, holds numbers alone, and knows the run that it is of.
+A checkpoint file is complete or absent, contains only numbers, and identifies the run.
 """
 
 from __future__ import annotations
@@ -43,20 +41,20 @@ VERSION = 1
 
 @dataclass
 class Progress:
-    """How far a run has come."""
+    """The state of a run between two steps."""
 
     epoch: int = 0
     step: int = 0
-    """Steps of the epoch that are done."""
+    """The number of completed steps of the epoch."""
     best: float | None = None
     best_epoch: int = 0
-    """Epochs after which the score was best."""
+    """The epoch with the best score."""
     weights: dict[str, Tensor] = field(default_factory=dict)
-    """The parameters of then."""
+    """The parameters of the best epoch."""
 
 
 def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dict) -> None:
-    """Write a checkpoint of the run called `run`."""
+    """Write a checkpoint of the run with the name `run`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = {
         "version": VERSION,
@@ -76,44 +74,40 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
 
 
 def load(path: Path, run: str) -> tuple[Progress, dict, dict]:
-    """Progress, network and optimizer of a checkpoint, which must be of the run called `run`."""
+    """Return progress, network and optimizer of a checkpoint of the run with the name `run`."""
     try:
-        # Numbers alone: a file of somebody else's can do no harm.
+        # With weights only, a file from an unknown source cannot execute code.
         content = torch.load(path, map_location="cpu", weights_only=True)
         known = content["run"], content["version"]
         found = Progress(**content["progress"]), content["network"], content["optimizer"]
     except FileNotFoundError:
-        raise InputError("no such checkpoint; leave --resume out to begin", str(path)) from None
+        raise InputError("no such checkpoint; omit --resume to start", str(path)) from None
     except (OSError, RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError):
-        raise InputError("not a checkpoint of ours, or damaged", str(path)) from None
+        raise InputError("not a checkpoint of ceras-retrain, or damaged", str(path)) from None
     if known != (run, VERSION):
         raise InputError(
-            "is of another run: model, data and options must be those that it began with",
+            "the checkpoint is from another run: use the model, data and options of that run",
             str(path),
         )
     return found
 
 
-# Not strict: torch is an extra, and its types are partial.
-# pyright: basic, reportMissingImports=false
-
-
 Say = Callable[[str], None]
 
-MEASURED = 64
-"""Examples on which the size of feature maps is measured."""
+POWER_EXAMPLES = 64
+"""The number of examples for the mean squares of feature maps."""
 
-ALIGNED = 8
-"""Examples that say by which powers of two channels in integers differ from float ones."""
+FACTOR_EXAMPLES = 8
+"""The number of examples for the factors between quantized and float channels."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The user ended the run; what was done is in the checkpoint."""
+    """The user stopped the run; the checkpoint has the progress."""
 
 
 @dataclass
-class Run:
-    """One training run: who learns from what, and where its checkpoint is."""
+class TrainingRun:
+    """A training run: the network, the teacher, the examples and the checkpoint."""
 
     network: TorchNetwork
     teacher: TorchNetwork | None
@@ -122,18 +116,15 @@ class Run:
     settings: Settings
     device: torch.device
     name: str
-    """What tells its checkpoint from others."""
+    """The identification of the run in a checkpoint."""
     checkpoint: Path | None = None
     output: str | None = None
-    """The output that labels are of; the first by default."""
+    """The output to which labels belong; the first by default."""
     say: Say = print
 
     def __post_init__(self) -> None:
-        labelled = self.examples.labels is not None
-        if not labelled and not self.settings.alphas:
-            raise UsageError(
-                "there is nothing to learn from: add --labels, or --teacher and --soft"
-            )
+        if self.examples.labels is None and not self.settings.alphas:
+            raise UsageError("training needs a loss: add --labels, or --teacher and --soft")
         if self.settings.alphas and self.teacher is None:
             raise UsageError("--soft compares with a dense network: add --teacher or --prune")
         names = list(self.network.results)
@@ -147,16 +138,16 @@ class Run:
         self.optimizer = self._optimizer()
         self.sizes = {p: channel_sizes(p) for p in self.network.parameters()}
         self.alphas = self.network.by_layer(self.settings.alphas)
-        self.seen = {name: self.network.layer(name) for name in self.alphas}
-        self.shown = {}
+        self.features = {name: self.network.layer(name) for name in self.alphas}
+        self.teacher_features = {}
         if self.teacher is not None:
-            self.shown = {name: self.teacher.layer(name) for name in self.alphas}
-            for name, value in self.seen.items():
-                shapes = graph.shape_of(value), graph.shape_of(self.shown[name])
+            self.teacher_features = {name: self.teacher.layer(name) for name in self.alphas}
+            for name, value in self.features.items():
+                shapes = graph.shape_of(value), graph.shape_of(self.teacher_features[name])
                 if shapes[0] != shapes[1]:
                     raise InputError(
-                        f"layer '{name}' makes {list(shapes[0])}, and {list(shapes[1])} in the "
-                        "dense network"
+                        f"the result of layer '{name}' has the shape {list(shapes[0])}, and "
+                        f"{list(shapes[1])} in the dense network"
                     )
         self.factors = self._channel_factors()
         if self.settings.relative:
@@ -173,40 +164,38 @@ class Run:
         return torch.optim.AdamW(parameters, s.rate, weight_decay=s.weight_decay)
 
     def _channel_factors(self) -> dict[str, Tensor]:
-        """Where integers stand for powers of two of the dense network's channels: which ones."""
+        # Equalization multiplies channels of the quantized network by powers of two.
         if self.teacher is None or not self.network.is_equalized:
             return {}
         wanted, found = dict[str, list[Tensor]](), dict[str, list[Tensor]]()
         with torch.no_grad():
-            for number in range(min(ALIGNED, len(self.examples))):
+            for number in range(min(FACTOR_EXAMPLES, len(self.examples))):
                 inputs, _ = self._batch(self.examples, np.array([number]), None)
-                for name, value in self.teacher(inputs, self.shown)[1].items():
+                for name, value in self.teacher(inputs, self.teacher_features)[1].items():
                     wanted.setdefault(name, []).append(value)
-                for name, value in self.network(inputs, self.seen)[1].items():
+                for name, value in self.network(inputs, self.features)[1].items():
                     found.setdefault(name, []).append(value)
-        return {
-            name: torch.from_numpy(
-                channel_ratios(_stacked(wanted[name]), _stacked(found[name]))
-            ).to(self.device, torch.float32)
-            for name in self.alphas
-        }
+        factors: dict[str, Tensor] = {}
+        for name in self.alphas:
+            ratios = channel_ratios(_stacked(wanted[name]), _stacked(found[name]))
+            factors[name] = torch.from_numpy(ratios).to(self.device, torch.float32)
+        return factors
 
     def _powers(self) -> dict[str, float]:
-        """
-        The mean square of each of the dense network's feature maps over the first examples, for a
-        map may be nearly zero on one example; 1 of one that is zero on all.
-        """
+        # The mean squares of the feature maps of the teacher, over several examples, because a
+        # feature map can be nearly zero on a single example; 1 if it is always zero.
         assert self.teacher is not None
-        sums, count = dict.fromkeys(self.shown, 0.0), min(MEASURED, len(self.examples))
+        count = min(POWER_EXAMPLES, len(self.examples))
+        sums = dict.fromkeys(self.teacher_features, 0.0)
         with torch.no_grad():
             for number in range(count):
                 inputs, _ = self._batch(self.examples, np.array([number]), None)
-                for name, value in self.teacher(inputs, self.shown)[1].items():
+                for name, value in self.teacher(inputs, self.teacher_features)[1].items():
                     sums[name] += float(value.square().mean())
         return {name: total / count or 1.0 for name, total in sums.items()}
 
     def _class_weights(self) -> Tensor | None:
-        """Of each class the median share of pixels over its own: median frequency balancing."""
+        # Median frequency balancing: the median share of pixels, divided by that of the class.
         labels = self.examples.labels
         if not self.settings.balance or labels is None or labels.dtype.kind == "f":
             return None
@@ -219,10 +208,8 @@ class Run:
         weights = np.where(shares > 0, median / np.maximum(shares, 1e-12), 0.0)
         return torch.tensor(weights, dtype=torch.float32, device=self.device)
 
-    # The loop.
-
     def train(self) -> None:
-        """Train to the end; the network has the best weights then."""
+        """Train to the end, and set the network to the best weights."""
         self._begin()
         with _interruptible() as stopped:
             while self.progress.epoch < self.settings.epochs and not self._patience_is_over():
@@ -231,7 +218,7 @@ class Run:
             self._restore(self.progress.weights)
 
     def resume(self) -> None:
-        """Go on where the checkpoint is."""
+        """Continue from the checkpoint."""
         assert self.checkpoint is not None
         self.progress, network, optimizer = load(self.checkpoint, self.name)
         self.network.load_state_dict(network)
@@ -277,7 +264,6 @@ class Run:
             self._stop()
 
     def _step(self, chosen: NDArray[np.integer], mirrored: NDArray[np.bool_]) -> float:
-        """One step on the chosen samples; its loss."""
         self.optimizer.zero_grad()
         total = 0.0
         groups = [range(len(chosen))] if self._batched else [[i] for i in range(len(chosen))]
@@ -294,7 +280,7 @@ class Run:
         return total
 
     def _scaled_step(self) -> None:
-        """A step of the optimizer, of which each channel takes its share."""
+        # The step of each channel is proportional to the size of the initial weights.
         with torch.no_grad():
             before = [parameter.clone() for parameter in self.sizes]
             self.optimizer.step()
@@ -306,26 +292,24 @@ class Run:
         return self.network.batched and (self.teacher is None or self.teacher.batched)
 
     def _loss(self, inputs: list[Tensor], labels: Tensor | None) -> Tensor:
-        outputs, features = self.network(inputs, self.seen)
+        outputs, features = self.network(inputs, self.features)
         loss = torch.zeros((), device=self.device)
         if labels is not None and self.settings.beta:
             assert self.output is not None
+            output, is_probability = outputs[self.output], self._is_probability
             hard = hard_loss(
-                outputs[self.output],
-                labels,
-                probabilities=self._is_probability,
-                weights=self.class_weights,
+                output, labels, probabilities=is_probability, weights=self.class_weights
             )
             loss = loss + self.settings.beta * hard
         if self.teacher is not None and self.alphas:
             with torch.no_grad():
-                _, wanted = self.teacher(inputs, self.shown)
+                _, wanted = self.teacher(inputs, self.teacher_features)
             loss = loss + soft_loss(features, wanted, self.alphas, self.factors)
         return loss
 
     @property
     def _is_probability(self) -> bool:
-        """Whether the output is what a softmax makes."""
+        # Whether the output is the result of a softmax.
         assert self.output is not None
         owner = self.network.results[self.output].owner
         while isinstance(owner, graph.TransposeOp | graph.ReshapeOp):
@@ -351,7 +335,7 @@ class Run:
         return torch.from_numpy(np.ascontiguousarray(flat)).to(self.device)
 
     def score(self, examples: Examples) -> Score:
-        """How good the network is on other examples."""
+        """Return the score of the network on `examples`."""
         if examples.labels is None:
             raise UsageError("validation needs labels: add --validate-labels")
         found, size = Score(), self.settings.batch if self.network.batched else 1
@@ -365,7 +349,7 @@ class Run:
         return found
 
     def _consider(self, score: Score) -> bool:
-        """Keep the weights if they are the best so far."""
+        # Return whether the score is the best so far, and keep the weights in this case.
         p = self.progress
         if p.best is not None and score.value() <= p.best:
             return False
@@ -393,7 +377,7 @@ def _stacked(values: list[Tensor]) -> NDArray[np.floating]:
 
 
 def channel_sizes(parameter: Tensor) -> Tensor:
-    """The root mean square of the weights of each output channel, or of all biases; 1 of zeros."""
+    """Return the root mean square of weights per output channel, or of all biases; 1 for zeros."""
     axes = list(range(parameter.ndim > 1, parameter.ndim))
     size = parameter.detach().square().mean(axes, keepdim=True).sqrt()
     return torch.where(size > 0, size, torch.ones_like(size))
@@ -401,7 +385,7 @@ def channel_sizes(parameter: Tensor) -> Tensor:
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether the user wants to end; a second Ctrl-C ends at once."""
+    # Yield a function that returns whether Ctrl-C was pressed. A second Ctrl-C stops immediately.
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -413,7 +397,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
     try:
         before = signal.signal(signal.SIGINT, ask)
     except ValueError:
-        # Signals are for the main thread alone.
+        # Only the main thread can handle signals.
         yield lambda: False
         return
     try:
@@ -423,7 +407,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def _mirrored(x: Tensor, at: Tensor) -> Tensor:
-    """Images mirrored from left to right where `at` says so; other inputs as they are."""
+    # Mirror the images that `at` selects from left to right. Other inputs are unchanged.
     if x.ndim != 4 or len(x) != len(at):
         return x
     axis = 3 if is_planar(x.shape) else 2

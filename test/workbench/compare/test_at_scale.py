@@ -79,4 +79,4 @@ def test_labels_stay_with_their_samples(files: Path, capsys: pytest.CaptureFixtu
     (files / "first.npz").write_bytes(data[:5000])
     assert compare(files, *skip, inputs="first.npz,second.npz") == 1
     said = capsys.readouterr().err
-    assert "first.npz: error: not a readable" in said and "how many labels belong" in said
+    assert "first.npz: error: not a readable" in said and "the number of labels for" in said

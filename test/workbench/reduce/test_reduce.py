@@ -247,13 +247,13 @@ def test_an_interrupt_writes_the_smallest_so_far(tool: Tool, tmp_path: Path) -> 
     test = "kill -INT $PPID; sleep 9; true {input}"
     done = tool("ceras-reduce", "in.mlir", "-o", "out.mlir", "--test", test)
     assert done.status == 130 and "graph.conv2d" in (tmp_path / "out.mlir").read_text()
-    assert done.stderr.endswith("interrupted: what is written is the smallest so far\n")
+    assert done.stderr.endswith("interrupted: the smallest input so far is written\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
-        (["in.mlir", "--test", "false {input}"], 1, "in.mlir: error: nothing to reduce"),
+        (["in.mlir", "--test", "false {input}"], 1, "in.mlir: error: cannot reduce"),
         (["in.mlir", "--test", "true"], 2, "the command of --test must have {input}"),
         (["in.txt", "--test", "true {input}"], 1, "in.txt: error: expected a model"),
         (["none.mlir", "--test", "true {input}"], 1, "none.mlir: error: No such file"),

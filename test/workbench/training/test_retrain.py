@@ -26,7 +26,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.retrain.networks import student_of, teacher_of
+from ceras_ir.workbench.retrain.session import student_of, teacher_of
 from ceras_ir.workbench.retrain.tool import main
 from ceras_ir.workbench.training import trainer
 from ceras_ir.workbench.training.examples import Examples
@@ -111,7 +111,7 @@ def test_int8_trains_the_integers_that_run(tmp_path: Path):
 def test_a_resumed_run_gives_the_same_bits(tmp_path: Path, monkeypatch, optimizer: str):
     options = ["--epochs", "3", "--optimizer", optimizer, "--rate", "0.01", "--flip"]
     assert retrain(tmp_path / "whole.onnx", *options) == 0
-    step, steps = trainer.Run._step, 0
+    step, steps = trainer.TrainingRun._step, 0
 
     def interrupted(self, *args):
         nonlocal steps
@@ -120,7 +120,7 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path: Path, monkeypatch, optimize
             os.kill(os.getpid(), signal.SIGINT)
         return step(self, *args)
 
-    monkeypatch.setattr(trainer.Run, "_step", interrupted)
+    monkeypatch.setattr(trainer.TrainingRun, "_step", interrupted)
     assert retrain(tmp_path / "parts.onnx", *options) == 130
     assert not (tmp_path / "parts.onnx").exists()
     assert (tmp_path / "parts.onnx.checkpoint").exists()
@@ -131,14 +131,14 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path: Path, monkeypatch, optimize
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.setattr(trainer.Run, "_patience_is_over", lambda self: self._stop())
+    monkeypatch.setattr(trainer.TrainingRun, "_patience_is_over", lambda self: self._stop())
     assert retrain(tmp_path / "out.onnx", "--epochs", "2") == 130
     capsys.readouterr()
     assert retrain(tmp_path / "out.onnx", "--epochs", "3", "--resume") == 1
-    assert "is of another run" in capsys.readouterr().err
+    assert "is from another run" in capsys.readouterr().err
     (tmp_path / "out.onnx.checkpoint").write_bytes(b"not one")
     assert retrain(tmp_path / "out.onnx", "--epochs", "2", "--resume") == 1
-    assert "not a checkpoint of ours" in capsys.readouterr().err
+    assert "not a checkpoint of ceras-retrain" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch, cap
     (
         (["--soft", "nothing"], 1, "there is no layer 'nothing'"),
         (["--soft", "a,b", "--alpha", "1,2,3"], 2, "--alpha has 3 numbers for 2 layers"),
-        (["--epochs", "0"], 2, "--epochs must be at least 1"),
+        (["--epochs", "0"], 2, "--epochs must be >= 1"),
         (["--target", "c"], 2, "--target and --calibrate are for --int8"),
         (["--label-output", "other"], 2, "there is no output 'other'"),
         (["--resume"], 1, "no such checkpoint"),
@@ -299,12 +299,12 @@ def test_soft_layers_are_compared_at_the_scale_of_the_dense_network(tmp_path: Pa
     network = TorchNetwork(student.module)
     dense = TorchNetwork(teacher_of(read_network(str(path))))
     assert network.is_equalized
-    made = trainer.Run(
+    made = trainer.TrainingRun(
         network, dense, Examples([x], None), None, Settings(alphas={"first": 1.0}),
         torch.device("cpu"), "run",
     )  # fmt: skip
     assert len(set(made.factors["first"].tolist())) > 4
     with torch.no_grad():
-        features = dense([torch.from_numpy(x[0])], made.shown)[1]["first"]
+        features = dense([torch.from_numpy(x[0])], made.teacher_features)[1]["first"]
         loss = made._loss([torch.from_numpy(x[0])], None)
     assert float(loss) < 1e-3 * float(features.square().mean())
