@@ -1,4 +1,7 @@
-"""The Python API: steps give what the commands give, errors are exceptions, nothing is printed."""
+"""
+Check the Python API: steps return the results of commands, errors are exceptions, and nothing is
+printed.
+"""
 
 import json
 import subprocess
@@ -40,7 +43,7 @@ SAMPLES: NDArray[np.float32] = (
 
 @pytest.fixture(autouse=True)
 def silent(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """Nothing may be printed."""
+    """Check that nothing is printed."""
     yield
     assert capfd.readouterr() == ("", "")
 
@@ -193,7 +196,7 @@ def test_quantization_is_that_of_the_command(
 
 
 def test_layers_that_were_chosen_stay_chosen(model: ceras.Model) -> None:
-    """What is done with a quantized network does not choose its layers again."""
+    """Changes of a quantized network do not select its layers again."""
     quantized = model.quantize(SAMPLES, target="c", int16=["image"])
     assert "<i16:" in str(quantized)
     (found,) = quantized.compile("c").run(SAMPLES[:2]).values()
@@ -241,7 +244,7 @@ def test_notebooks_show_models(model: ceras.Model) -> None:
     texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[:2] == ["input", "image"] and texts[-3:-1] == ["output", "scores"]
     assert texts[texts.index("mix") - 1] == "conv2d"
-    # Every operation but the constant, and the ends; one edge fewer, as it is a chain.
+    # The texts are operations without the constant, inputs, outputs, and the edges of the chain.
     assert len(texts) == 3 * 7
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) == 6
     assert "dense_resource" not in shown and "func.func @main" in shown
@@ -269,7 +272,7 @@ def test_large_constants_are_elided() -> None:
 
 
 def wrong(model: ceras.Model, what: str) -> object:
-    """Do something that is refused."""
+    """Make a mistake that is refused."""
     match what:
         case "no file":
             return ceras.load("nowhere.onnx")
@@ -391,7 +394,7 @@ def test_folders_of_others_stay(model: ceras.Model, tmp_path: Path) -> None:
 
 
 def test_choices_are_checked(model: ceras.Model) -> None:
-    """What is not among an option's choices was taken for the default, or crashed a pass."""
+    """An invalid choice once became the default, or crashed a pass."""
     for option in ("silu", "rows", "observer", "io"):
         with pytest.raises(ceras.UsageError, match=f"{option} must be one of .*, got 'much'"):
             getattr(model, "quantize")(**{option: "much"})  # noqa: B009
@@ -402,7 +405,7 @@ def test_choices_are_checked(model: ceras.Model) -> None:
 
 
 def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) -> None:
-    """Not the temporary file that passes read, and a note has what a command prints."""
+    """The error names no temporary file, and the note is the message of a command."""
     shape = model.inputs[0].shape
     with pytest.raises(ceras.InputError) as caught:
         model.quantize(np.full((4, *shape[1:]), np.nan, np.float32))
@@ -415,7 +418,7 @@ def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_what_does_not_fit_is_told_what_does(tmp_path: Path) -> None:
-    """By the same trials as those of `ceras-compile`, from before quantization too."""
+    """The trials are those of `ceras-compile`, and also start before quantization."""
     board = tmp_path / "board.toml"
     board.write_text(BOARD.format(sram=7000))
     model = ceras.Model.parse(NETWORK, "net")

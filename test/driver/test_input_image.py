@@ -1,4 +1,4 @@
-"""`--input-image`: a float model takes bytes, and computes what it computed of normalised ones."""
+"""`--input-image`: a float model takes bytes, and computes the result of normalized bytes."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ NORMALISED = (
 
 
 def model(path: Path) -> None:
-    """One convolution of NCHW floats."""
+    """Write a convolution of NCHW floats."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(4, 3, 3, 3)).astype(np.float32) / 5
     node = helper.make_node("Conv", ["image", "w"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])
@@ -32,7 +32,7 @@ def model(path: Path) -> None:
 
 
 def data(folder: Path) -> None:
-    """The same images as bytes in both layouts, as normalised floats, and as files."""
+    """Write equal images as bytes in both layouts, as normalized floats, and as files."""
     images = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
     np.savez(folder / "nhwc.npz", image=images)
     np.savez(folder / "nchw.npz", image=images.transpose(0, 3, 1, 2))
@@ -59,7 +59,9 @@ def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
 
 @pytest.mark.needs("workbench")
 def test_folders_of_images_are_inputs(tool: Tool, tmp_path: Path):
-    """Of a model, of what was compiled of it, and of what is compared, calibrated by a file too."""
+    """
+    Folders work for a model, a compiled folder and a comparison, also with a calibration file.
+    """
     model(tmp_path / "m.onnx")
     data(tmp_path)
     images = ["--inputs", "images", *NORMALISED]
@@ -79,7 +81,7 @@ def test_folders_of_images_are_inputs(tool: Tool, tmp_path: Path):
 
 @pytest.mark.needs("nnet", "vta")
 def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):
-    """Files of images and arrays of bytes calibrate alike."""
+    """Files of images and arrays of bytes give equal calibrations."""
     model(tmp_path / "m.onnx")
     data(tmp_path)
     image = ["--input-image", "nhwc", *NORMALISED]

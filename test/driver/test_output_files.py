@@ -1,4 +1,4 @@
-"""Output files are complete or as they were: full disks, signals, inputs named as outputs."""
+"""Output files are complete or unchanged: full disks, signals, inputs named as outputs."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A copy of the network, which a mistake could destroy."""
+    """Return a copy of the network, which an error could destroy."""
     (tmp_path / "m.onnx").write_bytes((DIGITS / "digits.onnx").read_bytes())
     return tmp_path / "m.onnx"
 
@@ -90,7 +90,7 @@ def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
     "to", first_fast(2, ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1", ">&-"])
 )
 def test_full_standard_streams(to: str, tmp_path: Path) -> None:
-    """The interpreter's own flush at the end is silent, too."""
+    """The final flush of the interpreter is silent, too."""
     (tmp_path / "in.mlir").write_text("func.func @f() {\n  func.return\n}\n")
     command = Path(sys.executable).with_name("ceras-opt")
     done = subprocess.run(
@@ -114,7 +114,7 @@ def test_full_standard_streams(to: str, tmp_path: Path) -> None:
 def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", full)
-        # What the stream could not write is dropped, so that closing it says nothing.
+        # Unwritten data of the stream is dropped, so closing it prints nothing.
         assert run(["--help"]) == 1
     assert capsys.readouterr().err == "ceras-run: error: No space left on device\n"
 
@@ -154,7 +154,7 @@ def test_links_that_lead_to_themselves(model: Path, data: Path, tmp_path: Path) 
     loop.symlink_to(loop)
     assert compile_([str(model), "--target", "c", "-o", str(loop)]) == 1
     assert loop.is_symlink()
-    # A file can be renamed onto the link.
+    # A rename can replace the link.
     assert run([str(model), "--inputs", str(data), "--outputs", str(loop)]) == 0
     assert not loop.is_symlink()
 
@@ -171,11 +171,11 @@ def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=tmp_path,
-        # Where tests run in the background, SIGINT is ignored and stays so in children.
+        # Background jobs ignore SIGINT, and their children inherit this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         for _ in range(1000):
-            # It has opened its output and waits for its input.
+            # The command has opened the output and waits for the input.
             if list(tmp_path.iterdir()):
                 break
             time.sleep(0.02)
@@ -203,7 +203,7 @@ sys.exit(run_tool("ceras-test", main))
 
 
 def test_a_second_signal_does_not_stop_the_cleaning() -> None:
-    """`timeout` sends one to the process and one to its group."""
+    """`timeout` sends a signal to the process and another to its group."""
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
 
@@ -211,7 +211,7 @@ def test_a_second_signal_does_not_stop_the_cleaning() -> None:
 def test_a_folder_that_cannot_be_written(
     model: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """The message names the user's file, not the temporary one beside it."""
+    """The message names the file of the user, not the temporary file."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "hidden")
@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_written(
 
 
 def refuse_writing(refuse: Callable[..., None]) -> Callable[..., object]:
-    """`open`, which reads and does not write."""
+    """Return `open` for reading only."""
     really = open
 
     def opened(file: str | Path, mode: str = "r", **options: Any) -> object:

@@ -1,4 +1,4 @@
-"""The folder of `ceras-compile`: all of it or nothing, and no file that is not ours is lost."""
+"""`ceras-compile` writes its folder completely or not at all, and keeps files of the user."""
 
 import json
 import os
@@ -20,7 +20,7 @@ Tree = dict[str, str]
 
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Run in a folder of the test's own, in which nothing hidden stays behind."""
+    """Run in a separate folder, and check that no hidden file remains."""
     monkeypatch.chdir(tmp_path)
     yield
     assert not list(tmp_path.rglob(".*"))
@@ -38,7 +38,7 @@ def fill(folder: Path, files: Tree) -> None:
 
 
 def build(files: Tree, *, force: bool = False, path: str = "out") -> None:
-    """What the command does: write files, and a manifest that lists them."""
+    """Write files, and a manifest that lists them, as the command does."""
     with open_folder(path, force=force) as folder:
         manifest = json.dumps({"version": 1, "target": "t", "files": dict.fromkeys(files, "")})
         fill(folder, {**files, "manifest.json": manifest, "report.json": "{}"})
@@ -56,7 +56,7 @@ def test_files_of_an_earlier_target_go() -> None:
 
 @pytest.mark.parametrize("before", ["nothing", "empty", "ours"])
 def test_who_ends_last_replaces_what_another_process_wrote(before: str) -> None:
-    """The second one writes all of its files between the first one's beginning and end."""
+    """The second process writes all files between the start and the end of the first process."""
     if before == "ours":
         build({"a": "0", "b": "0"})
     elif before == "empty":
@@ -122,7 +122,7 @@ def test_a_move_that_fails_is_undone(monkeypatch: pytest.MonkeyPatch, end: BaseE
     build({"a": "1", "b/c": "1", "d": "1"})
     before = tree()
     moves = os.replace
-    # Of 5 files set aside and 5 that come, each in turn is the one that fails.
+    # Each of the 5 files set aside and the 5 new files fails in turn.
     for count in range(10):
         left = [count]
 
@@ -176,7 +176,7 @@ def test_ceras_compile_lists_all_that_it_writes(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_as_exceptions_do(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that half-written files go; `nohup` keeps its meaning."""
+    """A signal removes partial files; `nohup` is respected."""
     set_handlers: dict[int, object] = {}
     monkeypatch.setattr(signal, "signal", set_handlers.__setitem__)
     run_tool("tool", lambda argv: 0)

@@ -1,4 +1,4 @@
-"""`--state`: what a network keeps from call to call, on every way to run it."""
+"""`--state`: a network keeps values from call to call, in each way to run it."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ def _flags(name: str) -> list[str]:
 
 
 def _files(folder: Path, name: str) -> tuple[str, str]:
-    """The model, and the samples of a sequence."""
+    """Return the model, and the samples of a sequence."""
     (folder / "model.onnx").write_bytes(NETWORKS[name]().SerializeToString())
     steps = sequence(name)
     np.savez(folder / "in.npz", x=steps[:, 0] if name != "lstm" else steps)
@@ -36,7 +36,7 @@ def _files(folder: Path, name: str) -> tuple[str, str]:
 
 
 def _by_runtime(path: str, name: str) -> om.Array:
-    """The outputs of ONNX Runtime, whose caller hands the states back."""
+    """Return the outputs of ONNX Runtime, whose caller passes the states."""
     model = onnx.load_model_from_string(Path(path).read_bytes())
     kept = {
         state: np.zeros([int(d) for d in om.value_shape(model, state)], np.float32)
@@ -68,7 +68,7 @@ def test_ten_steps_are_those_of_a_caller_who_hands_states_back(tmp_path: Path, n
 
 @pytest.mark.parametrize("target", ["interp", "c", "nnet"])
 def test_states_that_each_step_quantizes(tmp_path: Path, target: str):
-    """They are handed on as floats."""
+    """The states are passed as floats."""
     layer = Layer(steps=1, starts=True)
     model, data = str(tmp_path / "model.onnx"), str(tmp_path / "in.npz")
     (tmp_path / "model.onnx").write_bytes(layer.model().SerializeToString())
@@ -84,7 +84,7 @@ def test_states_that_each_step_quantizes(tmp_path: Path, target: str):
 
 
 def test_passes_are_bisected_through_a_sequence(tmp_path: Path):
-    """Callers give no states; those that a pass stores in another type begin anew."""
+    """Callers pass no states; a state with a changed type starts at zero."""
     model, data = _files(tmp_path, "gru")
     options = (*_flags("gru"), "--quantize", "int8", "--calibrate", data, "--bisect-passes")
     _run(model, data, tmp_path / "out.npz", *options)
@@ -157,13 +157,13 @@ def test_a_state_in_integers_is_stored_so(tmp_path: Path):
     assert json.loads((out / "report.json").read_text())["totals"]["state_bytes"] == 16
     header = (out / "model.h").read_text()
     assert "void model_reset(void);" in header and "int model_reset_in(void *arena);" in header
-    # The next state is written over the last one: nothing is copied.
+    # The next state overwrites the last state: nothing is copied.
     assert "memcpy(MODEL_AT" not in (out / "model.c").read_text()
 
 
 @pytest.mark.parametrize("target", ["c", "nnet"])
 def test_every_run_of_a_folder_begins_anew(tmp_path: Path, target: str):
-    """And is one sequence, of however many samples."""
+    """The samples of a run are a single sequence."""
     model, data = _files(tmp_path, "gru")
     np.savez(tmp_path / "in.npz", x=sequence("gru", steps=20)[:, 0])
     out = tmp_path / "out"
@@ -238,7 +238,7 @@ def keep(outputs, labels):
 @pytest.mark.needs("workbench")
 @pytest.mark.parametrize("name", EVERY)
 def test_comparing_goes_through_the_sequence(tmp_path: Path, name: str) -> None:
-    """Both networks go on from their own states, as each does when it runs alone."""
+    """Both networks use separate states, as in separate runs."""
     model, data = _files(tmp_path, name)
     (tmp_path / "kept").mkdir()
     (tmp_path / "m.py").write_text(KEEPING.format(folder=tmp_path / "kept"))

@@ -1,4 +1,6 @@
-"""What follows the last sum of products: float by default on every target, int8 if asked for."""
+"""
+Operations after the last sum of products are float by default on each target, or int8 on request.
+"""
 
 import json
 from pathlib import Path
@@ -47,7 +49,9 @@ def _folder(tmp_path: Path) -> Path:
 
 
 def compiled(folder: Path, target: str, *options: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Lines of the graph before it is placed, and what `report.json` says of quantization."""
+    """
+    Return the lines of the graph before placement, and the entry on quantization in `report.json`.
+    """
     command = [str(folder / "n.mlir"), "--target", target, "-o", str(folder / "out")]
     command += ["--calibrate", str(folder / "c.npz"), "--save-temps", *options]
     assert compile_main(command) == 0
@@ -58,7 +62,7 @@ def compiled(folder: Path, target: str, *options: str) -> tuple[list[str], dict[
 
 
 def kinds(lines: list[str], operation: str) -> list[str]:
-    """What results are stored in, of operations behind the first convolution."""
+    """Return the storage of results of operations after the first convolution."""
     first = next(i for i, line in enumerate(lines) if "= graph.conv2d " in line)
     found = [line.rpartition("->")[2] for line in lines[first:] if f"= graph.{operation} " in line]
     return ["int8" if "<i8:" in text or "xi8" in text else "float" for text in found]
@@ -92,7 +96,7 @@ def test_integers_at_the_ends_go_through_the_tail(folder: Path, target: str) -> 
 
 
 def test_the_users_word_counts(folder: Path) -> None:
-    """Layers in 16 bits are taken out of the tail."""
+    """Layers in 16 bits are excluded from the output stage."""
     lines, report = compiled(folder, "c", "--int16", "decode", "--recipe", "none")
     (decode,) = (line for line in lines if "= graph.binary " in line)
     assert "<i16:" in decode and report["recipe"] == ["none"]
@@ -103,7 +107,7 @@ def test_the_users_word_counts(folder: Path) -> None:
 def test_targets_agree(
     folder: Path, recipe: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Targets are apart whose passes differ: in residuals, and in what 16 bits cost."""
+    """Targets differ only if their passes differ: in residuals, and in the cost of 16 bits."""
     data = str(folder / "c.npz")
     command = [
         str(folder / "n.mlir"),

@@ -1,4 +1,4 @@
-"""What users get wrong with ceras-compile, ceras-run and ceras-verify: one message, one status."""
+"""Mistakes in ceras-compile, ceras-run and ceras-verify have a message and a status."""
 
 import pickle
 from pathlib import Path
@@ -14,7 +14,7 @@ from ceras_ir.data.samples import save_arrays
 
 
 def refused(done: Result, status: int, *words: str) -> None:
-    """The run ended with `status`, said `words`, and printed no traceback."""
+    """Check that the run has `status`, prints `words`, and prints no traceback."""
     assert done.status == status, done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 40
@@ -108,7 +108,7 @@ def test_unfit_inputs(
 
 
 def test_a_constant_that_is_an_input(tmp_path: Path, tool: Tool):
-    """Keras exports the mean of a normalization so."""
+    """Keras exports the mean of a normalization as an input."""
     (tmp_path / "n.mlir").write_text("""
         func.func @main(%x: tensor<1x4xf32> {graph.name = "x"},
             %mean: tensor<1x1xf32> {graph.name = "mean"}) -> tensor<1x4xf32> {
@@ -126,7 +126,7 @@ def test_a_constant_that_is_an_input(tmp_path: Path, tool: Tool):
 
 def test_inputs_that_are_no_archive(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
-    for content in (b"not a zip file", b"\x08\x07\x12\x07pytorch"):  # As ONNX files begin.
+    for content in (b"not a zip file", b"\x08\x07\x12\x07pytorch"):  # ONNX files begin in this way.
         data.write_bytes(content)
         done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
         refused(done, 1, "data.npz: error: not an .npz file")
@@ -224,7 +224,7 @@ def test_wrong_options_are_not_the_models(
 @pytest.mark.slow
 def test_a_warning_about_the_data_is_said_once(model: Path, tmp_path: Path, tool: Tool):
     np.savez(tmp_path / "one.npz", x=np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6))
-    # Two quantized graphs: VTA has one shift for each layer.
+    # There are two quantized graphs: VTA has a shift for each layer.
     done = tool(
         *("ceras-verify", model, "--calibrate", "one.npz", "--targets", "c,vta", "--floor", "-100")
     )

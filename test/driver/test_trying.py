@@ -1,4 +1,6 @@
-"""What does not fit its board is told the least change of options that does, which was compiled."""
+"""
+A network that is too large for its board gets the smallest change with which it compiles and fits.
+"""
 
 import re
 import shlex
@@ -44,7 +46,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], sram: int, *more: str) -> str:
-    """What a compile for a board of `sram` bytes says."""
+    """Return the message for a board with `sram` bytes."""
     Path("board.toml").write_text(BOARD.format(sram=sram))
     command = ["net.mlir", "--target", "arduino", "--board", "board.toml", "-o", "out", *more]
     assert main(command) == 3
