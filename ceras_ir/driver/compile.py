@@ -8,6 +8,7 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
+from itertools import count
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -36,7 +37,12 @@ from ceras_ir.driver.target_options import (
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import pruning
-from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
+from ceras_ir.support.diagnostics import (
+    DoesNotFitError,
+    InputError,
+    UnsupportedError,
+    UsageError,
+)
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.support.terminal import progress
 from ceras_ir.targets.protocol import PLACED, Stage
@@ -141,23 +147,26 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
         module = read_model(arguments)
         peaks = note_calibration(options.calibration, main_function(module))
         with open_folder(arguments.output, force=arguments.force) as folder:
-            saved: list[_Levels] = []
+            writers: list[tuple[Path, Callable[[Path, ModuleOp], None]]] = []
             if arguments.save_temps:
-                saved.append(_Temporaries(folder / "temps"))
+                writers.append((folder / "temps", _write_text))
             if arguments.emit_levels:
-                saved.append(_Graphs(folder / "levels"))
-            why = _Explanations(arguments.why)
+                writers.append((folder / "levels", _write_graph))
+            numbers, answers = count(), list[str]()
 
             def see(level: str, title: str, module: ModuleOp) -> None:
-                for each in saved:
-                    each.save(title, module)
+                words = "".join(c if c.isalnum() or c in "-_" else " " for c in title).split()
+                name = f"{next(numbers)}-{'-'.join(words)}"
+                for place, write in writers:
+                    place.mkdir(parents=True, exist_ok=True)
+                    write(place / name, module)
                 for view in views:
                     view.see(level, title, module)
 
             def after(stage: Stage, module: ModuleOp) -> None:
                 see(stage.level, stage.title, module)
                 if stage.level == PLACED:
-                    why.ask(module)
+                    answers[:] = _explanations(module, arguments.why)
 
             see("graph", "graph", module)
 
@@ -176,13 +185,14 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             }
             if peaks:
                 compiled.emission.manifest[PEAKS] = peaks
-            made = provenance("ceras-compile", argv, arguments.model, options)
-            compiled.report["provenance"] = made
+            compiled.report["provenance"] = provenance(
+                "ceras-compile", argv, arguments.model, options
+            )
             for view in views:
                 view.add(compiled)
             write_artefacts(folder, compiled.files(others))
     print(table(compiled.report, chosen.name, compiled.emission))
-    for line in why.answers:
+    for line in answers:
         print(line)
     return 0
 
@@ -191,63 +201,36 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-class _Explanations:
-    def __init__(self, nodes: Sequence[str]):
-        self.nodes = nodes
-        self.answers: list[str] = []
+def _explanations(module: ModuleOp, nodes: Sequence[str]) -> list[str]:
+    from ceras_ir.transforms.placement.place import explanation, unknown_node
 
-    def ask(self, module: ModuleOp) -> None:
-        from ceras_ir.transforms.placement.place import explanation, unknown_node
-
-        self.answers = []
-        for node in self.nodes:
-            lines = explanation(module, node)
-            if not lines:
-                raise UsageError(f"--why: {unknown_node(module, node)}")
-            self.answers += lines
+    answers: list[str] = []
+    for node in nodes:
+        if not (lines := explanation(module, node)):
+            raise UsageError(f"--why: {unknown_node(module, node)}")
+        answers += lines
+    return answers
 
 
-class _Levels:
-    """Numbered files of each level."""
+def _write_text(path: Path, module: ModuleOp) -> None:
+    from ceras_ir.pipeline.printing import print_module
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.count = 0
-
-    def save(self, level: str, module: ModuleOp) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        words = "".join(char if char.isalnum() or char in "-_" else " " for char in level)
-        self.write(self.folder / f"{self.count}-{'-'.join(words.split())}", module)
-        self.count += 1
-
-    def write(self, path: Path, module: ModuleOp) -> None:
-        raise NotImplementedError
+    with open(f"{path}.mlir", "w", encoding="utf-8") as stream:
+        print_module(module, stream, names=True)
 
 
-class _Temporaries(_Levels):
-    def write(self, path: Path, module: ModuleOp) -> None:
-        from ceras_ir.pipeline.printing import print_module
-
-        with open(f"{path}.mlir", "w", encoding="utf-8") as stream:
-            print_module(module, stream, names=True)
-
-
-class _Graphs(_Levels):
-    """Graphs for viewers, if a format supports the level."""
-
-    def write(self, path: Path, module: ModuleOp) -> None:
-        from ceras_ir.support.diagnostics import UnsupportedError
-
-        for target in compiling_targets():
-            try:
-                found = target.viewer_model(module, path.name)
-            except UnsupportedError as error:
-                first = error.lines(str(path.name))[0]
-                print(f"ceras-compile: note: this level has no graph: {first}", file=sys.stderr)
-                continue
-            if found is not None:
-                ending, data = found
-                Path(f"{path}{ending}").write_bytes(data)
+def _write_graph(path: Path, module: ModuleOp) -> None:
+    """Write graphs for viewers, if a format supports the level."""
+    for target in compiling_targets():
+        try:
+            found = target.viewer_model(module, path.name)
+        except UnsupportedError as error:
+            first = error.lines(str(path.name))[0]
+            print(f"ceras-compile: note: this level has no graph: {first}", file=sys.stderr)
+            continue
+        if found is not None:
+            ending, data = found
+            Path(f"{path}{ending}").write_bytes(data)
 
 
 # Options with which a network fits that is too large for its board.

@@ -138,16 +138,11 @@ class Layer:
     reason: str | None
     macs: int
     bytes: int
-    """
-    The bytes of operands, including constants, and the result: the minimum traffic of an inference.
-    """
+    """The bytes of operands, including constants, and the result: the minimum traffic."""
     cost: str | None = None
     """The modelled time on each device, if it decided the placement."""
     form: str | None = None
-    """
-    The form of a quantized function, see `function_forms`; `PRODUCTS` for a recurrent layer with
-    integer products.
-    """
+    """The form of a quantized function, see `function_forms`; or `PRODUCTS`."""
     bits: int | None = None
     """The bits of the stored result; None for floats."""
     float_reason: str | None = None
@@ -182,12 +177,6 @@ def spelling(op: Operation) -> str:
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
-def _form(op: Operation) -> str | None:
-    if isinstance(op, RecurrenceOp) and op.is_integer:
-        return PRODUCTS
-    return quantized_form(op)
-
-
 def layers(placed: ModuleOp) -> list[Layer]:
     """Return the layers of a placed graph, in execution order."""
     main = main_function(placed)
@@ -204,7 +193,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 op.macs if isinstance(op, GraphOperation) else 0,
                 sum(map(_stored_bytes, {*op.operands, *op.results})),
                 _text(op, COST),
-                _form(op),
+                PRODUCTS if isinstance(op, RecurrenceOp) and op.is_integer else quantized_form(op),
                 _bits(op),
                 _text(op, FLOAT_REASON),
                 shape_of(op.results[0]) if op.results else (),
@@ -265,9 +254,7 @@ def constants(module: ModuleOp) -> list[ConstantOp]:
 
 
 def copies(module: ModuleOp) -> list[Entry]:
-    """
-    Return the operations that only copy bytes in a placed module: their number, and the reasons.
-    """
+    """Return the operations of a placed module that only copy bytes, with the reasons."""
     found: list[Entry] = []
     for op in steps(main_function(module)):
         if size := bytes_copied_by(op):
@@ -311,9 +298,7 @@ def report(
 
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
-    """
-    Return the settings that quantized a float network, and the number of requantizations left.
-    """
+    """Return the settings of quantization, and the number of requantizations left."""
     from ceras_ir.transforms.quantization.analysis.output_noise import alignment, stored_noise
 
     main = main_function(module)

@@ -70,8 +70,7 @@ class StepDifferences:
 
 class AsWritten:
     """
-    Compares two forms of a network: `written`, with floats between Q and DQ, and the quantized form
-    `quantized`.
+    Compares two forms of a network: `written`, with floats between Q and DQ, and `quantized`.
     """
 
     def __init__(self, written: ModuleOp, quantized: ModuleOp):
@@ -83,7 +82,7 @@ class AsWritten:
         self.found = StepDifferences()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
-        """Run both networks on a sample; stop at the first wrong value."""
+        """Run both networks on a sample, and record the first wrong value."""
         quantized: dict[SSAValue, Array] = {}
 
         def keep(op: Operation, results: tuple[Array, ...]) -> None:
@@ -115,10 +114,7 @@ class AsWritten:
                     array = integer.dequantize(quantized[before], graph.stored_element(before))
                     for move in (*moves, op):
                         (array,) = interpreter.run_op(move, (array,))
-                    if is_known:
-                        self._steps(f"node '{node_name(op)}'", array, values[op.result])
-                    else:
-                        self.found.unknown += 1
+                    self._steps(f"node '{node_name(op)}'", array, values[op.result], is_known)
                     values[op.result] = array
                     continue
                 if pair is None:
@@ -127,20 +123,13 @@ class AsWritten:
                         unknown.add(op.result)
                     continue
                 stored = _with_zero_point_of(quantized[pair], graph.stored_element(pair), op.result)
-                if is_known:
-                    self._steps(f"node '{node_name(op)}'", stored, values[op.result])
-                else:
-                    self.found.unknown += 1
+                self._steps(f"node '{node_name(op)}'", stored, values[op.result], is_known)
                 values[op.result] = stored.astype(values[op.result].dtype)
             elif (pair := self.integers.get(op)) is not None:
                 (expected,) = results
-                if (
-                    is_known
-                    and np.abs(expected.astype(np.float64)).max(initial=0) < MIN_INEXACT_MAGNITUDE
-                ):
-                    self._steps(f"node '{node_name(op)}'", quantized[pair], expected)
-                else:
-                    self.found.unknown += 1
+                peak = np.abs(expected.astype(np.float64)).max(initial=0)
+                is_known = is_known and bool(peak < MIN_INEXACT_MAGNITUDE)
+                self._steps(f"node '{node_name(op)}'", quantized[pair], expected, is_known)
                 values[op.results[0]] = quantized[pair]
             elif not is_known:
                 unknown.update(op.results)
@@ -151,16 +140,17 @@ class AsWritten:
 
     def _output(self, name: str, actual: Array, expected: Array, is_unknown: bool) -> None:
         where = f"output '{name}'"
-        if is_unknown:
-            self.found.unknown += 1
-        elif np.issubdtype(expected.dtype, np.integer):
-            self._steps(where, actual.astype(np.int64), expected)
+        if is_unknown or np.issubdtype(expected.dtype, np.integer):
+            self._steps(where, actual, expected, not is_unknown)
         else:
             self.found.values += 1
             if (error := relative_difference(actual, expected)) > FLOAT_TOLERANCE:
                 self._fail(f"{where} is off by {error:.2g}, relative; allowed {FLOAT_TOLERANCE:g}")
 
-    def _steps(self, where: str, actual: Array, expected: Array) -> None:
+    def _steps(self, where: str, actual: Array, expected: Array, is_known: bool) -> None:
+        if not is_known:
+            self.found.unknown += 1
+            return
         steps = np.abs(actual.astype(np.int64) - expected.astype(np.int64))
         self.found.values += 1
         self.found.elements += steps.size
