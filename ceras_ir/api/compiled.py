@@ -27,9 +27,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 class Compiled:
-    """
-    The result of `ceras-compile`: `run` executes it, `save` writes it, `report` has the costs.
-    """
+    """The result of `ceras-compile`: `run` executes, `save` writes, `report` has the costs."""
 
     def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
         """Use the files in `folder`; keep `build` and `keep` alive for a network compiled here."""
@@ -68,9 +66,7 @@ class Compiled:
 
     @property
     def totals(self) -> Entry:
-        """
-        The totals of the report: bytes of memory, multiplications, and cycles if they are modelled.
-        """
+        """The totals of the report: bytes of memory, multiplications, and modelled cycles."""
         totals = self.report.get("totals")
         return totals if isa(totals, Entry) else {}
 

@@ -79,9 +79,7 @@ class Model:
         self._source = module
         """The network on which `quantize` was called, or the network itself."""
         self._chosen = options
-        """
-        The options with layers that `quantize` got by name, which only a float network can have.
-        """
+        """The options with layers that `quantize` got by name; only a float network has them."""
         return self
 
     def _changed(self, module: ModuleOp, **options: object) -> Model:
@@ -175,9 +173,7 @@ class Model:
         return made
 
     def apply(self, *passes: Passes) -> Model:
-        """
-        Run passes in order. A pass is a text such as `"canonicalize,my-pass{x=1}"` or an object.
-        """
+        """Run passes in order; a pass is text like `"canonicalize,my-pass{x=1}"` or an object."""
         module = self._module.clone()
         with diagnosed(self.title):
             PassRunner().run(load_context(load_universe()), module, _passes(passes))

@@ -71,9 +71,7 @@ class SampleFiles:
         what: str,
         images: ImageOptions | None = None,
     ) -> str:
-        """
-        Return `data` as passes accept it: names of files and folders with commas between them.
-        """
+        """Return `data` as passes accept it: names of files and folders, separated by commas."""
         if (paths := paths_of(data)) is not None:
             return _with_images(paths, images)
         _refuse_images(images)

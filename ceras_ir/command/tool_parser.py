@@ -38,9 +38,7 @@ _UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictiona
 
 
 def document_later(action: argparse.Action, read: Callable[[], str]) -> None:
-    """
-    Set the help of an option to the result of `read` when it is printed, which parses sources.
-    """
+    """Compute the help of an option by `read` when it is printed, which parses sources."""
     _UNREAD[action] = read
 
 
@@ -57,9 +55,7 @@ class UsageParser(argparse.ArgumentParser):
         raise UsageError(message)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """
-        Name the expected type in an error; argparse names the function that converts the value.
-        """
+        """Name the expected type in an error, instead of the function that converts the value."""
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:

@@ -37,9 +37,7 @@ _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)
 
 
 def load_universe() -> Universe:
-    """
-    Return all dialects, passes and targets: installed (`xdsl.universe` entry points) and loaded.
-    """
+    """Return all dialects, passes and targets, installed (`xdsl.universe`) and loaded."""
     return _CURRENT.get() or Universe.get_multiverse()
 
 

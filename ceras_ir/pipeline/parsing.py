@@ -49,9 +49,7 @@ if TYPE_CHECKING:
 
 
 MAX_NESTING = 64
-"""
-The depth of regions above which text is refused, so that recursion does not exhaust the stack.
-"""
+"""The depth of regions above which text is refused, to protect the stack."""
 
 MAX_MNEMONIC = 200
 """The number of characters in which the results and the name of an operation are searched."""
@@ -287,9 +285,7 @@ def is_model(path: str) -> bool:
 
 
 def check_ending(path: str) -> None:
-    """
-    Refuse a file whose name does not end as a model or IR text does; `-` is the standard input.
-    """
+    """Refuse a file whose name ends neither as a model nor as IR text; `-` is stdin."""
     if is_model(path) or path.endswith(".mlir") or path == "-":
         return
     if os.path.isdir(path):

@@ -138,9 +138,7 @@ def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
 
 
 def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parameter]:
-    """
-    Yield the parameters that `keyword_values` accepts, with the types and defaults of the fields.
-    """
+    """Yield the parameters of `keyword_values`, with types and defaults of the fields."""
     types, defaults = types_of(cls), {each.name: each.default for each in dataclasses.fields(cls)}
     for key, name in _keywords(cls, omit).items():
         yield Parameter(key, KEYWORD_ONLY, default=defaults[name], annotation=types[name])

@@ -184,9 +184,7 @@ def summary(cls: type[ModulePass]) -> str:
 
 
 def list_passes(passes: PassTable) -> str:
-    """
-    Return a table of the passes of this project and of plugins, and the names of xDSL's passes.
-    """
+    """Return a table of the passes of this project and of plugins, and xDSL's names."""
     upstream = get_all_passes().keys() & passes.keys()
     own = sorted(passes.keys() - upstream)
     width = max((len(name) for name in own), default=0)

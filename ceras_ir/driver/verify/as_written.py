@@ -69,9 +69,7 @@ class StepDifferences:
 
 
 class AsWritten:
-    """
-    Compares two forms of a network: `written`, with floats between Q and DQ, and `quantized`.
-    """
+    """Compares two forms of a network: `written`, with Q and DQ, and `quantized`."""
 
     def __init__(self, written: ModuleOp, quantized: ModuleOp):
         self.written, self.quantized = written, quantized

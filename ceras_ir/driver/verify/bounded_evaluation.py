@@ -256,9 +256,7 @@ class BoundedEvaluation:
     """The values of a module and their bounds."""
 
     def __init__(self, module: ModuleOp, relative_error: Callable[[str], float | None]):
-        """
-        `relative_error` returns the error of a constant of the model, and None for other names.
-        """
+        """`relative_error` returns the error of a constant of the model, or None."""
         self.unit = UNIT
         self.values: dict[SSAValue, Array] = {}
         self.packed: dict[SSAValue, list[Doubles]] = {}

@@ -77,9 +77,7 @@ class Verification:
         watching: Watching | None = None,
         floor: float | None = None,
     ):
-        """
-        Use the first `limit` of `samples`, or synthetic samples; `run_stages` documents `watching`.
-        """
+        """Use the first `limit` of `samples`, or synthetic samples."""
         self.watching, self.floor = watching, floor
         self.is_calibrated = options.calibration is not None or carries_quantization(module)
         if samples is None:

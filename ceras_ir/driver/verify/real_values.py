@@ -48,9 +48,7 @@ def smallest_step(dtype: np.dtype[np.generic]) -> float:
 
 
 def gamma(terms: int) -> float:
-    """
-    Return the difference of two sums of `terms` numbers, relative to the sum of their magnitudes.
-    """
+    """Return the relative difference of two sums of `terms` numbers, by their magnitudes."""
     rounded = terms * UNIT / 2
     return 2 * rounded / (1 - rounded) if rounded < 1 else inf
 

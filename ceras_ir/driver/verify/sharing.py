@@ -131,9 +131,7 @@ class SharedSamples(Sequence[Sample]):
         return self._run(TextCarrier().pack(module), level)
 
     def execute(self, target: Target, folder: Path, label: str, other: str | None) -> list[Outputs]:
-        """
-        Run all samples on the machine that `target` opens `folder` for, or on another machine.
-        """
+        """Run all samples on the machine that `target` opens, or on another machine."""
         found = sorted(path for path in folder.rglob("*") if path.is_file())
         files = tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found)
         return self._run(SharedMachine(target, files, other), label)

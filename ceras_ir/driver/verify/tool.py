@@ -184,9 +184,7 @@ def _compare(
 def _reference_verdict(
     arguments: argparse.Namespace, imports: "list[NamedImport]", found: "Verification"
 ) -> "Verdict | None":
-    """
-    Return the comparison of the imported graph with the model; None for IR text, or if disabled.
-    """
+    """Return the comparison of the import with the model; None if there is none."""
     if not imports:
         return None
     from ceras_ir.driver.verify.model_check import model_verdict
