@@ -33,7 +33,7 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter
-from ceras_ir.workbench.compare.variants import Nodes, beside_another, beside_float
+from ceras_ir.workbench.compare.variants import Nodes, pair_with_another, pair_with_float
 from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Figure, Outputs, gain, mean_of
 
@@ -128,12 +128,12 @@ def layers(arguments: argparse.Namespace) -> None:
         draw=0,
     )
     reference = fused(arguments.model)
-    measured = {"SiLU, int8": noise(beside_float(plain, options), samples)}
+    measured = {"SiLU, int8": noise(pair_with_float(plain, options), samples)}
     for title, module in networks(arguments):
         if title != "SiLU":
             is_retrained = title.endswith("retrained")
             nodes = Nodes(read_network(arguments.retrained)) if is_retrained else original
-            named = beside_another(reference.clone(), module, (original, nodes))
+            named = pair_with_another(reference.clone(), module, (original, nodes))
             # Channels are as they were: none is to be matched by a power of two.
             meter = NoiseMeter(named.reference, named.quantized)
             measured[f"{title}, float"] = noise(meter, samples)

@@ -1,4 +1,4 @@
-"""What quantization costs a network, layer by layer, as `ceras-compare` measures it."""
+"""Compare networks layer by layer from Python, as `ceras-compare` does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ceras_ir.workbench.metrics.figures import Measured
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured of one variant of a network or of two, on `samples` inputs."""
+    """The measurements of variants of a network, or of two networks, on `samples` inputs."""
 
     title: str
     variants: tuple[Variant, ...]
@@ -47,21 +47,21 @@ class Comparison:
 
     @property
     def layers(self) -> list[LayerNoise]:
-        """Of the first variant: what is lost in each layer, alone and accumulated."""
+        """The noise of each layer of the first variant, isolated and accumulated."""
         return self.variants[0].layers
 
     @property
     def metrics(self) -> list[Measured]:
-        """Of the first variant: the figures of merit at the outputs."""
+        """The figures of merit of the first variant at the outputs."""
         return self.variants[0].metrics
 
     @property
     def decibels(self) -> float:
-        """Of the first variant: signal to noise at the outputs."""
+        """The signal-to-noise ratio of the first variant at the outputs."""
         return self.variants[0].ratio
 
     def page(self) -> str:
-        """The page that `ceras-compare --html` writes."""
+        """Return the page of `ceras-compare --html`."""
         return compare_page(self.title, self.variants, self.samples)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -70,7 +70,7 @@ class Comparison:
             stream.write(self.page())
 
     def __str__(self) -> str:
-        """The table that `ceras-compare` prints."""
+        """Return the table of `ceras-compare`."""
         text = StringIO()
         print_table(self.variants, self.samples, Console(file=text, width=WIDTH, highlight=False))
         return text.getvalue().rstrip()
@@ -107,13 +107,13 @@ def compare(
     images: ImageOptions | None = None,
     **options: object,
 ) -> Comparison:
-    """See `ceras_ir.api.checks.compare`."""
+    """Compare networks; see `ceras_ir.api.checks.compare`."""
     quantization = quantization_keywords(options, "compare")
     check_recipe(list(against or ()), "against")
     if other is not None and against is not None:
-        raise UsageError("against is a second recipe of one model; there are two models")
+        raise UsageError("against is a second recipe of a single model; there are two models")
     if samples is not None and samples < 1:
-        raise UsageError(f"samples must be at least 1, got {samples}")
+        raise UsageError(f"samples must be >= 1, got {samples}")
     files = SampleFiles()
     with diagnosed(model.title), files.named():
         network = model.inputs
@@ -150,6 +150,6 @@ def _is_path(data: Data) -> bool:
 
 
 class NoiseComparer(Comparer):
-    """The hook `compare`."""
+    """Implements the hook `compare`."""
 
     compare = staticmethod(compare)

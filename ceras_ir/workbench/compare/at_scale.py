@@ -1,8 +1,7 @@
 """
-The figures of merit on all of the data, by programs of this machine in shards.
+Compute figures of merit on all data, in shards, with compiled code on parallel workers.
 
-Layers are looked at in the interpreter, on the first samples alone; what the ends of a network are
-worth takes many, and those run as compiled code on as many workers as there are.
+Layers are measured in the interpreter on the first samples; figures of merit need all samples.
 """
 
 import sys
@@ -24,20 +23,20 @@ from ceras_ir.pipeline.stages import front_stages, quantize_pass, run_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import Workers
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
-from ceras_ir.workbench.compare.variants import Task, Variant, beside_float, recipe_text
+from ceras_ir.workbench.compare.variants import Task, Variant, pair_with_float, recipe_text
 from ceras_ir.workbench.evaluation import Data, judge_all, native_network, tasks_of
 from ceras_ir.workbench.metrics.choose import judgement_of
 
-LOOKED_AT = 64
-"""Samples on which layers are measured."""
+MAX_LAYER_SAMPLES = 64
+"""The number of samples on which layers are measured."""
 
-NAMED = 5
-"""Bad shards that are named; the others are counted."""
+MAX_NAMED_SHARDS = 5
+"""The number of unreadable shards that are named; further shards are only counted."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Who judges, and what becomes of a shard that cannot be read."""
+    """The workers, and whether an unreadable shard is an error."""
 
     workers: Workers
     stop: bool = True
@@ -50,7 +49,7 @@ def compare_at_scale(
     data: Data,
     scale: Scale,
 ) -> tuple[list[Variant], int]:
-    """The model quantized by each of `recipes`, and on how many samples its ends were judged."""
+    """Return the variant of each of `recipes`, and the number of samples for figures of merit."""
     plain = BuildOptions(native_target()().for_host(), quantize="none", title=options.title)
     real = module.clone()
     run_stages(load_context(), real, front_stages(plain))
@@ -63,7 +62,7 @@ def compare_at_scale(
     judged = 0
     for recipe in recipes:
         chosen = replace(options, recipe=tuple(recipe))
-        meter = beside_float(module.clone(), chosen)
+        meter = pair_with_float(module.clone(), chosen)
         used = quantize_pass(chosen).optional
         variant = Task(few, judgement).measure(meter, recipe_text(recipe), "float", used)
         network = native_network(meter.quantized, chosen)
@@ -74,7 +73,7 @@ def compare_at_scale(
         found = judge_all(tasks, scale.workers, bad, stop=scale.stop)
         seconds = time.perf_counter() - started
         judged = found.count
-        for each in found.bad[:NAMED]:
+        for each in found.bad[:MAX_NAMED_SHARDS]:
             print(f"ceras-compare: warning: left out {each.shard}: {each.reason}", file=sys.stderr)
         if found.bad:
             print(
@@ -92,11 +91,10 @@ def compare_at_scale(
 
 
 def _first(inputs: list[TensorInfo], data: Data) -> Samples:
-    """Some of the first samples, of the first file that can be read."""
     shards = shards_of(data.inputs, inputs, data.samples, [])
     if not shards:
         raise InputError("no samples can be read", data.inputs)
-    path, count = shards[0].path, min(shards[0].count, LOOKED_AT)
+    path, count = shards[0].path, min(shards[0].count, MAX_LAYER_SAMPLES)
     samples = list(samples_at(path, inputs, range(count)))
     arrays = {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
     return Samples(arrays, len(samples))

@@ -1,4 +1,4 @@
-"""The page that `ceras-compare --html` writes: one file, nothing to load."""
+"""Write the page of `ceras-compare --html`: a single file without external resources."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,19 +6,24 @@ from math import inf, isnan
 from typing import TYPE_CHECKING
 
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.workbench.compare.proposals import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.workbench.compare.proposals import (
+    MIN_CLIPPED_SHARE,
+    MIN_GOOD_DB,
+    remedies,
+    worst_layers,
+)
 from ceras_ir.workbench.metrics.figures import Measured
-from ceras_ir.workbench.pages.rendering import histogram, ratios, render
+from ceras_ir.workbench.pages.rendering import histogram, ratios, render, shortened
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Variant
 
-POOR = 20.0
-"""Decibels below which a layer is marked as bad; up to `GOOD` as fair."""
-FULL = 60.0
-"""Decibels of a full bar."""
-LONGEST = 44
-"""Characters of a layer's name; converters join the names of all that they have fused."""
+MIN_FAIR_DB = 20.0
+"""The ratio in decibels below which a layer is marked as bad; up to `MIN_GOOD_DB` as fair."""
+FULL_BAR_DB = 60.0
+"""The decibels of a full bar."""
+MAX_NAME_CHARACTERS = 44
+"""The characters of a layer name; converters join the names of fused nodes."""
 
 SECTIONS = {
     "result": "Result",
@@ -30,22 +35,21 @@ SECTIONS = {
 
 
 def decimal(value: float) -> str:
-    """One decimal, or a word."""
+    """Format with a decimal, or as a word."""
     return _word(value) or f"{value:.1f}"
 
 
 def number(value: float) -> str:
-    """Four digits, or a word."""
+    """Format with four digits, or as a word."""
     return _word(value) or f"{value:.4g}"
 
 
 def _word(value: float) -> str:
-    """Return the word for an infinite ratio, or for one that is not available."""
     return "exact" if value == inf else "n/a" if isnan(value) else ""
 
 
 def step(scale: float | None) -> str:
-    """A scale, powers of two as such."""
+    """Format a scale, as a power of two if possible."""
     if scale is None:
         return "float"
     mantissa, exponent = scale.hex().split("p")
@@ -53,14 +57,14 @@ def step(scale: float | None) -> str:
 
 
 def named(name: str) -> str:
-    """A layer's name, of a long one its last part; the whole name where one points at it."""
+    """Format the name of a layer; a long name is shortened, with the full name as a tooltip."""
     *_, last = name.split(";")
-    shown = last if len(last) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{last[1 - LONGEST :]}"
+    shown = shortened(last, MAX_NAME_CHARACTERS)
     return f'<span title="{escape(name)}">{escape(shown)}</span>'
 
 
 def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str:
-    """The whole page as text: the first variant in full, of a second what differs."""
+    """Return the page: the first variant, and the differences of a second variant."""
     first = variants[0]
     second = variants[1] if len(variants) > 1 else None
     against = f"{first.name} against {first.reference}"
@@ -81,12 +85,12 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
         "with the errors of all layers before"
         f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
-        f"is exact. {_columns(first)}Point at a layer for its numbers.</p>",
+        f"is exact. {_columns(first)}Point at a layer for details.</p>",
         f'<figure class="panel plot">{ratios(first.layers, second and second.layers)}</figure>',
         f'<h2 id="layers" class="part">All layers</h2>{_layers(first, second)}',
         '<h2 id="histograms" class="part">Histograms</h2>',
-        '<p class="soft">Values of the reference; the dashed lines are what the stored integers '
-        "reach. Heights are square roots of counts, so that tails show.</p>",
+        '<p class="soft">Values of the reference; the dashed lines are the range of stored '
+        "integers. Heights are square roots of counts, so that tails are visible.</p>",
         f"<details{' open' if len(first.layers) <= 24 else ''}><summary>{len(first.layers)} "
         "layers</summary>",
         '<div class="cards small">',
@@ -142,18 +146,16 @@ def _small(index: int, layer: LayerNoise) -> str:
 
 
 def _columns(variant: "Variant") -> str:
-    """What the columns of the plot are, where there are any."""
     largest = max((layer.share or 0.0 for layer in variant.layers), default=0.0)
     if not largest:
         return ""
     return (
-        '<br><span class="key c"></span>What each layer alone adds to the noise at the outputs; '
+        '<br><span class="key c"></span>The contribution of each layer to noise at the outputs; '
         f"the highest column is {largest:.1%}.<br>"
     )
 
 
 def _headline(layer: LayerNoise) -> str:
-    """What is bad about a layer, in large letters: its share of the noise, where that is known."""
     alone = f"{decimal(layer.isolated_ratio)} dB alone"
     if layer.share is None:
         return f'<b class="{_grade(layer.isolated_ratio)}">{alone}</b>'
@@ -161,12 +163,13 @@ def _headline(layer: LayerNoise) -> str:
 
 
 def _share(layer: LayerNoise) -> str:
-    """Of the noise at the outputs, where that is known."""
     return "" if layer.share is None else f"{layer.share:.1%}"
 
 
 def _grade(ratio: float) -> str:
-    return "" if isnan(ratio) else "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
+    if isnan(ratio):
+        return ""
+    return "bad" if ratio < MIN_FAIR_DB else "fair" if ratio < MIN_GOOD_DB else "fine"
 
 
 def _layers(first: "Variant", second: "Variant | None") -> str:
@@ -184,7 +187,7 @@ def _layers(first: "Variant", second: "Variant | None") -> str:
     for i, layer in enumerate(first.layers):
         cells = [escape(layer.operator), *([step(layer.reference_scale)] if has_steps else [])]
         clipped = f"{layer.clipped_share:.2%}"
-        if layer.clipped_share > CLIPPED:
+        if layer.clipped_share > MIN_CLIPPED_SHARE:
             clipped = f'<span class="fair">{clipped}</span>'
         cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
         cells += [_share(layer), _bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
@@ -198,8 +201,7 @@ def _layers(first: "Variant", second: "Variant | None") -> str:
 
 
 def _bar(ratio: float) -> str:
-    """Decibels and a bar as long."""
-    share = 0.0 if isnan(ratio) else min(max(ratio, 0.0), FULL) / FULL
+    share = 0.0 if isnan(ratio) else min(max(ratio, 0.0), FULL_BAR_DB) / FULL_BAR_DB
     grade = _grade(ratio)
     return (
         f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'

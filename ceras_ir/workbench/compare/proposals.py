@@ -1,7 +1,6 @@
 """
-What `ceras-compare --propose` tries, and what of it helps on samples that chose nothing.
-
-What to try for a layer that loses much, from what was measured of it.
+Propose options for layers with much noise, and measure proposals for `ceras-compare --propose` on
+samples that were not used for calibration.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from ceras_ir.transforms.quantization_options import PRECISION
 from ceras_ir.workbench.metrics.choose import Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Figure, gain
 
-IMBALANCED = 3.0
-"""Octaves between the largest and the median channel from which channels need own scales."""
-CLIPPED = 1e-3
-"""Share of clipped elements that is worth a word."""
-GOOD = 30.0
-"""Decibels in isolation above which a layer is not the cause."""
-NOTABLE = 0.05
-"""Share of the noise from which it is, in spite of that."""
+MIN_IMBALANCE_OCTAVES = 3.0
+"""The octaves between the largest and the median channel from which scales per channel help."""
+MIN_CLIPPED_SHARE = 1e-3
+"""The share of clipped elements that is reported."""
+MIN_GOOD_DB = 30.0
+"""The ratio of an isolated layer, in decibels, above which it is not the cause of noise."""
+MIN_NOISE_SHARE = 0.05
+"""The share of the noise from which a layer is a cause, independent of the ratio."""
 
 
 def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNoise]:
     """
-    The layers that add most noise of their own, the worst first: to the outputs, or, where that
-    was not measured, to what they make.
+    Return the layers that add most noise, in descending order. The noise is that at the outputs, or
+    at the result of the layer if the former is unknown.
     """
     lossy = [layer for layer in layers if layer.isolated > 0]
 
@@ -52,8 +51,8 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
 
 
 def pattern_of(name: str) -> str:
-    """What names a layer on the command line."""
-    # Converters join the names of all that they have fused; the last is enough.
+    """Return the name of a layer for the command line."""
+    # Converters join the names of fused nodes; the last is sufficient.
     *before, last = name.split(";")
     return f"*;{last}" if before else last
 
@@ -62,79 +61,79 @@ def remedies(
     layer: LayerNoise, recipe: Collection[str] = (), *, adjustable: bool = True
 ) -> list[str]:
     """
-    Sentences, the most promising first, but what the passes of `recipe` did already; without
-    options where none is `adjustable`.
+    Return proposals as sentences, the most promising first, without passes of `recipe`. Options are
+    omitted unless `adjustable`.
     """
     found: list[str] = []
     used = layer.magnitudes[layer.magnitudes > 0]
     dead = layer.magnitudes.size - used.size
-    always_zero = f"{dead} of its {layer.magnitudes.size} channels are always zero"
+    always_zero = f"{dead} of {layer.magnitudes.size} channels are always zero"
     if layer.scale is None:
-        return ["it is computed in float: its error comes from its operands"]
-    if layer.isolated_ratio >= GOOD and (layer.share or 0.0) < NOTABLE:
-        return ["its own rounding is small: look at the layers before it"]
+        return ["it is computed in float: the error originates from the operands"]
+    if layer.isolated_ratio >= MIN_GOOD_DB and (layer.share or 0.0) < MIN_NOISE_SHARE:
+        return ["the rounding of this layer is small: inspect the layers before it"]
     if not adjustable:
-        if layer.clipped_share > CLIPPED:
-            found.append(f"{layer.clipped_share:.1%} of its elements are clipped")
+        if layer.clipped_share > MIN_CLIPPED_SHARE:
+            found.append(f"{layer.clipped_share:.1%} of the elements are clipped")
         return [
             *found,
             *([always_zero] if dead else []),
-            "its precision came with the model: calibrate the float model to choose another",
+            "the model specifies the precision: calibrate the float model to choose another",
         ]
-    if layer.imbalance > IMBALANCED and "equalize-channels" not in recipe:
+    if layer.imbalance > MIN_IMBALANCE_OCTAVES and "equalize-channels" not in recipe:
         found.append(
-            f"its largest channel is {2**layer.imbalance:.0f} times the median one: "
-            "equalize-channels in the --recipe gives channels their own powers of two"
+            f"the largest channel is {2**layer.imbalance:.0f} times the median channel: "
+            "equalize-channels in the --recipe scales channels by powers of two"
         )
-    if layer.clipped_share > CLIPPED:
+    if layer.clipped_share > MIN_CLIPPED_SHARE:
         found.append(
-            f"{layer.clipped_share:.1%} of its elements are clipped: more samples, "
+            f"{layer.clipped_share:.1%} of the elements are clipped: use more samples, "
             "or --observer minmax"
         )
     if layer.bits == 8 and layer.low >= 0 and "choose-zero-points" not in recipe:
-        found.append("it is never negative: choose-zero-points in the --recipe halves its steps")
+        found.append("it is never negative: choose-zero-points in the --recipe halves the scale")
     if dead:
         found.append(always_zero)
     name = pattern_of(layer.name)
     if layer.bits == 8:
-        found.append(f"--int16 '{name}' stores its result in 16 bits")
+        found.append(f"--int16 '{name}' stores the result in 16 bits")
     found.append(f"--float '{name}' computes it in float")
     return found
 
 
 def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
-    """Where the noise comes from, if a network with so many decibels at its outputs has any."""
+    """Return the concentration of noise in layers, for a network with a low ratio."""
     quantized = [layer for layer in layers if layer.scale is not None]
     shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
-    if len(shares) < 2 or shares[0] == 0 or ratio >= GOOD or not isfinite(ratio):
+    if len(shares) < 2 or shares[0] == 0 or ratio >= MIN_GOOD_DB or not isfinite(ratio):
         return []
     half = next(i for i in range(len(shares)) if sum(shares[: i + 1]) >= sum(shares) / 2) + 1
     return [
-        f"{half} of {len(shares)} layers make half of the noise at the outputs, "
+        f"{half} of {len(shares)} layers cause half of the noise at the outputs, "
         f"the worst {shares[0]:.0%}"
     ]
 
 
-SPENT = 0.5
-"""Of the modelled time, what the proposal of a larger budget spends."""
+LARGER_BUDGET = 0.5
+"""The share of the modelled time in the proposal of a larger budget."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Other options, and what they were worth."""
+    """Other options, with the gain and cost."""
 
     options: str
     metric: str
     gain: float
     error: float
     time: float
-    """What they take more, as a share of the modelled time."""
+    """The additional time, as a share of the modelled time."""
     weights: int
-    """Bytes of constants that they take more."""
+    """The additional bytes of constants."""
 
     @property
     def helps(self) -> bool:
-        """Whether the gain is no chance."""
+        """Whether the gain is significant."""
         return self.gain > 2 * self.error
 
     def __str__(self) -> str:
@@ -152,14 +151,14 @@ def proposals(
     judgement: Judgement,
 ) -> list[Proposal]:
     """
-    Quantize copies of a fused float network with other options than `options`, and judge each on
-    `samples`, which must have calibrated nothing; the best gains first.
+    Quantize copies of a fused float network with other options, and evaluate each on `samples`,
+    which must not be used for calibration. The best gain is first.
     """
     expected, narrow = outputs_of(module, samples), options.target.arithmetic.narrow
     quantities = quantities_of_outputs(main_function(module))
 
-    def made(options: BuildOptions) -> tuple[int, Figure, float]:
-        """A quantized copy: its weights in bytes, how good it is, and its modelled time."""
+    def evaluated(options: BuildOptions) -> tuple[int, Figure, float]:
+        """Return the bytes of weights, the figure of merit and the modelled time of a copy."""
         copy = _quantized(module, options)
         judge = Judge(judgement, quantities)
         for real, stored in zip(expected, outputs_of(copy, samples), strict=True):
@@ -172,11 +171,11 @@ def proposals(
             time_of(main_function(copy), narrow=narrow),
         )
 
-    base, before, work = made(options)
+    base, before, work = evaluated(options)
     found: list[Proposal] = []
     tried = list(_variants(options, layers))
     for text, variant in progress(tried, "trying options", len(tried)):
-        weights, after, time = made(variant)
+        weights, after, time = evaluated(variant)
         more, error = gain(before.quantized, after.quantized, len(samples))
         found.append(Proposal(text, after.name, more, error, time / work - 1, weights - base))
     return sorted(found, key=lambda proposal: -proposal.gain)
@@ -189,8 +188,8 @@ def _variants(
     yield f"--observer {other}", replace(options, observer=other)
     recipe = quantize_pass(options).optional
     if PRECISION in recipe:
-        yield f"--budget {SPENT:g}", replace(options, budget=SPENT)
-    # A layer and its function may have one name.
+        yield f"--budget {LARGER_BUDGET:g}", replace(options, budget=LARGER_BUDGET)
+    # A layer and the function of the layer can have the same name.
     names = dict.fromkeys(pattern_of(layer.name) for layer in worst_layers(layers))
     if worst := [name for name in names if "'" not in name and "," not in name]:
         kept = (*options.float, *worst)
@@ -200,7 +199,7 @@ def _variants(
 def _quantized(module: ModuleOp, options: BuildOptions) -> ModuleOp:
     copy = module.clone()
     quantize_pass(options).apply(load_context(), copy)
-    # No target is held to these sums, and in any order they take a tenth of the time.
+    # Results need not match a target, and unordered sums take a tenth of the time.
     for op in copy.walk():
         if isinstance(op, LinearOperation):
             op.ordered = None

@@ -1,4 +1,4 @@
-"""The table that `ceras-compare` prints: layers, end metrics, and the worst layers."""
+"""Print the table of `ceras-compare`: layers, metrics, and the worst layers."""
 
 import sys
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from ceras_ir.workbench.compare.variants import Variant
 from ceras_ir.workbench.metrics.figures import Measured
 
 WIDTH = 160
-"""Of what a program reads, which must not be cut to a window's width."""
+"""The width of output to a program, which must not be wrapped."""
 
 
 def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
-    """The first variant in full, of others what differs; on stdout without a `console`."""
+    """Print the first variant, and the differences of the other variants; by default on stdout."""
     if console is None:
         console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     first, rest = variants[0], variants[1:]
@@ -34,17 +34,17 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
         for text in remedies(layer, first.recipe, adjustable=first.adjustable):
             console.print(f"  - {text}", markup=False)
     for text in first.remedies:
-        # A command that is to be copied stays one line.
+        # A command remains on a single line, so that it can be copied.
         console.print(f"\n{text}", markup=False, soft_wrap=True)
 
 
 def print_proposals(found: Sequence[Proposal]) -> None:
-    """What other options gained; first those whose gain is no chance."""
-    print("\ntried on inputs that calibrated nothing:")
+    """Print the gains of other options, significant gains first."""
+    print("\nother options, on inputs not used for calibration:")
     for proposal in sorted(found, key=lambda p: not p.helps):
         print(f"  {'+' if proposal.helps else ' '} {proposal}")
     if not any(proposal.helps for proposal in found):
-        print("none gains more than twice its standard error")
+        print("no gain exceeds twice the standard error")
 
 
 def _layers(first: Variant, rest: Sequence[Variant]) -> Table:

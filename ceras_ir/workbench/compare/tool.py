@@ -1,4 +1,4 @@
-"""`ceras-compare`: what quantization does to a network, layer by layer and at its end."""
+"""`ceras-compare`: measure the effect of quantization on each layer and on the outputs."""
 
 import argparse
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Task, Variant
 
 
-PROPOSING = 32
-"""On how many inputs other options are judged."""
+MAX_PROPOSAL_INPUTS = 32
+"""The number of inputs on which other options are evaluated."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,14 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-compare`."""
+    """Return the command line of `ceras-compare`."""
     parser = ToolParser(
         "ceras-compare",
-        description="Quantize a float network, run it beside the float one, and say where "
-        "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
-        "clipped, range and scale; the end metric; the worst layers and what to try. With two "
-        "models, compare them layer by layer, where both make the same tensor of the model: the "
-        "second against the first.",
+        description="Quantize a float network, compare it with the float network, and print the "
+        "loss of precision: the signal-to-noise ratio of each layer in isolation and accumulated, "
+        "the clipped share, range and scale; the metric at the outputs; the worst layers with "
+        "proposals. With two models, compare the second with the first, layer by layer, for layers "
+        "that compute the same tensor of the model.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
@@ -58,13 +58,13 @@ def make_parser() -> ToolParser:
         metavar="OTHER.onnx",
         nargs="?",
         help="a second model or text to compare with: quantized, with Q/DQ, or with ranges. A "
-        "float one is quantized if --calibrate is given",
+        "float model is quantized if --calibrate is given",
     )
     parser.add_argument(
         "--inputs",
         metavar="B.npz|DIR",
         required=True,
-        help="compare on these inputs, read one by one: a file, or a folder of images (the "
+        help="compare on these inputs, which are streamed: a file, or a folder of images (the "
         "--image options apply)",
     )
     parser.add_argument(
@@ -72,7 +72,7 @@ def make_parser() -> ToolParser:
         metavar="L.npz|L.json",
         help="measure accuracy of both networks against these labels: classes [N] (top-1, "
         "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for detection, or "
-        "whatever a function of yours takes, first axis samples",
+        "any argument of your function; the first axis is the samples",
     )
     parser.add_argument(
         "--metric",
@@ -82,7 +82,7 @@ def make_parser() -> ToolParser:
         "with (outputs by name, labels or None) for the float and the quantized outputs, which "
         "returns a number or numbers by name (default: topk or segmentation, by the labels)",
     )
-    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
+    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to this file")
     add_options(parser, EvaluationOptions)
     add_options(parser, ArithmeticOptions)
     add_scheme(parser)
@@ -95,21 +95,21 @@ def make_parser() -> ToolParser:
     parser.add_argument(
         "--propose",
         action="store_true",
-        help="try other options on the first 32 inputs, and print the gain of each with its "
-        "standard error, and its cost; do not use the calibration inputs here",
+        help="evaluate other options on the first 32 inputs, and print the gain of each with the "
+        "standard error, and the cost; do not use the calibration inputs here",
     )
     group = parser.add_argument_group(
         "many inputs",
-        "With one of these the figures of merit come from compiled code, in shards that have the "
-        "same result for any number of workers, and layers from the first 64 inputs; inputs may be "
-        "tar archives too, with classes in .cls members.",
+        "With these options, compiled code computes the figures of merit, in shards with "
+        "the same result for any number of workers, and layers use the first 64 inputs. Inputs can "
+        "also be tar archives, with classes in .cls members.",
     )
     add_workers(group, default="figures from the interpreter, in this process")
     group.add_argument(
         "--bad-shards",
         choices=("stop", "skip"),
         default="stop",
-        help="what to do with inputs that cannot be read: stop, or name, count and leave them out "
+        help="treatment of inputs that cannot be read: stop, or name, count and skip them "
         "(default: %(default)s)",
     )
     add_options(parser, ShapeOptions)
@@ -127,11 +127,11 @@ def _compare(argv: Sequence[str]) -> int:
 
 def _compare_models(arguments: argparse.Namespace) -> int:
     if arguments.other is not None and arguments.against is not None:
-        raise UsageError("--against is a second recipe of one model; there are two models")
+        raise UsageError("--against is a second recipe of a single model; there are two models")
     if arguments.propose and (arguments.other is not None or not arguments.calibrate):
-        raise UsageError("--propose tries options of one model that --calibrate quantizes")
+        raise UsageError("--propose requires a single model and --calibrate")
     if arguments.propose and arguments.inputs in arguments.calibrate:
-        raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
+        raise UsageError("--propose requires --inputs that differ from the calibration data")
 
     from ceras_ir.command.output_files import open_output, refuse_overwriting
     from ceras_ir.data.magnitudes import note_calibration, note_inputs, pixel_inputs
@@ -145,7 +145,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
 
     at_scale = arguments.jobs is not None or arguments.scheduler is not None
     if at_scale and (arguments.other is not None or arguments.propose):
-        raise UsageError("--jobs and --scheduler are for one model, without --propose")
+        raise UsageError("--jobs and --scheduler require a single model, without --propose")
     if at_scale and arguments.state:
         raise UsageError(
             "a network with states needs the samples in order: remove --jobs and --scheduler"
@@ -168,7 +168,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     alone = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:
-        # Opened first: what cannot be written is said before minutes of work.
+        # Opened first, so that an error is reported before minutes of work.
         stream = None
         if arguments.html is not None:
             stream = stack.enter_context(open_output(arguments.html))
@@ -182,12 +182,12 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         if found is not None:
             print_proposals(found)
         elif alone:
-            print("\n--propose tries other options and says what they gain")
+            print("\n--propose evaluates other options and prints the gains")
     return _status(arguments, variants)
 
 
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
-    """Return 1 if a variant is below the floor and comes from calibration data or from Q/DQ."""
+    """Return 1 if a variant from calibration data or Q/DQ is below the floor."""
     from ceras_ir.support.diagnostics import remark
     from ceras_ir.workbench.compare.variants import QDQ, STORED
 
@@ -206,7 +206,6 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
 
 
 def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:
-    """Layers on some inputs, the figures of merit on all."""
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import write_file
     from ceras_ir.workbench.compare.at_scale import Scale, compare_at_scale
@@ -232,13 +231,12 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
 def _proposals(
     arguments: argparse.Namespace, module: "ModuleOp", task: "Task", variant: "Variant"
 ) -> "list[Proposal]":
-    """What other options gain on the first inputs."""
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.workbench.compare.proposals import proposals
 
     FusePass().apply(load_context(), module)
-    few = list(task.samples.first(PROPOSING))
+    few = list(task.samples.first(MAX_PROPOSAL_INPUTS))
     judgement = task.judgement.first(len(few))
     return proposals(module, _scheme(arguments), variant.layers, few, judgement)
 
@@ -258,7 +256,6 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
 
 
 def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
-    """The model by one recipe or two beside its float network, or the second beside the first."""
     from ceras_ir.command.exit_status import naming
     from ceras_ir.workbench.compare.variants import one_model, two_models
 

@@ -1,12 +1,10 @@
 """
-What `ceras-compare` measures: a quantized network beside the float one that it was made from, or
-beside another variant of the same network.
+Measure a quantized network against the float network, or against another variant.
 
-Which operations of two networks make the same tensor of the model.
-
-An operation stands for the nodes that were fused into it, and makes what the last of them makes.
-Which one is last, the networks say as they were read, where nodes are still apart. Operations that
-have no certain partner have none.
+Operations of two networks are paired if they compute the same tensor of the model. An operation
+represents the nodes that were fused into it, and computes the tensor of the last node. The last
+node is known from the networks as imported, in which nodes are separate. An operation without a
+certain partner is not compared.
 """
 
 from __future__ import annotations
@@ -51,13 +49,15 @@ from ceras_ir.workbench.metrics.choose import Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Measured, measured
 
 Key: TypeAlias = tuple[str, ...]
-"""The node whose tensor an operation makes; all its nodes, sorted, where none is known as last."""
+"""
+The node that computes the tensor of an operation, or all nodes, sorted, if the last is unknown.
+"""
 WHOLE = "/"
-"""In a key: all that an operation of this name does, of whatever nodes."""
+"""Marks a key that is the name of a complete operation, for any nodes."""
 
 
 class Nodes:
-    """Which node of a network reads which, and which ones only clip."""
+    """The consumers of each node of a network, and the nodes that only clip."""
 
     def __init__(self, module: ModuleOp):
         self.readers: dict[str, set[str]] = {}
@@ -66,7 +66,7 @@ class Nodes:
             names = node_names(op)
             for name in names:
                 self.readers.setdefault(name, set())
-            # Of several nodes in one operation, one knows only that the last is read.
+            # In an operation of several nodes, only the last is known to have consumers.
             if len(names) == 1:
                 self.readers[names[0]] |= _readers(op.results[0]) - set(names)
                 bounds = op.function.clip_range if isinstance(op, graph.UnaryOp) else None
@@ -74,7 +74,7 @@ class Nodes:
                     self.clips[names[0]] = bounds
 
     def last(self, names: list[str], other: Nodes) -> Key:
-        """The one of `names` that none of the others reads, here or in the `other` network."""
+        """Return the node of `names` without a consumer in `names`, in either network."""
         inside = set(names)
         ends = [
             name
@@ -85,7 +85,7 @@ class Nodes:
 
 
 def layers_of(module: ModuleOp) -> Iterator[Operation]:
-    """The operations that are layers."""
+    """Yield the operations that are layers."""
     for op in main_function(module).body.block.ops:
         border = isinstance(op, graph.ConstantOp | graph.QuantizeOp | graph.DequantizeOp)
         if isinstance(op, GraphOperation) and not border:
@@ -96,8 +96,8 @@ def pairs(
     first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes]
 ) -> Iterator[tuple[Operation, Operation]]:
     """
-    The layers that make the same tensor, by the `nodes` of both networks; without common names
-    layers in order, where both networks have the same ones.
+    Yield the layers that compute the same tensor, according to the `nodes` of both networks.
+    Without common names, layers are paired in order if both networks have equal layers.
     """
     here, there = nodes
     known, others = _by_key(first, here, there), _by_key(second, there, here)
@@ -115,13 +115,12 @@ def pairs(
 
 
 def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operation]]:
-    """The operations that make the tensors of nodes; of a node of several results, all."""
     found = defaultdict[Key, list[Operation]](list)
     for op in layers_of(module):
         if not (names := node_names(op)):
             continue
         key = own.last(names, other)
-        # What the same node reads is a step on the way to its result.
+        # An operation with a consumer in the same node is an intermediate step.
         if not _readers(op.results[0]) & set(key):
             key = _behind_clip(op, key, own, other)
             found[_exported(names, key, own, other)].append(op)
@@ -130,8 +129,8 @@ def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operat
 
 def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
     """
-    The operation as a whole, where one network is an export of the other: it has the nodes NAME and
-    NAME/PART of an operation whose own name is NAME, and the last of them makes what that makes.
+    Return the key of the complete operation if a network is an export of the other. The export has
+    nodes NAME and NAME/PART for an operation NAME, and the last of them computes the same tensor.
     """
     (last, *more), name = key, names[0]
     if more or last in other.readers:
@@ -145,8 +144,8 @@ def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
 
 def _behind_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
     """
-    The tensor behind a ReLU that one network has and the other, as quantizers leave it, lacks:
-    it changes none of the numbers that `op` can give.
+    Return the tensor after a ReLU that only the other network has, because a quantizer removed it.
+    The ReLU does not change any value that `op` can return.
     """
     element, requant = graph.quantized_element(op.results[0]), op.properties.get("requant")
     while element is not None and len(key) == 1:
@@ -168,7 +167,7 @@ def _behind_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
 
 
 def _readers(value: SSAValue) -> set[str]:
-    """The nodes that read `value`, as it is, or quantized or dequantized in between."""
+    """Return the nodes that use `value`, directly or after quantization or dequantization."""
     found, values = set[str](), [value]
     # Grows while it is read.
     for each in values:
@@ -183,20 +182,20 @@ def _readers(value: SSAValue) -> set[str]:
 
 
 def shape(op: Operation) -> tuple[int, ...]:
-    """Of the first result."""
+    """Return the shape of the first result."""
     return graph.shape_of(op.results[0])
 
 
 STORED, QDQ = "quantized", "Q/DQ"
-"""Kinds of networks whose precision no option changes."""
+"""Kinds of networks with a precision that options cannot change."""
 
-REACHING = 4
-"""On how many samples it is followed what reaches the outputs."""
+TRACED_SAMPLES = 4
+"""The number of samples for which the noise at the outputs is traced to layers."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One network beside its reference, and what was measured of it."""
+    """A network with a reference, and the measurements."""
 
     name: str
     reference: str
@@ -205,21 +204,21 @@ class Variant:
     ratio: float
     """The signal-to-noise ratio of all outputs in decibels; NaN if no output varies."""
     rescalings: tuple[int, int] | None = None
-    """At run time, before and after scales were aligned."""
+    """The number of requantizations before and after scales were aligned."""
     recipe: tuple[str, ...] = ()
     """The optional passes that ran."""
     adjustable: bool = True
-    """Whether options decide the precision; a network that comes quantized has decided it."""
+    """Whether options determine the precision, which is not so for quantized models."""
 
     @property
     def remedies(self) -> list[str]:
-        """What to try for the whole network; see `remedies_of_all`."""
+        """Proposals for the network; see `remedies_of_all`."""
         return remedies_of_all(self.layers, self.ratio)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What all variants are measured on."""
+    """The samples and metrics that are common to all variants."""
 
     samples: Samples | StreamedSamples
     judgement: Judgement
@@ -233,7 +232,7 @@ class Task:
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
             judge.add(*(as_samples(outputs, batched=self.samples.batched) for outputs in pair))
         if not meter.aligned:
-            meter.measure_reach(self.samples.first(REACHING))
+            meter.measure_reach(self.samples.first(TRACED_SAMPLES))
         main = main_function(meter.quantized)
         return Variant(
             name,
@@ -249,12 +248,12 @@ class Task:
 def one_model(
     module: ModuleOp, options: BuildOptions, recipes: Sequence[Sequence[str]], task: Task
 ) -> list[Variant]:
-    """The model quantized by each of `recipes`, beside its float network."""
+    """Quantize the model with each of `recipes`, and compare with the float network."""
     variants: list[Variant] = []
     for recipe in recipes:
         chosen = replace(options, recipe=tuple(recipe))
         used = quantize_pass(chosen).optional
-        meter = beside_float(module.clone(), chosen)
+        meter = pair_with_float(module.clone(), chosen)
         variants.append(task.measure(meter, recipe_text(recipe), "float", used))
     return variants
 
@@ -262,7 +261,7 @@ def one_model(
 def two_models(
     models: Sequence[tuple[str, ModuleOp]], options: BuildOptions, task: Task
 ) -> list[Variant]:
-    """The second of two models, each with its file, beside the first."""
+    """Compare the second of two models with the first; each has a file name."""
     kinds: list[str] = []
     # Before nodes are fused.
     (_, first), (path, second) = models
@@ -272,21 +271,21 @@ def two_models(
             kinds.append(variant_of(network, options))
     names = [f"{Path(each).name} ({kind})" for (each, _), kind in zip(models, kinds, strict=True)]
     with naming(path):
-        meter = beside_another(first, second, nodes)
+        meter = pair_with_another(first, second, nodes)
     variant = task.measure(meter, names[1], names[0])
     return [replace(variant, adjustable=kinds[1] not in (STORED, QDQ))]
 
 
 def comparing_options(options: BuildOptions) -> BuildOptions:
-    """How models are quantized to be compared, checked."""
+    """Return the checked options for quantization in a comparison."""
     options = replace(options, quantize="int8")
     options.check()
     options.check_levels((FUSED, QUANTIZED))
     return options
 
 
-def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
-    """Quantize `module`, keeping the float network as it was just before."""
+def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
+    """Quantize `module`, and pair it with a copy of the float network directly before that."""
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.pass_kinds import flatten
     from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
@@ -299,8 +298,8 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
         if isinstance(pass_, UnfuseResidualPass):
             if is_quantized(main_function(module)):
                 raise InputError(
-                    "it comes quantized: there is no float network to compare with; name one, or "
-                    "another variant, as a second model"
+                    "the model is already quantized: give a float network or another variant as a "
+                    "second model"
                 )
             label_layers(module)
             reference = module.clone()
@@ -311,8 +310,9 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
 
 def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     """
-    Make `module` the network to compare: quantized as it comes, or by its Q/DQ; a float one by
-    the calibration data or by the exponents in its text, else left in float. Says which.
+    Convert `module` to the network to compare, and return the kind. A quantized model remains, and
+    Q/DQ are folded. A float model is quantized with calibration data or with exponents in the text,
+    if there are any.
     """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.quantization.analysis.qdq import (
@@ -337,29 +337,29 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
 
 
 def recipe_text(recipe: Sequence[str]) -> str:
-    """How a variant is called by the recipe that was asked for."""
+    """Return the name of a variant with this requested recipe."""
     return f"recipe {','.join(recipe)}" if recipe else "default recipe"
 
 
 def carries_floats(module: ModuleOp) -> bool:
-    """Whether a layer between Q/DQ is still computed in float."""
+    """Return whether a layer between Q/DQ is still computed in float."""
     ops = main_function(module).body.block.ops
     return any(isinstance(op, graph.LinearOperation) and not op.is_quantized for op in ops)
 
 
-def beside_another(
+def pair_with_another(
     first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes] | None = None
 ) -> NoiseMeter:
     """
-    `second` beside `first`; their layers are those that make the same tensor, by the `nodes` that
-    the networks had before fusion.
+    Pair `second` with `first` by the layers that compute the same tensor, according to the `nodes`
+    that the networks had before fusion.
     """
-    _expect_same_ends(first, second)
+    _expect_same_interface(first, second)
     found = list(pairs(first, second, nodes or (Nodes(first), Nodes(second))))
     if not found:
         raise InputError(
-            "no layer of one model has the name, operator and shape of one of the other; was text "
-            "printed with --strip-names?"
+            "no layer has the same name, operator and shape in both models; print text without "
+            "--strip-names"
         )
     for module in (first, second):
         for op in main_function(module).body.block.ops:
@@ -370,14 +370,13 @@ def beside_another(
     return NoiseMeter(first, second, aligned=True)
 
 
-def _expect_same_ends(first: ModuleOp, second: ModuleOp) -> None:
-    """Refuse networks that take or give different things."""
-    ends: list[list[tuple[str, str]]] = []
+def _expect_same_interface(first: ModuleOp, second: ModuleOp) -> None:
+    interfaces: list[list[tuple[str, str]]] = []
     for module in (first, second):
         main = main_function(module)
         inputs = zip(input_names(main), main.body.block.args, strict=True)
         outputs = zip(output_names(main), result_values(main), strict=True)
-        ends.append([(name, str(value.type)) for name, value in (*inputs, *outputs)])
-    if ends[0] != ends[1]:
-        texts = [", ".join(f"{name} {kind}" for name, kind in side) for side in ends]
+        interfaces.append([(name, str(value.type)) for name, value in (*inputs, *outputs)])
+    if interfaces[0] != interfaces[1]:
+        texts = [", ".join(f"{name} {kind}" for name, kind in side) for side in interfaces]
         raise InputError(f"inputs and outputs must be the same, got {texts[0]} and {texts[1]}")

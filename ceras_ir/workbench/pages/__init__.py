@@ -1,1 +1,1 @@
-"""Pages of HTML that commands write: one file each, nothing to load, one style for all."""
+"""HTML pages of commands: single files with a common style, without external resources."""

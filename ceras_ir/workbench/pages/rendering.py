@@ -1,6 +1,4 @@
-"""
-Parts of HTML pages: templates, sections, tables, axes, and pictures of the noise of layers.
-"""
+"""Render parts of HTML pages: templates, tables, axes, and plots of the noise of layers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """A page made from one of the templates beside this file."""
+    """Render a template of this folder."""
     shared = {"style": _read("style.css"), "script": _read("script.js")}
     return _environment().get_template(template).render({**values, **shared}) + "\n"
 
@@ -41,21 +39,21 @@ def _environment() -> "Environment":
 
 @dataclass(frozen=True)
 class Card:
-    """One figure in large letters."""
+    """A figure in large letters."""
 
     label: str
     value: str
     unit: str = ""
     note: str = ""
     share: float | None = None
-    """Of a bar below it."""
+    """The length of a bar below the figure."""
     change: str = ""
     verdict: str = ""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One share of a stack."""
+    """A share of a stack."""
 
     name: str
     share: float
@@ -65,7 +63,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Shares of a whole, beside each other."""
+    """The shares of a total."""
 
     title: str
     parts: Sequence[Part]
@@ -73,22 +71,22 @@ class Split:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, by which rows can be sorted."""
+    """A column of a table, by which rows can be sorted."""
 
     title: str
     kind: str = ""
-    """The class of its cells: `name` and `text` are to the left, numbers to the right."""
+    """The class of cells: `name` and `text` are aligned to the left, numbers to the right."""
     help: str = ""
 
     @property
     def numeric(self) -> bool:
-        """Whether it is sorted by numbers."""
+        """Whether the column is sorted by numbers."""
         return not self.kind
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a row."""
+    """The content of a cell."""
 
     text: str
     number: float | None = None
@@ -99,7 +97,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; of a layer, with its number."""
+    """A row, with the number of the layer, if any."""
 
     cells: Sequence[Cell]
     layer: int | None = None
@@ -107,7 +105,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below the heads of columns."""
+    """Rows with column headings."""
 
     name: str
     columns: Sequence[Column]
@@ -123,8 +121,8 @@ class Chip:
     colour: str = ""
 
 
-EXACT = 999.0
-"""Decibels that exact layers are sorted by."""
+EXACT_DB = 999.0
+"""The sort key, in decibels, of exact layers."""
 
 BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 TIMES = ((1e6, "s"), (1e3, "ms"), (1.0, "\N{MICRO SIGN}s"))
@@ -132,90 +130,97 @@ COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def size(value: float) -> tuple[str, str]:
-    """Bytes: the number, and its unit."""
+    """Return bytes as a number and a unit."""
     return _scaled(value, BYTES, "bytes")
 
 
 def duration(microseconds: float) -> tuple[str, str]:
-    """A time: the number, and its unit."""
+    """Return a time as a number and a unit."""
     return _scaled(microseconds, TIMES, "\N{MICRO SIGN}s")
 
 
 def amount(value: float) -> tuple[str, str]:
-    """How many: the number, and its prefix."""
+    """Return a count as a number and a prefix."""
     return _scaled(value, COUNTS, "")
 
 
-def _scaled(value: float, units: Sequence[tuple[float, str]], least: str) -> tuple[str, str]:
+def _scaled(value: float, units: Sequence[tuple[float, str]], default: str) -> tuple[str, str]:
     for factor, unit in units:
         if abs(value) >= factor:
             scaled = value / factor
             digits = 0 if abs(scaled) >= 100 else 1 if abs(scaled) >= 10 else 2
             return f"{scaled:,.{digits}f}", unit
-    return f"{value:,.3g}", least
+    return f"{value:,.3g}", default
 
 
 def together(pair: tuple[str, str]) -> str:
-    """A number with its unit."""
+    """Join a number and a unit."""
     return " ".join(part for part in pair if part)
 
 
 def whole(value: float | None) -> Cell:
-    """A count; nothing where there is none."""
+    """Return a count as a cell, empty for `None`."""
     if value is None:
         return Cell("")
     return Cell(f"{value:,.0f}", value)
 
 
 def some(value: float) -> Cell:
-    """A count of which most rows have none."""
+    """Return a count as a cell, empty for 0."""
     return whole(value) if value else Cell("", 0.0)
 
 
+def shortened(text: str, longest: int) -> str:
+    """Return the end of a long name, because layers usually differ there."""
+    return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
+
+
 def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> Cell:
-    """A ratio with a grade; an infinite ratio is exact, and NaN is not available."""
+    """Return a ratio as a cell with a grade: exact if infinite, n/a for NaN."""
     if isnan(value):
         return Cell("n/a")
     if isinf(value):
-        return Cell("exact", EXACT)
+        return Cell("exact", EXACT_DB)
     return Cell(
         f"{value:.1f}", value, grade="bad" if value < poor else "fair" if value < fair else ""
     )
 
 
 def round_numbers(end: int, most: int = 12) -> range:
-    """Round numbers from 0 to `end`, at most `most` steps of them."""
+    """Return round numbers from 0 to `end`, with at most `most` steps."""
     steps = (digit * 10**power for power in range(20) for digit in (1, 2, 5))
     return range(0, end + 1, next(step for step in steps if end <= most * step))
 
 
 def decades(low: float, high: float) -> list[int]:
-    """Powers of ten around positive numbers, as exponents."""
+    """Return the exponents of powers of ten around positive numbers."""
     first, last = floor(log10(low)), floor(log10(high))
     return list(range(first, last + 2))
 
 
 WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1100, 300, 44, 34, 10
-LEAST_TOP = 60.0
-"""Decibels that the plot reaches at least."""
-LABELS = 12
-"""About how many layers have their number below the plot."""
+MIN_TOP_DB = 60.0
+"""The minimum upper end of the plot in decibels."""
+PLOT_LABELS = 12
+"""The approximate number of labelled layers below the plot."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Decibels of one layer on two curves: infinite where it is exact, None for no point."""
+    """The decibels of a layer on two curves: infinite if exact, `None` for a gap."""
 
     name: str
     operator: str
     first: float | None
     second: float | None
     share: float | None = None
-    """Of the noise at the outputs."""
+    """The share of the noise at the outputs."""
 
 
 def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
-    """Decibels of every layer: accumulated, and alone or those of a second variant."""
+    """
+    Plot the accumulated ratio of each layer, and the isolated ratio or that of a second variant.
+    """
     others = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
     return ratio_plot(
         [
@@ -233,10 +238,10 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
 
 
 def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
-    """Two curves over the layers, and columns of what each adds to the noise at the outputs."""
+    """Plot two curves over the layers, and columns of the contributions to noise at the outputs."""
     pairs = [(_available(layer.first), _available(layer.second)) for layer in layers]
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
-    top = max(LEAST_TOP, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
+    top = max(MIN_TOP_DB, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
     bottom = min(0.0, 10.0 * (int(min(finite, default=0.0)) // 10))
     slot = (WIDTH - LEFT) / max(len(layers), 1)
 
@@ -252,7 +257,7 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
         at = y(level)
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>')
         lines.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{level} dB</text>')
-    every = max(1, round(len(layers) / LABELS))
+    every = max(1, round(len(layers) / PLOT_LABELS))
     for i in range(0, len(layers), every):
         lines.append(f'<text x="{x(i):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{i + 1}</text>')
     lines += _columns(layers, x, slot)
@@ -284,7 +289,6 @@ def _available(ratio: float | None) -> float | None:
 
 
 def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) -> Iterator[str]:
-    """What each layer adds to the noise at the outputs, the most as high as half of the plot."""
     largest = max((layer.share or 0.0 for layer in layers), default=0.0)
     for i, layer in enumerate(layers):
         if layer.share:
@@ -296,7 +300,7 @@ def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) ->
 
 
 def histogram(layer: LayerNoise) -> str:
-    """The distribution of a layer's values, and how far its stored integers reach."""
+    """Plot the distribution of values of a layer, and the range of the stored integers."""
     width, height = 420, 90
     low, high = float(layer.edges[0]), float(layer.edges[-1])
     tallest = float(layer.histogram.max(initial=1)) or 1.0

@@ -1,10 +1,8 @@
 """
-What a compiled folder says of itself, typed: the content of its report and manifest.
+The typed content of the report and manifest of a compiled folder, and a predicted inference as a
+Chrome trace for Perfetto.
 
-Both are read from files that may come from anywhere: what is not as it should be is refused.
-
-A predicted inference as a Chrome trace, which Perfetto opens: layers one after the other on their
-devices, and below them what the parts of an accelerator do.
+The files can have any origin, so invalid content is refused.
 """
 
 import json
@@ -27,15 +25,15 @@ Entry = dict[str, object]
 
 DECIBELS = ("alone_db", "accumulated_db")
 NOT_AVAILABLE = "n/a"
-"""A signal-to-noise ratio of samples that do not vary."""
+"""The signal-to-noise ratio of samples that do not vary."""
 
 KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECONDS)
-"""Entries of a layer that have a field of their own."""
+"""Entries of a layer with a separate field."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One layer."""
+    """A layer."""
 
     number: int
     name: str
@@ -45,21 +43,21 @@ class Row:
     bytes: int
     shape: tuple[int, ...]
     inputs: tuple[int | str, ...]
-    """Layers by number, inputs of the network by name."""
+    """Layers as numbers, graph inputs as names."""
     microseconds: float | None
     facts: Mapping[str, object]
-    """Whatever else the report says of it."""
+    """The other entries of the report."""
 
     @property
     def reason(self) -> str | None:
-        """Why it is not on the accelerator, or in float."""
+        """The reason why the layer is not on the accelerator, or in float."""
         found = self.facts.get("float_reason", self.facts.get("reason"))
         return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Bytes that are taken during steps [first_step, end_step)."""
+    """Bytes that are used during steps [first_step, end_step)."""
 
     name: str
     device: str
@@ -72,7 +70,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Region:
-    """One of several memories."""
+    """A memory, if there are several."""
 
     name: str
     size: int
@@ -81,7 +79,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where every value lies, and when."""
+    """The address and live range of each value."""
 
     steps: int
     size: int
@@ -90,26 +88,26 @@ class Plan:
     regions: tuple[Region, ...] = ()
 
     def alive(self, step: int) -> int:
-        """Bytes that are taken at a step."""
+        """Return the bytes that are used at a step."""
         return sum(b.size for b in self.buffers if b.first_step <= step < b.end_step)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What quantization did to one layer, in decibels of signal to noise."""
+    """The quantization noise of a layer, as signal-to-noise ratios in decibels."""
 
     name: str
     op: str
     alone: float
     accumulated: float
-    """Infinite if nothing is lost, NaN if the samples do not vary."""
+    """Infinite without loss, NaN if the samples do not vary."""
     share: float | None
     clipped: float
 
 
 @dataclass(frozen=True)
 class Device:
-    """The ceilings of a device."""
+    """The peak rates of a device."""
 
     device: str
     macs_per_us: float
@@ -124,7 +122,7 @@ class Content:
     target: str
     board: str | None
     entries: Entry
-    """`report.json` as it is."""
+    """The content of `report.json`."""
     manifest: Manifest | None
     layers: tuple[Row, ...]
     totals: Entry
@@ -141,37 +139,36 @@ class Content:
 
     @cached_property
     def input_names(self) -> list[str]:
-        """Those that some layer reads, or that are an output."""
+        """The inputs that are used by a layer or are outputs."""
         read = [s for row in self.layers for s in row.inputs if isinstance(s, str)]
         return list(
             dict.fromkeys([*read, *(s for s in self.results.values() if isinstance(s, str))])
         )
 
     def total(self, name: str) -> int | float | None:
-        """A number among the totals."""
+        """Return a number among the totals, or `None`."""
         value = self.totals.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+# Reads typed fields of JSON; errors are `InputError`.
 class _Reader:
-    """Typed fields of JSON; an `InputError` names what is wrong."""
-
     def __init__(self, where: str):
         self.where = where
 
-    def wrong(self, what: str) -> InputError:
-        return InputError(f"not a report of this version: {what}; compile again", self.where)
+    def wrong(self, error: str) -> InputError:
+        return InputError(f"not a report of this version: {error}; compile again", self.where)
 
     def text(self, entry: Entry, key: str) -> str:
         value = entry.get(key)
         if not isinstance(value, str):
-            raise self.wrong(f"'{key}' is no text")
+            raise self.wrong(f"'{key}' is not text")
         return value
 
     def count(self, entry: Entry, key: str) -> int:
         value = entry.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self.wrong(f"'{key}' is no count")
+            raise self.wrong(f"'{key}' is not a count")
         return value
 
     def number(self, entry: Entry, key: str) -> float | None:
@@ -179,33 +176,33 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.wrong(f"'{key}' is no number")
+            raise self.wrong(f"'{key}' is not a number")
         return float(value)
 
     def entries(self, entry: Entry, key: str) -> list[Entry]:
         value = entry.get(key, [])
         if not isa(value, list[Entry]):
-            raise self.wrong(f"'{key}' is no list")
+            raise self.wrong(f"'{key}' is not a list")
         return value
 
     def entry(self, entry: Entry, key: str) -> Entry:
         value = entry.get(key, {})
         if not isa(value, Entry):
-            raise self.wrong(f"'{key}' is no object")
+            raise self.wrong(f"'{key}' is not an object")
         return value
 
 
 def content_of(entries: Entry, title: str, target: str, where: str = REPORT) -> Content:
-    """The content of a report that is called `title`."""
+    """Return the content of a report with the title `title`."""
     return _content(entries, title, target, None, where)
 
 
 def read_folder(path: str) -> Content:
-    """The content of a folder that `ceras-compile` wrote."""
+    """Return the content of a folder of `ceras-compile`."""
     folder = Path(path)
     if not folder.is_dir():
-        found = "a file, and no folder" if folder.exists() else "no such folder"
-        raise InputError(f"{found}; expected one that ceras-compile wrote", path)
+        found = "not a folder" if folder.exists() else "no such folder"
+        raise InputError(f"{found}; expected a folder of ceras-compile", path)
     manifest = read_manifest(folder)
     file = folder / REPORT
     try:
@@ -230,11 +227,11 @@ def _content(
         title = Path(model).name
     results = entries.get("results", {})
     if not isa(results, dict[str, int | str]):
-        raise read.wrong("'results' is no object of layers")
+        raise read.wrong("'results' is not an object of layers")
     rows = tuple(_row(read, i, entry) for i, entry in enumerate(read.entries(entries, "layers")))
     sources = [s for row in rows for s in row.inputs] + list(results.values())
     if any(isinstance(s, int) and not 0 <= s < len(rows) for s in sources):
-        raise read.wrong("a layer reads one that is not there")
+        raise read.wrong("a layer has an unknown input")
     return Content(
         title,
         target,
@@ -259,7 +256,7 @@ def _content(
 def _row(read: _Reader, number: int, entry: Entry) -> Row:
     inputs, shape = entry.get("inputs", []), entry.get("shape", [])
     if not isa(inputs, list[int | str]) or not isa(shape, list[int]):
-        raise read.wrong("a layer's 'inputs' or 'shape' is no list")
+        raise read.wrong("'inputs' or 'shape' of a layer is not a list")
     return Row(
         number,
         read.text(entry, "name"),
@@ -309,7 +306,7 @@ def _device(read: _Reader, entry: Entry) -> Device:
 def _timeline(read: _Reader, entry: Entry) -> Timeline:
     kinds = entry.get("kinds")
     if not isa(kinds, list[str]):
-        raise read.wrong("'kinds' of a timeline is no list")
+        raise read.wrong("'kinds' of a timeline is not a list")
     try:
         lanes = [
             Lane(
@@ -346,7 +343,7 @@ def _ratio(read: _Reader, entry: Entry, key: str) -> float:
 
 
 def numbers(content: Content) -> Sequence[tuple[str, int | float]]:
-    """The totals that are numbers."""
+    """Return the totals that are numbers."""
     return [(key, value) for key in content.totals if (value := content.total(key)) is not None]
 
 
@@ -354,10 +351,10 @@ Event = dict[str, object]
 
 
 def perfetto_trace(content: Content) -> str:
-    """The trace as JSON; times are microseconds."""
+    """Return the trace as JSON; times are microseconds."""
     if content.microseconds is None:
         raise UsageError(
-            f"target {content.target} predicted no times: compile for a --board that has rates"
+            f"target {content.target} predicted no times: compile for a --board with rates"
         )
     return json.dumps({"traceEvents": list(_events(content)), "displayTimeUnit": "ms"}) + "\n"
 
@@ -383,7 +380,7 @@ def _events(content: Content) -> Iterator[Event]:
         if row.reason:
             facts["reason"] = row.reason
         yield _span(row.name, 0, thread, now, time, facts)
-        # A launch begins with its first layer; its layers follow each other.
+        # A launch begins with the first of consecutive layers.
         cycles = row.facts.get("cycles")
         if isinstance(cycles, int) and cycles and waiting and _begins(waiting[0], row.name):
             timeline = waiting.popleft()

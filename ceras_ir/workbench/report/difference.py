@@ -1,4 +1,4 @@
-"""The page of two compiles beside each other: what was asked for, and how layers differ."""
+"""Write the page of differences between two compiles: options, layers and totals."""
 
 from collections import defaultdict, deque
 from math import isfinite
@@ -31,7 +31,7 @@ CARDS = {
     "weight_bytes": ("weights", size),
     "macs": ("products", amount),
 }
-"""Totals in large letters, of which less is better: label, and how they are written."""
+"""Totals in large letters for which less is better: label and format."""
 
 SECTIONS = {
     "overview": "Overview",
@@ -42,14 +42,14 @@ SECTIONS = {
     "noise": "Noise",
 }
 
-MANY = 10
-"""Times as much; less is said in percent."""
+MIN_FACTOR = 10
+"""The factor from which a change is printed as a factor instead of percent."""
 
 Pair = tuple[Row | None, Row | None]
 
 
 def difference_page(before: Content, after: Content, names: tuple[str, str]) -> str:
-    """The whole page as text; `names` are those of the folders."""
+    """Return the page; `names` are the names of the folders."""
     pairs = matched(before, after)
     options = _options(before, after)
     memories = [
@@ -61,8 +61,8 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
     has = {"options": options.rows, "memory": memories, "noise": noise}
     common = sum(a is not None and b is not None for a, b in pairs)
     told = (
-        f"{common} layers are in both, {sum(b is None for _, b in pairs)} in {names[0]} alone, "
-        f"{sum(a is None for a, _ in pairs)} in {names[1]} alone; matched by name and operation."
+        f"{common} layers are in both, {sum(b is None for _, b in pairs)} only in {names[0]}, "
+        f"{sum(a is None for a, _ in pairs)} only in {names[1]}; matched by name and operation."
     )
     return render(
         "difference.html",
@@ -83,7 +83,7 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
 
 
 def matched(before: Content, after: Content) -> list[Pair]:
-    """Layers of one name and operation beside each other, in the order of `after`."""
+    """Pair layers with equal names and operations, in the order of `after`."""
     found: defaultdict[tuple[str, str], deque[Row]] = defaultdict(deque)
     for row in before.layers:
         found[row.name, row.op].append(row)
@@ -113,13 +113,13 @@ def _cards(before: Content, after: Content) -> list[Card]:
 
 
 def change(old: float, new: float) -> str:
-    """By how much a figure differs, in percent; in words where it does not."""
+    """Format the change of a figure, in percent if possible."""
     if old == new:
         return "unchanged"
     if not old or not new:
         return f"{new - old:+,.6g}"
     factor = new / old
-    return f"{factor:,.0f} times" if factor >= MANY else f"{factor - 1:+.1%}"
+    return f"{factor:,.0f} times" if factor >= MIN_FACTOR else f"{factor - 1:+.1%}"
 
 
 def _options(before: Content, after: Content) -> Table:

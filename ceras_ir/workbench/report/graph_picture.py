@@ -1,8 +1,6 @@
 """
-A network as a picture: operations below each other in the order they run, edges to the next one
-straight, all others as arcs at the side, the longer the further out.
-
-Networks are chains with shortcuts, which this shows with no search for a layout.
+Draw a network as SVG: operations in order from top to bottom, straight edges to the next operation,
+and arcs at the side for other edges. Networks are mostly chains, so no layout search is needed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +10,18 @@ from html import escape
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.pipeline import report
+from ceras_ir.workbench.pages.rendering import shortened
 from ceras_ir.workbench.report.content import Row, content_of
 
 ROW, BOX, WIDTH, LEFT = 40, 28, 470, 10
-"""Pixels from one box to the next, of its height and width, and in front of it."""
+"""Pixels: the distance, height and width of boxes, and the left margin."""
 LANE, LANES = 12, 14
-"""Pixels between arcs, and how many lanes there are for them."""
+"""Pixels between arcs, and the number of lanes for arcs."""
 LONGEST_NAME, LONGEST_OP = 34, 18
-"""Characters of a label's parts."""
+"""The maximum characters of the parts of a label."""
 
 COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8", "#d8607f", "#8c9bab")
-"""Of devices, in the order they come."""
+"""The colours of devices, in the order of appearance."""
 
 STYLE = """\
 <style>
@@ -42,7 +41,7 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Node:
-    """One box."""
+    """A box."""
 
     op: str
     name: str
@@ -50,13 +49,13 @@ class Node:
     colour: str = "#8c9bab"
     layer: int | None = None
     load: float = 0.0
-    """Share of the longest layer's time."""
+    """The time, as a share of the longest layer's."""
     told: str = ""
     """The tooltip."""
 
 
 def module_picture(module: ModuleOp) -> str:
-    """The function `main` as SVG."""
+    """Draw the function `main` as SVG."""
     layers = [layer.to_json() for layer in report.layers(module)]
     entries: dict[str, object] = {"layers": layers, "results": report.results(module)}
     content = content_of(entries, "", "")
@@ -64,7 +63,7 @@ def module_picture(module: ModuleOp) -> str:
 
 
 def devices_of(rows: Sequence[Row]) -> dict[str, str]:
-    """The colour of each device."""
+    """Return the colour of each device."""
     known = dict.fromkeys(row.device for row in rows)
     return {device: COLOURS[i % len(COLOURS)] for i, device in enumerate(known)}
 
@@ -72,7 +71,7 @@ def devices_of(rows: Sequence[Row]) -> dict[str, str]:
 def graph_picture(
     rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
 ) -> str:
-    """Layers between the ends of their network, as SVG."""
+    """Draw layers between the inputs and outputs of the network as SVG."""
     nodes = [Node("input", name) for name in inputs]
     place: dict[int | str, int] = {name: i for i, name in enumerate(inputs)}
     edges: list[tuple[int, int]] = []
@@ -80,7 +79,7 @@ def graph_picture(
     longest = max((row.microseconds or 0.0 for row in rows), default=0.0)
     for row in rows:
         sources = [place[source] for source in row.inputs if source in place]
-        # What reads constants alone is one too, as weights that are encoded.
+        # An operation with only constant operands, such as encoded weights, is a constant too.
         if not sources:
             continue
         place[row.number] = len(nodes)
@@ -134,15 +133,9 @@ def _boxes(nodes: Sequence[Node]) -> Iterator[str]:
         )
 
 
-def shortened(text: str, longest: int) -> str:
-    """The end of a long name, which tells layers apart."""
-    return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
-
-
 def _lines(edges: Sequence[tuple[int, int]]) -> Iterator[str]:
     middle, right = LEFT + WIDTH / 2, LEFT + WIDTH
-    ends: list[int] = []
-    """Of each lane, the row at which the last arc in it ends."""
+    ends: list[int] = []  # The row of the end of the last arc in each lane.
     for source, target in sorted(edges):
         top, bottom = 5 + ROW * source + BOX, 5 + ROW * target
         if target == source + 1:

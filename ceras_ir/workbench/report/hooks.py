@@ -1,8 +1,7 @@
 """
-The page of a compile as the core uses it: `--report`, and pictures in notebooks.
+Implement the hooks for the page of `--report` and for pictures in notebooks.
 
-What quantization did to each layer: the quantized graph beside the float one, on a few samples of
-the data that calibrated it.
+The quantization noise of layers is measured on a few calibration samples, against the float graph.
 """
 
 from math import isfinite, isnan
@@ -20,7 +19,7 @@ from ceras_ir.pipeline.report import Entry, spelling
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs, ratio_of
-from ceras_ir.workbench.compare.variants import beside_another
+from ceras_ir.workbench.compare.variants import pair_with_another
 from ceras_ir.workbench.report.content import NOT_AVAILABLE, content_of
 from ceras_ir.workbench.report.graph_picture import module_picture
 from ceras_ir.workbench.report.memory_map import memory_picture
@@ -28,25 +27,25 @@ from ceras_ir.workbench.report.page import report_page
 from ceras_ir.workbench.report.tool import PAGE
 
 SAMPLES = 4
-"""How many of the calibration's."""
+"""The number of calibration samples."""
 
 
 class NoiseObserver:
-    """Keeps the float and the quantized graph while a network is compiled."""
+    """Keeps the float and the quantized graph of a compilation."""
 
     def __init__(self) -> None:
         self.reference: ModuleOp | None = None
         self.quantized: ModuleOp | None = None
 
     def see(self, level: str, module: ModuleOp) -> None:
-        """Take a copy of the two levels that are compared."""
+        """Copy the two levels that are compared."""
         if level == FUSED:
             self.reference = module.clone()
         elif level == QUANTIZED:
             self.quantized = module.clone()
 
     def measured(self, data: str) -> dict[str, object] | None:
-        """The entry `noise` of a report; None where nothing was quantized."""
+        """Return the entry `noise` of a report, or `None` without quantization."""
         if self.reference is None or self.quantized is None:
             return None
         with phase("measuring quantization noise"):
@@ -54,10 +53,12 @@ class NoiseObserver:
 
 
 def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
-    """Signal to noise of each layer alone, accumulated, and of the outputs."""
+    """
+    Return the signal-to-noise ratio of each layer, isolated and accumulated, and of the outputs.
+    """
     given = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
     samples = list(given)
-    meter = beside_another(reference, quantized)
+    meter = pair_with_another(reference, quantized)
     expected, actual = zip(*meter.measure(samples), strict=True)
     quantities = quantities_of_outputs(main_function(reference))
     spelled = {
@@ -83,14 +84,14 @@ def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, ob
 
 
 def decibels_of(ratio: float) -> float | str | None:
-    """Return a ratio for JSON, which has no infinity: None if nothing is lost, "n/a" for NaN."""
+    """Return a ratio for JSON, which has no infinity: `None` without loss, "n/a" for NaN."""
     if isnan(ratio):
         return NOT_AVAILABLE
     return round(ratio, 2) if isfinite(ratio) else None
 
 
 class ReportView(CompileView):
-    """The page of a compile, and the measurements that only the page shows."""
+    """The page of a compile, and measurements only for the page."""
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)
@@ -100,7 +101,7 @@ class ReportView(CompileView):
         self.noise.see(level, module)
 
     def add(self, compiled: Build) -> None:
-        """Measure what is missing, and add the page to the files."""
+        """Measure missing values, and add the page to the files."""
         data, report = self.options.calibration, compiled.report
         if data is not None and (noise := self.noise.measured(data)) is not None:
             report["noise"] = noise
@@ -111,7 +112,7 @@ class ReportView(CompileView):
 
 
 class ReportPages(Pages):
-    """The page of `ceras-report` and its pictures."""
+    """The page of `ceras-report` and pictures."""
 
     def page(self, report: Entry, title: str, target: str) -> str:
         return report_page(content_of(report, title, target))

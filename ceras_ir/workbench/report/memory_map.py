@@ -1,8 +1,8 @@
 """
-A memory plan as a picture: time from left to right, addresses upwards.
+Draw a memory plan: steps from left to right, addresses from bottom to top.
 
-Every value is a rectangle over the steps and bytes that it occupies; a rectangle's tooltip
-says which. A line shows how many bytes are alive.
+Each value is a rectangle over the steps and bytes that it occupies, with the name as a tooltip. A
+line shows the bytes in use.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from ceras_ir.workbench.report.content import Buffer, Plan, Region
 
 WIDTH, HEIGHT = 1100, 480
 LEFT, TOP, RIGHT, BOTTOM = 72, 12, 12, 28
-"""Around the picture; left and below are the numbers."""
+"""Margins of the picture; axis labels are at the left and bottom."""
 COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8")
-"""Of the CPU, then of the other devices in the order of their names."""
+"""The colours of the CPU, and of the other devices in alphabetical order."""
 INPUT = "#9aa5b1"
 
 STYLE = """\
@@ -40,7 +40,7 @@ STYLE = """\
 
 
 def memory_picture(plan: Plan) -> str:
-    """The plan as part of a page."""
+    """Draw the plan as part of a page."""
     summary = (
         f"{plan.steps} steps, {len(plan.buffers)} buffers of values, peak {plan.size:,} bytes, "
         f"lower bound {plan.lower_bound:,}, gap {gap(plan.size, plan.lower_bound):.2%}"
@@ -72,7 +72,6 @@ def memory_picture(plan: Plan) -> str:
 
 
 def _devices(plan: Plan) -> list[str]:
-    """Those that have a buffer, the CPU first."""
     known = {buffer.device for buffer in plan.buffers if buffer.device}
     return sorted(known, key=lambda device: (device != CPU, device))
 
@@ -86,7 +85,6 @@ def _up(bytes_: float, size: int) -> float:
 
 
 def _axes(count: int, size: int) -> Iterator[str]:
-    """Lines with numbers, in KiB or bytes and in steps."""
     unit, name = (1024, "KiB") if size >= 4096 else (1, "B")
     for tick in round_numbers(size // unit):
         y = _up(tick * unit, size)
@@ -99,7 +97,6 @@ def _axes(count: int, size: int) -> Iterator[str]:
 
 
 def _border(region: Region, end: int, size: int) -> Iterator[str]:
-    """A line above a region, with its name and what it has."""
     y, name = _up(end, size), escape(region.name)
     text = f"{name}: {region.size:,} of {region.capacity:,} bytes"
     yield f'<line class="border" x1="{LEFT}" y1="{y:.2f}" x2="{LEFT + WIDTH}" y2="{y:.2f}"/>'
@@ -107,7 +104,6 @@ def _border(region: Region, end: int, size: int) -> Iterator[str]:
 
 
 def _alive(plan: Plan, count: int, size: int) -> str:
-    """The bytes alive at each step as one line of stairs."""
     points: list[str] = []
     for step in range(count):
         y = _up(min(plan.alive(step), size), size)
@@ -118,7 +114,6 @@ def _alive(plan: Plan, count: int, size: int) -> str:
 def _shapes(
     buffer: Buffer, base: int, count: int, size: int, colours: Mapping[str, str]
 ) -> Iterator[str]:
-    """A rectangle with a tooltip, and a name where there is room; regions stand on each other."""
     x = _across(buffer.first_step, count)
     width = WIDTH * (buffer.end_step - buffer.first_step) / count
     height = HEIGHT * buffer.size / size

@@ -1,4 +1,4 @@
-"""The page of one compile: what it costs, where layers run and why, how to make it again."""
+"""Write the page of a compile: costs, devices with reasons, layers, and provenance."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,14 +29,14 @@ from ceras_ir.workbench.report.graph_picture import COLOURS, devices_of, graph_p
 from ceras_ir.workbench.report.memory_map import memory_picture
 from ceras_ir.workbench.report.roofline import roofline
 
-KINDS = 7
-"""Kinds of operations that have a part of their own in a stack."""
+MAX_KINDS = 7
+"""The maximum number of kinds of operations in a stack."""
 
-LAUNCHES = 24
-"""Timelines that are drawn, the longest ones."""
+MAX_TIMELINES = 24
+"""The maximum number of drawn timelines, longest first."""
 
-SHOWN = 3
-"""Layers that a reason names."""
+MAX_NAMED_LAYERS = 3
+"""The maximum number of layers named per reason."""
 
 SECTIONS = {
     "overview": "Overview",
@@ -52,9 +52,9 @@ SECTIONS = {
 
 
 def report_page(content: Content) -> str:
-    """The whole page as text."""
+    """Return the page."""
     colours = devices_of(content.layers)
-    timed = sorted(content.timelines, key=lambda t: -t.cycles)[:LAUNCHES]
+    timed = sorted(content.timelines, key=lambda t: -t.cycles)[:MAX_TIMELINES]
     noise = _noise(content)
     plot = roofline(content.layers, content.devices, colours)
     reasons = _reasons(content)
@@ -139,7 +139,6 @@ def _cards(content: Content) -> list[Card]:
 
 
 def _memory(content: Content) -> list[Card]:
-    """The whole arena and its parts; of a target without one, the memory for values."""
     peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
     if peak is None:
         return []
@@ -158,7 +157,6 @@ def _memory(content: Content) -> list[Card]:
 
 
 def _splits(content: Content, colours: dict[str, str]) -> list[Split]:
-    """Time by device and by kind of operation; products where no time is modelled."""
     timed = any(row.microseconds for row in content.layers)
 
     def weight(row: Row) -> float:
@@ -172,7 +170,7 @@ def _splits(content: Content, colours: dict[str, str]) -> list[Split]:
     counted = Counter[str]()
     for row in content.layers:
         counted[row.op] += weight(row)  # pyright: ignore[reportArgumentType]
-    kinds = [kind for kind, _ in counted.most_common(KINDS - 1)]
+    kinds = [kind for kind, _ in counted.most_common(MAX_KINDS - 1)]
     palette = (*COLOURS, "#c2a83e")
 
     def kind(row: Row) -> str:
@@ -203,7 +201,6 @@ def _parts(
 
 
 def _missing(content: Content) -> str:
-    """What the page does not show, and what would make it."""
     lacking: list[str] = []
     if content.microseconds is None:
         lacking.append("no latency: the target has no model without --board")
@@ -225,8 +222,8 @@ def _reasons(content: Content) -> Table:
     lines: list[Line] = []
     for (where, reason), rows in sorted(groups.items(), key=lambda group: -len(group[1])):
         share = sum(row.microseconds or 0.0 for row in rows) / total if total else None
-        names = ", ".join(row.name for row in rows[:SHOWN])
-        more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+        names = ", ".join(row.name for row in rows[:MAX_NAMED_LAYERS])
+        more = f" and {len(rows) - MAX_NAMED_LAYERS} more" if len(rows) > MAX_NAMED_LAYERS else ""
         shown = Cell("") if share is None else Cell(f"{share:.1%}", share)
         lines.append(
             Line([whole(len(rows)), shown, Cell(where), Cell(reason), Cell(f"{names}{more}")])
@@ -244,11 +241,10 @@ OPTIONAL: dict[str, tuple[str, str]] = {
     "multipliers": ("multipliers", "of the chip"),
     "memories": ("memories", "of the chip"),
 }
-"""Columns that a table has if any layer has the fact: its head and what it says."""
+"""Columns that are shown if a layer has the entry: heading and help."""
 
 
 def _layers(content: Content, colours: dict[str, str]) -> Table:
-    """All layers; columns that say nothing are left out."""
     rows = content.layers
     timed = any(row.microseconds is not None for row in rows)
     longest = max((row.microseconds or 0.0 for row in rows), default=0.0) or 1.0
@@ -297,7 +293,6 @@ def _fact(key: str, value: object) -> Cell:
 
 
 def _facts(row: Row) -> dict[str, object]:
-    """What the pane beside the graph says of a layer."""
     facts = [("operation", row.op), ("device", row.device)]
     if row.shape:
         facts.append(("result", "x".join(map(str, row.shape))))
@@ -313,7 +308,7 @@ def _facts(row: Row) -> dict[str, object]:
 
 
 def told(value: object) -> str:
-    """A value of a report in words."""
+    """Format a value of a report."""
     if isinstance(value, dict):
         pairs: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
         return ", ".join(f"{key} {told(each)}" for key, each in pairs.items())
@@ -336,13 +331,13 @@ def _noise(content: Content) -> dict[str, str] | None:
 
 
 def command_of(content: Content) -> str:
-    """What makes the folder again."""
+    """Return the command that creates the folder."""
     command = content.provenance.get("command")
     return command if isinstance(command, str) else ""
 
 
 def provenance_rows(content: Content) -> dict[str, str]:
-    """Versions, options and digests, each with its name."""
+    """Return versions, options and digests by name."""
     found: dict[str, str] = {}
 
     def add(entry: Entry, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""The layers of each device under its roofline: products a second over products per byte."""
+"""Draw the layers of each device below the roofline: products per second over products per byte."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ceras_ir.workbench.report.content import Device, Row
 
 WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 1000, 340, 74, 40, 14, 20
 MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
-"""Of dots, whose area is a layer's share of the time."""
+"""The radius of dots; the area is the share of the time of a layer."""
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """Two logarithmic axes, from a power of ten to another."""
+    """Two logarithmic axes."""
 
     x: tuple[int, int]
     y: tuple[int, int]
@@ -30,7 +30,7 @@ class _Axes:
 
 
 def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, str]) -> str | None:
-    """The picture; None where no layer has products and a time."""
+    """Draw the roofline; return `None` if no layer has products and a time."""
     known = {device.device: device for device in devices}
     dots = [
         (row, row.macs / row.bytes, row.macs / row.microseconds)
@@ -74,7 +74,7 @@ def _grid(axes: _Axes, xs: Sequence[int], ys: Sequence[int]) -> Iterator[str]:
     for exponent in ys:
         y = axes.up(10.0**exponent)
         yield f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        # A product in a microsecond is 10^6 a second.
+        # A product per microsecond is 10^6 per second.
         yield f'<text class="end" x="{LEFT - 8}" y="{y + 4:.1f}">{_rate(exponent + 6)}</text>'
     middle, words = (LEFT + right) / 2, "products per byte moved"
     yield f'<text class="tick" x="{middle}" y="{HEIGHT - 4}">{words}</text>'
@@ -85,17 +85,15 @@ def _power(exponent: int) -> str:
 
 
 def _rate(exponent: int) -> str:
-    """Products a second, with the prefix that fits."""
     thousands = exponent // 3
     prefix = ("", "k", "M", "G", "T", "P")[max(0, min(thousands, 5))]
     return f"{10 ** (exponent - 3 * thousands)} {prefix}MAC/s"
 
 
 def _roof(axes: _Axes, device: Device, colour: str) -> str:
-    """Bytes limit up to the ridge, products behind it."""
     ridge = device.macs_per_us / device.bytes_per_us
     low, high = (10.0**exponent for exponent in axes.x)
-    # The slope may begin below the lowest line.
+    # The slope can begin below the lowest line.
     start = max(low, 10.0 ** axes.y[0] / device.bytes_per_us)
     points = [(start, min(start * device.bytes_per_us, device.macs_per_us))]
     points += [(ridge, device.macs_per_us)] if ridge > start else []

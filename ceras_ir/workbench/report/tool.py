@@ -1,4 +1,4 @@
-"""`ceras-report`: what was compiled, as a page, and two compiles beside each other."""
+"""`ceras-report`: write a page about a compiled folder, or about the differences of two."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """The command line of `ceras-report`."""
+    """Return the command line of `ceras-report`."""
     parser = ToolParser(
         "ceras-report",
         description="Write a page about a folder that ceras-compile wrote: graph, devices with "
-        "reasons, layers, memory, predicted times, provenance. With two folders, what differs "
-        "between them. The page is one file that needs no network.",
+        "reasons, layers, memory, predicted times, provenance. With two folders, the page has the "
+        "differences. It is a single file without external resources.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("folder", metavar="DIR", help="a folder that ceras-compile wrote")
     parser.add_argument(
-        "other", metavar="OTHER", nargs="?", help="a second one: the page says what differs in it"
+        "other", metavar="OTHER", nargs="?", help="a second folder, to compare with"
     )
     parser.add_argument(
         "-o",
@@ -46,7 +46,7 @@ def make_parser() -> ToolParser:
 def _report(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     if arguments.other is not None and arguments.trace is not None:
-        raise UsageError("--trace is of one folder")
+        raise UsageError("--trace requires a single folder")
 
     from ceras_ir.command.output_files import open_output
     from ceras_ir.workbench.report.content import read_folder

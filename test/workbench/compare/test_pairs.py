@@ -9,7 +9,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.output_noise import channel_ratios
-from ceras_ir.workbench.compare.variants import Nodes, beside_another, pairs
+from ceras_ir.workbench.compare.variants import Nodes, pair_with_another, pairs
 
 HEAD = """
 !row = tensor<1x4xf32>
@@ -122,7 +122,7 @@ func.func @main(%x: !row {graph.name = "x"}) -> (!row {graph.name = "y"}) {
 
 def test_what_lies_between_layers_keeps_its_function() -> None:
     """A requantization that clips is not skipped where a layer is looked at alone."""
-    meter = beside_another(read(CLIPPING), read(CLIPPING))
+    meter = pair_with_another(read(CLIPPING), read(CLIPPING))
     assert list(meter.measure([{"x": np.array([[-2.0, -1, 1, 2]], np.float32)}]))
     (layer,) = meter.layers.values()
     assert (layer.isolated, layer.accumulated) == (0.0, 0.0)

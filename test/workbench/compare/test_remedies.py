@@ -23,7 +23,7 @@ def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
     assert worst_layers([first, second, third]) == [second, third, first]
     assert "its own rounding is small" not in " ".join(remedies(second))
     (text,) = remedies_of_all([first, second, third], 10.0)
-    assert text == "1 of 3 layers make half of the noise at the outputs, the worst 70%"
+    assert text == "1 of 3 layers cause half of the noise at the outputs, the worst 70%"
 
 
 def test_what_the_recipe_did_is_not_proposed() -> None:
@@ -31,7 +31,7 @@ def test_what_the_recipe_did_is_not_proposed() -> None:
     noisy.isolated, noisy.low, noisy.high = 100.0, 0.0, 1.0
     noisy.magnitudes = np.array([1.0, 1.0, 1024.0])
     texts = {
-        "its largest channel is 1024 times the median": "equalize-channels",
+        "the largest channel is 1024 times the median": "equalize-channels",
         "it is never negative: choose-zero-points in the --recipe": "choose-zero-points",
     }
     for text, name in texts.items():
@@ -44,7 +44,7 @@ def test_no_option_is_proposed_for_a_network_that_comes_quantized() -> None:
     noisy.isolated, noisy.low, noisy.clipped, noisy.elements = 100.0, 0.0, 1, 2
     noisy.magnitudes = np.array([0.0, 1.0, 1024.0])
     texts = remedies(noisy, adjustable=False)
-    assert texts[:2] == ["50.0% of its elements are clipped", "1 of its 3 channels are always zero"]
+    assert texts[:2] == ["50.0% of the elements are clipped", "1 of 3 channels are always zero"]
     assert "--" not in " ".join(texts) and "calibrate the float model" in texts[-1]
 
 

@@ -105,7 +105,7 @@ def test_two_folders_side_by_side(model: Path):
     before = compiled(model, "before")
     after = compiled(model, "after", "--quantize", "int8")
     page = page_of(before, after)
-    assert "2 layers are in both, 0 in before alone, 2 in after alone" in page
+    assert "2 layers are in both, 0 only in before, 2 only in after" in page
     assert '<td class="text">options quantized' in page and "better" in page
 
 
@@ -136,12 +136,12 @@ BROKEN = {
     "no folder": ("nowhere", None, "no such folder"),
     "no JSON": ("out", "{", "not a readable report"),
     "a list": ("out", "[]", "not a report"),
-    "no layers": ("out", '{"layers": 3}', "'layers' is no list"),
+    "no layers": ("out", '{"layers": 3}', "'layers' is not a list"),
     "an edge to nowhere": (
         "out",
         '{"layers": [{"name": "a", "op": "b", "device": "c", "macs": 1, "bytes": 1, '
         '"inputs": [7]}]}',
-        "reads one that is not there",
+        "a layer has an unknown input",
     ),
     "a bar beyond the end": (
         "out",
