@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 Main = Callable[[Sequence[str]], int]
 
 
-NO_INTEGERS = "has no quantized form: it stays float"
+NO_INTEGERS = "has no quantized form: it remains float"
 """Said of `--int16` where only the passes know what is quantized."""
 
 

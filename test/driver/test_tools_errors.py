@@ -230,4 +230,4 @@ def test_a_warning_about_the_data_is_said_once(model: Path, tmp_path: Path, tool
     )
     assert done.status == 0
     assert done.stdout.count("quantized graph ") == 2
-    assert done.stderr.count("warning: only 1 calibration sample; ") == 1
+    assert done.stderr.count("warning: only 1 calibration sample: ") == 1

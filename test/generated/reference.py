@@ -12,7 +12,7 @@ References that share nothing with the compiler, and the bound within which a re
 4. An integer or boolean has to be equal to the exact run's, unless a run with changes has another:
    the float that decides is then within the bound of a tie. QuantizeLinear always changes its
    operand, so that an integer may be one step off next to a tie, and nowhere else.
-5. A constant bias may move by `BIAS_ERROR` of the quantized result, as docs/quantized-import.md
+5. A constant bias may move by `MAX_BIAS_ERROR` of the quantized result, as docs/quantized-import.md
    states. Networks have such biases if their scale is not that of the products.
 """
 
@@ -38,7 +38,7 @@ BASIC = frozenset(
 ROUNDINGS = 4.0
 """Half units in the last place that a function may be off."""
 
-BIAS_ERROR = 2.0**-5
+MAX_BIAS_ERROR = 2.0**-5
 """How far a constant bias may move, in units of the result of QuantizeLinear."""
 
 KEEPS_BIAS = frozenset(
@@ -91,7 +91,7 @@ class Evaluator(ReferenceEvaluator):
         """The results of one operator."""
         op, noise = node.onnx_node.op_type, current()
         if op == "QuantizeLinear":
-            error = BIAS_ERROR if node.onnx_node.input[0] in self.biased else 0.0
+            error = MAX_BIAS_ERROR if node.onnx_node.input[0] in self.biased else 0.0
             return [quantized(node.onnx_node, given, noise, error)]
         exact = [wide(a) for a in node.run(*given, **linked)]
         if noise is None:

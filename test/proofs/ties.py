@@ -6,7 +6,7 @@ from proofs.rounding import rounded
 
 from ceras_ir.dialects.quant import Rounding
 from ceras_ir.network.integer import round_shift
-from ceras_ir.transforms.quantization.analysis.qdq import tie_rooms
+from ceras_ir.transforms.quantization.analysis.qdq import tie_break_bounds
 
 DROP = "ceras_ir/transforms/quantization/qdq_rules.py"
 TIES = "ceras_ir/backends/onnx/movement.py"
@@ -16,7 +16,7 @@ UNIT = "ceras_ir/transforms/quantization/analysis/qdq.py"
 @identity(
     relied_on={
         DROP: "np.where(rooms > 0, (flat > 0) & (flat < rooms), flat == 0)",
-        TIES: "tie_rooms(units, requant.multipliers, requant.shift.data) / 2",
+        TIES: "tie_break_bounds(units, requant.multipliers, requant.shift.data) / 2",
     },
     requires="0 < c < half a unit, divided by the odd part m of the multiplier",
     checked_by={UNIT: "np.where(has_ties, units / (2 * odd), 0.0)"},
@@ -28,7 +28,7 @@ def tie_breakers() -> None:
     n = every(16)
     for m in range(1, 16, 2):
         for shift in range(1, 17):
-            (room,) = tie_rooms(np.ones(1), [m], shift)
+            (room,) = tie_break_bounds(np.ones(1), [m], shift)
             assert room * 2 * m == 1
             expected = round_shift(n * m, shift, Rounding.HALF_UP)
             for c in (1, 32, 63):

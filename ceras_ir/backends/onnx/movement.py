@@ -36,10 +36,10 @@ from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.qdq import (
     accumulator_units,
+    max_tie_tilt,
     stored_types,
+    tie_break_bounds,
     tie_directions,
-    tie_rooms,
-    tilt,
 )
 
 TieConstant = tuple[str, NDArray[np.float32]]
@@ -59,10 +59,11 @@ def tie_constants(op: Operation) -> list[TieConstant]:
         return []
     if isinstance(op, graph.Pool2dOp):
         if frexp(elements[0].scale / elements[1].scale)[0] != 0.5:
-            return []  # Such averages have ties only by chance.
-        quarters = (units / 4).astype(np.float32)
-        return _tie_constants_of_average(op, elements[0], elements[1], quarters)
-    quarters = (tie_rooms(units, requant.multipliers, requant.shift.data) / 2).astype(np.float32)
+            return []  # Ties of such averages are chance.
+        return _of_average(op, elements[0], elements[1], (units / 4).astype(np.float32))
+    quarters = (tie_break_bounds(units, requant.multipliers, requant.shift.data) / 2).astype(
+        np.float32
+    )
     if not quarters.any():
         return []
     return [("Add", quarters if bool((quarters != quarters[0]).any()) else quarters[0])]
@@ -74,7 +75,7 @@ def _tie_constants_of_average(
     directions = tie_directions(op, source, target)[None, :, :, None]
     found: list[TieConstant] = []
     if directions.any():
-        found.append(("Mul", _scalar_if_equal(1.0 + directions * tilt(op, source, target))))
+        found.append(("Mul", _alike(1.0 + directions * max_tie_tilt(op, source, target))))
     if not directions.all():
         found.append(("Add", _scalar_if_equal((directions == 0) * quarters)))
     return found

@@ -1,1 +1,1 @@
-"""Setting weights to zero: which, and how many of each layer."""
+"""Pruning: the choice of weights that become zero."""

@@ -1,8 +1,8 @@
 """
-Which weights stay, what the absence of the others costs, and how many of each layer may go.
+Choose the weights that pruning keeps, and the share of zeros of each layer.
 
-The first part chooses weights of a layer by method. Weights are [filters, ...], the products of a
-filter as they lie in memory; of equal magnitudes the first go first.
+Weights are [filters, ...], with the products of a filter in memory order. Of equal magnitudes the
+first are pruned first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,35 +21,34 @@ from ceras_ir.transforms.quantization.analysis.output_noise import Quantities, m
 from ceras_ir.transforms.quantization.analysis.sensitivity import (
     Sample,
     SensitivityMeter,
-    noise_at_ends,
+    noise_at_outputs,
 )
-
-# Which weights of a layer stay, by method. Weights are [filters, ...], the products of a filter as
-# they lie in memory; of equal magnitudes the first go first.
 
 Weights = NDArray[np.float32]
 Kept = NDArray[np.bool_]
 Rule = Callable[[Weights, float], Kept]
-"""The weights that stay when a share goes."""
+"""A function of the weights and a share of zeros that returns the kept weights."""
 
 
 def above(weights: Weights, threshold: float) -> Kept:
-    """Those of at least a magnitude."""
+    """Keep the weights with magnitudes from the threshold on."""
     return np.abs(weights) >= threshold
 
 
 def by_magnitude(weights: Weights, share: float) -> Kept:
-    """All but the share of least magnitudes of the layer."""
-    return _kept(np.abs(weights).reshape(1, -1), share).reshape(weights.shape)
+    """Prune the share of the layer with the smallest magnitudes."""
+    return _without_smallest(np.abs(weights).reshape(1, -1), share).reshape(weights.shape)
 
 
 def by_filter(weights: Weights, share: float) -> Kept:
-    """All but the share of least magnitudes of each filter: equally many of each (S5)."""
-    return _kept(np.abs(weights).reshape(len(weights), -1), share).reshape(weights.shape)
+    """Prune the share of each filter with the smallest magnitudes, the same number in each (S5)."""
+    return _without_smallest(np.abs(weights).reshape(len(weights), -1), share).reshape(
+        weights.shape
+    )
 
 
 def n_of_m(weights: Weights, n: int, m: int) -> Kept:
-    """The `n` greatest of each `m` products of a filter; of a rest, the same part rounded up."""
+    """Keep the `n` largest of each `m` products of a filter, and the same part of a rest."""
     flat = np.abs(weights).reshape(len(weights), -1)
     rows, columns = flat.shape
     whole = columns // m * m
@@ -62,21 +61,17 @@ def n_of_m(weights: Weights, n: int, m: int) -> Kept:
 
 
 def in_blocks(weights: Weights, share: float, block: tuple[int, int]) -> Kept:
-    """
-    All but the share of blocks of `filters x products` whose mean square is least. Blocks at the
-    ends are smaller where they do not divide the layer.
-    """
+    """Prune the blocks (`filters x products`) with the smallest mean square."""
     flat = np.square(weights.reshape(len(weights), -1), dtype=np.float64)
     sizes = _block_sums(np.ones(flat.shape), block)
     means = _block_sums(flat, block) / sizes
-    kept = _kept(means.reshape(1, -1), share).reshape(means.shape)
+    kept = _without_smallest(means.reshape(1, -1), share).reshape(means.shape)
     high, wide = block
     rows, columns = np.indices(flat.shape)
     return kept[rows // high, columns // wide].reshape(weights.shape)
 
 
 def _block_sums(flat: NDArray[np.float64], block: tuple[int, int]) -> NDArray[np.float64]:
-    """Sums over blocks, the last of which may be smaller."""
     high, wide = block
     rows, columns = -(-flat.shape[0] // high), -(-flat.shape[1] // wide)
     padded = np.zeros((rows * high, columns * wide))
@@ -85,59 +80,60 @@ def _block_sums(flat: NDArray[np.float64], block: tuple[int, int]) -> NDArray[np
 
 
 def over_all(layers: Sequence[Weights], share: float) -> list[Kept]:
-    """All but the share of least magnitudes of all layers together."""
+    """Prune the share of all layers together with the smallest magnitudes."""
     sizes = np.cumsum([weights.size for weights in layers])[:-1]
     flat = np.concatenate([np.abs(weights).reshape(-1) for weights in layers])
-    kept = _kept(flat[None], share)[0]
+    kept = _without_smallest(flat[None], share)[0]
     parts = np.split(kept, sizes)
     return [part.reshape(w.shape) for part, w in zip(parts, layers, strict=True)]
 
 
-def _kept(scores: NDArray[np.floating], share: float) -> Kept:
-    """For each row, all but its least `floor(share * size)`."""
-    gone = int(share * scores.shape[1] + 1e-9)
+def _without_smallest(scores: NDArray[np.floating], share: float) -> Kept:
+    """Prune the `floor(share * size)` smallest elements of each row."""
+    count = int(share * scores.shape[1] + 1e-9)
     kept = np.ones(scores.shape, np.bool_)
-    if gone:
-        order = np.argsort(scores, axis=1, kind="stable")[:, :gone]
+    if count:
+        order = np.argsort(scores, axis=1, kind="stable")[:, :count]
         np.put_along_axis(kept, order, False, axis=1)
     return kept
 
 
 def _largest(scores: NDArray[np.floating], count: int) -> Kept:
-    """The `count` greatest of each row."""
     kept = np.zeros(scores.shape, np.bool_)
     order = np.argsort(scores, axis=1, kind="stable")[:, scores.shape[1] - count :]
     np.put_along_axis(kept, order, True, axis=1)
     return kept
 
 
-# Shares of zeros for a target: the least loss that a cost allows, or the least cost at a loss.
+# Shares of zeros for a target: the minimum loss at a maximum cost, or the minimum cost at a maximum
+# loss.
 #
-# Every layer has a loss and a cost at each share of a list; they add over layers. The choice is a
-# knapsack of classes, solved exactly but for costs that are rounded up to a part of the budget.
+# Each layer has a loss and a cost for each share of a list, and both add over layers. This is a
+# knapsack problem with classes. The solution is exact, except that costs are rounded up to a part
+# of the budget.
 
 Table = NDArray[np.float64]
 """[layers, shares]"""
 
-PARTS = 4096
-"""Of a budget: what each layer takes is rounded up to so many."""
+BUDGET_PARTS = 4096
+"""The resolution of costs, in parts of the budget."""
 
 
 def best_within(values: Table, costs: Table, budget: float) -> list[int] | None:
-    """The share of each layer that makes the least of values within a budget; None if none does."""
-    parts = np.ceil(np.minimum(costs / budget, 2.0) * PARTS).astype(np.int64)
-    best = np.zeros(PARTS + 1)
+    """Return the share of each layer that minimizes the sum of values in a budget, or None."""
+    parts = np.ceil(np.minimum(costs / budget, 2.0) * BUDGET_PARTS).astype(np.int64)
+    best = np.zeros(BUDGET_PARTS + 1)
     taken: list[NDArray[np.intp]] = []
     for value, part in zip(values, parts, strict=True):
-        options = np.full((len(value), PARTS + 1), np.inf)
+        options = np.full((len(value), BUDGET_PARTS + 1), np.inf)
         for option, (v, p) in enumerate(zip(value, part, strict=True)):
-            if p <= PARTS:
-                options[option, p:] = best[: PARTS + 1 - p] + v
+            if p <= BUDGET_PARTS:
+                options[option, p:] = best[: BUDGET_PARTS + 1 - p] + v
         taken.append(np.argmin(options, axis=0))
         best = np.min(options, axis=0)
-    if not np.isfinite(best[PARTS]):
+    if not np.isfinite(best[BUDGET_PARTS]):
         return None
-    chosen, left = list[int](), PARTS
+    chosen, left = list[int](), BUDGET_PARTS
     for part, option in zip(reversed(parts), reversed(taken), strict=True):
         chosen.append(int(option[left]))
         left -= int(part[chosen[-1]])
@@ -146,8 +142,11 @@ def best_within(values: Table, costs: Table, budget: float) -> list[int] | None:
 
 def encoded_bytes(sizes: NDArray[np.int64], shares: NDArray[np.float64], item: int) -> Table:
     """
-    Bytes of layers of so many weights of `item` bytes at each share of zeros, in their smallest
-    encoding: all of them, a bitmap, or places at the entropy of their distances and a tenth.
+    Return the bytes of layers at each share of zeros in the smallest encoding, for weights of
+    `item` bytes.
+
+    The encodings are: all weights, a bitmap, or positions with the entropy of their distances plus
+    a tenth.
     """
     result = np.empty((len(sizes), len(shares)))
     for j, share in enumerate(shares):
@@ -159,15 +158,14 @@ def encoded_bytes(sizes: NDArray[np.int64], shares: NDArray[np.float64], item: i
     return result
 
 
-# What pruning a layer costs at the ends of the network: a scan over shares of zeros.
+# The noise at the outputs from pruning a layer, for each of a list of shares.
 #
-# The network runs on a few samples; one backward pass weighs every element of every layer's result
-# (`SensitivityMeter`), and each layer runs again with fewer and fewer of its weights. The loss of a
-# share is the weighted square of what changes, as noise over signal at the ends. Losses of layers
-# are taken to add.
+# The network runs on a few samples. A backward pass weighs each element of the result of each layer
+# (`SensitivityMeter`), and the layer runs again for each share. The loss is the weighted square of
+# the change, a noise-to-signal ratio at the outputs. The losses of layers add up.
 
 SHARES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
-"""Shares of zeros that are tried of every layer."""
+"""The shares of zeros that are compared for each layer."""
 
 Array = NDArray[np.generic]
 
@@ -178,10 +176,10 @@ def losses(
     layers: Sequence[graph.LinearOperation],
     rule: Rule,
 ) -> NDArray[np.float64]:
-    """Noise over signal at the ends for each layer and each of `SHARES`; it never falls."""
-    # Not where integers will end: what follows is pruned too.
+    """Return the noise-to-signal ratio at the outputs for each layer and each of `SHARES`."""
+    # Use the graph outputs, because operations after the quantized part are pruned too.
     ends = [v for v in result_values(main_function(module)) if not graph.is_plain(v)]
-    meter, interpreter = SensitivityMeter(module, samples, ends=ends), interpreter_of(module)
+    meter, interpreter = SensitivityMeter(module, samples, outputs=ends), interpreter_of(module)
     index: dict[SSAValue, int] = {op.result: i for i, op in enumerate(layers)}
     result = np.zeros((len(layers), len(SHARES)))
     for sample in samples:
@@ -190,18 +188,17 @@ def losses(
                 continue
             op = layers[i]
             weights = np.asarray(graph.known_array(op.weights), np.float32)
-            others = [known[v] for v in op.operands]
+            operands = [known[v] for v in op.operands]
             for j, share in enumerate(SHARES[1:], 1):
-                others[1] = np.where(rule(weights, share), weights, np.float32(0))
+                operands[1] = np.where(rule(weights, share), weights, np.float32(0))
                 with np.errstate(all="ignore"):
-                    changed = interpreter.run_op(op, tuple(others))[0]
+                    changed = interpreter.run_op(op, tuple(operands))[0]
                 error = np.asarray(changed, np.float64) - np.asarray(known[value], np.float64)
-                result[i, j] += noise_at_ends(gradient, error) / len(samples)
+                result[i, j] += noise_at_outputs(gradient, error) / len(samples)
     return np.maximum.accumulate(np.nan_to_num(result, nan=np.inf), axis=1)
 
 
 def outputs(module: ModuleOp, samples: Iterable[Sample]) -> list[dict[str, Array]]:
-    """What the network answers."""
     return [run(module, sample) for sample in samples]
 
 

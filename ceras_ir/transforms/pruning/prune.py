@@ -37,63 +37,64 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["magnitude", "filter", "global", "nm", "block"]
 
-ATTEMPTS = 32
-"""How often a modelled budget is tightened until what is measured meets the target."""
+MAX_ATTEMPTS = 32
+"""The maximum number of reductions of a modelled budget to meet the measured target."""
 
-LEAST_STEP = 0.95
-"""By what factor at least."""
+MAX_BUDGET_FACTOR = 0.95
+"""The maximum factor of such a reduction."""
 
 
 @dataclass(frozen=True)
 class PrunePass(ModulePass):
     """
-    Set the constant float weights that matter least to zero, and note what is kept: each layer gets
-    a mask, `sparse.mask`. Biases stay.
+    Set the least important constant float weights of layers to zero, and record a mask of the kept
+    weights on each layer, `sparse.mask`. Biases are not pruned.
 
-    How many go is one of: `threshold` (the default), a share of each layer (`sparsity`, `ratios`),
-    or a target, for which a scan weighs what each layer's zeros do at the outputs and proposes
-    shares. stderr says what it chose.
+    The number of zeros follows from one of these options: `threshold` (the default), a share of
+    each layer (`sparsity`, `ratios`), or a target. For a target, the noise of zeros in each layer
+    at the outputs is estimated, and shares are chosen. stderr prints the choice.
 
-    Not exact: products with a removed weight are missing from sums. Idempotent but for targets,
-    since zeros are the least magnitudes there are.
+    Not exact: products with a pruned weight are missing from sums. Idempotent except for targets,
+    because zeros have the smallest magnitude.
     """
 
     name = "prune"
 
     method: Method = "magnitude"
     """
-    Which weights of a layer go. magnitude: the least; filter: equally many of each filter, so that
-    all have as many non-zeros (S5); block: whole blocks with the least mean square; nm: all but the
-    greatest N of each M products of a filter; global: the least of all layers together.
+    The choice of the pruned weights. magnitude: the smallest of a layer; filter: the smallest, the
+    same number in each filter, so that all filters have the same number of non-zeros (S5); block:
+    blocks with the smallest mean square; nm: all but the N largest of each M products of a filter;
+    global: the smallest of all layers together.
     """
     threshold: float = 0.01
-    """Magnitude below which weights become zero; S4 has 0.01."""
+    """The magnitude below which weights become zero; 0.01 in S4."""
     sparsity: float | None = None
     """
-    Instead of `threshold`: zero the least `floor(sparsity * size)` magnitudes of each layer (or
-    filter), of equal ones the first.
+    Instead of `threshold`: prune the `floor(sparsity * size)` smallest magnitudes of each layer (or
+    filter), the first of equal magnitudes.
     """
     ratios: tuple[str, ...] = ()
     """
-    NAME:SHARE for layers by name or pattern (`stage*:0.9`), the first that fits. Others have the
-    share `sparsity`, or stay.
+    NAME:SHARE for layers by name or pattern (`stage*:0.9`); the first match is used. Other layers
+    have the share `sparsity`, or are not pruned.
     """
     pattern: str = "2:4"
     """N:M of method nm."""
     block: str = "1x4"
     """FILTERSxPRODUCTS of method block."""
     target_bytes: int | None = None
-    """Bytes that all weights may take as they are encoded."""
+    """The maximum bytes of all encoded weights."""
     target_products: int | None = None
-    """Products with non-zeros of an inference: cycles of one multiplier."""
+    """The maximum number of products with non-zeros per inference."""
     target_loss: float | None = None
-    """Decibels of signal over noise that must stay at the outputs, measured on the samples."""
+    """The minimum signal-to-noise ratio in decibels at the outputs, measured on the samples."""
     calibration: str | None = None
-    """File of samples (.npz) for the scan; synthetic ones without it."""
+    """The file of samples (.npz) for a target; synthetic samples without it."""
     samples: int = 4
-    """Samples that the scan takes."""
+    """The number of samples for a target."""
     bits: int | None = None
-    """Bits of weights, for `target-bytes`: by default 32, or 8 if the network is quantized next."""
+    """The width of weights for `target-bytes`; by default 32, or 8 before quantization."""
 
     def __post_init__(self) -> None:
         if isnan(self.threshold) or not 0.0 <= self.threshold < inf:
@@ -104,16 +105,16 @@ class PrunePass(ModulePass):
         targets = [self.target_bytes, self.target_products, self.target_loss]
         given = [target for target in targets if target is not None]
         if len(given) > 1:
-            raise ValueError("one of target-bytes, target-products and target-loss, not several")
+            raise ValueError("give only one of target-bytes, target-products and target-loss")
         if any(not 0 < target < inf for target in given):
             raise ValueError(f"a target must be positive, got {given[0]:g}")
         how_many = bool(given) + bool(self.sparsity is not None or self.ratios)
         if how_many > 1:
-            raise ValueError("a target proposes the shares; leave sparsity and ratios out")
+            raise ValueError("a target determines the shares; omit sparsity and ratios")
         if self.method == "nm" and how_many:
-            raise ValueError("method nm has the share of its pattern; leave sparsity, ratios out")
+            raise ValueError("method nm has the share of the pattern; omit sparsity and ratios")
         if self.method == "global" and (self.ratios or given or self.sparsity is None):
-            raise ValueError("method global needs sparsity, one share for all layers together")
+            raise ValueError("method global needs sparsity, the share of all layers together")
         if self.method in ("filter", "block") and not how_many:
             raise ValueError(f"method {self.method} needs sparsity, ratios or a target")
         if self.bits not in (None, 8, 16, 32):
@@ -135,7 +136,7 @@ class PrunePass(ModulePass):
 
     @property
     def shares(self) -> list[tuple[str, float]]:
-        """Patterns of names and their shares."""
+        """The name patterns and their shares."""
         found: list[tuple[str, float]] = []
         for entry in self.ratios:
             name, colon, share = entry.rpartition(":")
@@ -151,9 +152,9 @@ class PrunePass(ModulePass):
         layers = prunable(op)
         if not layers:
             return
-        apply_masks(layers, self._kept(op, layers))
+        apply_masks(layers, self._masks(op, layers))
 
-    def _kept(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[Kept]:
+    def _masks(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[Kept]:
         from ceras_ir.transforms.pruning import kept_weights
 
         weights = [_weights(layer) for layer in layers]
@@ -163,19 +164,14 @@ class PrunePass(ModulePass):
         if self.method == "global":
             assert self.sparsity is not None
             return kept_weights.over_all(weights, self.sparsity)
-        if self._has_target:
-            shares = self._proposed(module, layers)
+        if self.target_bytes or self.target_products or self.target_loss:
+            shares = self._target_shares(module, layers)
         elif self.sparsity is None and not self.ratios:
             return [kept_weights.above(w, self.threshold) for w in weights]
         else:
-            shares = self._given(layers)
+            shares = self._given_shares(layers)
         rule = self._rule
         return [rule(w, share) for w, share in zip(weights, shares, strict=True)]
-
-    @property
-    def _has_target(self) -> bool:
-        targets = (self.target_bytes, self.target_products, self.target_loss)
-        return any(target is not None for target in targets)
 
     @property
     def _rule(self) -> Rule:
@@ -188,8 +184,8 @@ class PrunePass(ModulePass):
             return partial(kept_weights.in_blocks, block=block)
         return kept_weights.by_magnitude
 
-    def _given(self, layers: Sequence[LinearOperation]) -> list[float]:
-        """The share of each layer by the first pattern that one of its names fits."""
+    def _given_shares(self, layers: Sequence[LinearOperation]) -> list[float]:
+        """Return the share of each layer, by the first pattern that matches a name of the layer."""
         from fnmatch import fnmatchcase
 
         patterns = self.shares
@@ -207,8 +203,8 @@ class PrunePass(ModulePass):
             for each in names
         ]
 
-    def _proposed(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[float]:
-        """The shares that meet the target at the least loss, or at the least bytes."""
+    def _target_shares(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[float]:
+        """Return the shares that meet the target with the smallest loss or the fewest bytes."""
         import numpy as np
 
         from ceras_ir.transforms.pruning.kept_weights import (
@@ -234,12 +230,13 @@ class PrunePass(ModulePass):
             budget = 10 ** (-self.target_loss / 10)
         dense, goal = outputs(module, samples), budget
         quantities = quantities_of_outputs(main_function(module))
-        for _ in range(ATTEMPTS):
-            what, limit = (costs, table) if self.target_loss else (table, costs)
-            chosen = best_within(what, limit, budget)
+        for _ in range(MAX_ATTEMPTS):
+            values, limits = (costs, table) if self.target_loss else (table, costs)
+            chosen = best_within(values, limits, budget)
             if chosen is None:
                 break
-            pruned, copies = _copy(module)
+            pruned = module.clone()
+            copies = prunable(pruned)
             picked = [SHARES[i] for i in chosen]
             kept = [self._rule(_weights(o), s) for o, s in zip(copies, picked, strict=True)]
             apply_masks(copies, kept)
@@ -251,15 +248,15 @@ class PrunePass(ModulePass):
                 )
             reached = self._reached(copies, kept, left, item)
             if reached <= goal:
-                self._say(layers, picked, left, reached)
+                self._report_choice(layers, picked, left, reached)
                 return picked
-            budget *= min(LEAST_STEP, goal / reached)
+            budget *= min(MAX_BUDGET_FACTOR, goal / reached)
         raise UnsupportedError(self._impossible(costs))
 
     def _reached(
         self, layers: Sequence[LinearOperation], kept: Sequence[Kept], left: float, item: int
     ) -> float:
-        """What the target is about, of layers that have been pruned."""
+        """Return the measured quantity of the target."""
         import numpy as np
 
         if self.target_loss:
@@ -273,15 +270,14 @@ class PrunePass(ModulePass):
         if self.target_loss:
             return (
                 f"unsupported target: no shares of zeros keep {self.target_loss:g} dB of signal "
-                "over noise; ask for less"
+                "over noise; choose a lower target-loss"
             )
-        target, what = self.target_bytes or self.target_products, "bytes"
-        if self.target_products:
-            what = "products"
+        target = self.target_bytes or self.target_products
+        unit = "products" if self.target_products else "bytes"
         least = int(costs.min(axis=1).sum())
         return (
-            f"unsupported target: {target:,} {what} are fewer than the {least:,} that 99% zeros in "
-            "every layer leave; ask for more, or make layers smaller"
+            f"unsupported target: {target:,} {unit} are fewer than the {least:,} that remain with "
+            "99% zeros in each layer; choose a larger target, or smaller layers"
         )
 
     def _samples(self, module: ModuleOp) -> list[Mapping[str, Array]]:
@@ -292,27 +288,27 @@ class PrunePass(ModulePass):
             return list(calibration_samples(module, self.calibration, self.samples, "weighing"))
         remark(
             f"{self.name}: note: layers are weighed on {self.samples} synthetic samples; give "
-            "calibration=FILE.npz for real ones"
+            "calibration=FILE.npz for real samples"
         )
         return list(synthetic_samples(main_function(module), self.samples, 0))
 
-    def _say(
+    def _report_choice(
         self, layers: Sequence[LinearOperation], shares: Sequence[float], left: float, cost: float
     ) -> None:
         from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text, decibels
 
         named = [f"{node_name(o)} {s:.0%}" for o, s in zip(layers, shares, strict=True)]
         cost_text = "" if self.target_loss else f"{cost:,.0f} "
-        what = "" if self.target_loss else "products, " if self.target_products else "bytes, "
+        unit = "" if self.target_loss else "products, " if self.target_products else "bytes, "
         shown = ", ".join(named[:24]) + (", ..." if len(named) > 24 else "")
         remark(
-            f"{self.name}: note: {cost_text}{what}{decibel_text(decibels(1.0, left))} of signal "
+            f"{self.name}: note: {cost_text}{unit}{decibel_text(decibels(1.0, left))} of signal "
             f"over noise at the outputs before retraining: {shown}"
         )
 
 
 def smallest_bytes(kept: Kept, item: int) -> int:
-    """Bytes of weights of `item` bytes, of which some are not zero, in their smallest encoding."""
+    """Return the bytes of the weights in the smallest encoding of the zeros."""
     import numpy as np
     from xdsl.dialects.builtin import i8
 
@@ -330,10 +326,7 @@ def smallest_bytes(kept: Kept, item: int) -> int:
 
 
 def prunable(module: ModuleOp) -> list[LinearOperation]:
-    """
-    Float layers whose weights are constant: computed ones are not known, and what is no float was
-    quantized already.
-    """
+    """Return the float layers with constant weights."""
     return [
         op
         for op in main_function(module).body.block.ops
@@ -346,7 +339,10 @@ def prunable(module: ModuleOp) -> list[LinearOperation]:
 
 
 def apply_masks(layers: Sequence[LinearOperation], kept: Sequence[Kept]) -> None:
-    """Zero what is not kept, and say so on the layers; of a shared constant the first has a say."""
+    """
+    Set weights outside of the masks to zero, and record the masks on the layers. A shared constant
+    has the mask of the first layer.
+    """
     import numpy as np
 
     pruned: dict[ConstantOp, tuple[ConstantOp, Kept]] = {}
@@ -358,9 +354,9 @@ def apply_masks(layers: Sequence[LinearOperation], kept: Sequence[Kept]) -> None
             new = ConstantOp.from_array(weights, location=constant.location)
             Rewriter.insert_op(new, InsertPoint.after(constant))
             pruned[constant] = new, mask
-        new, stays = pruned[constant]
+        new, first_mask = pruned[constant]
         layer.operands[1] = new.result
-        layer.attributes[MASK] = MaskAttr.of(stays)
+        layer.attributes[MASK] = MaskAttr.of(first_mask)
     for constant in pruned:
         erase_unused(constant)
 
@@ -371,9 +367,3 @@ def _weights(layer: LinearOperation) -> Weights:
     constant = layer.weights.owner
     assert isinstance(constant, ConstantOp)
     return constant.array().astype(np.float32)
-
-
-def _copy(module: ModuleOp) -> tuple[ModuleOp, list[LinearOperation]]:
-    """A copy, and its layers in the same order."""
-    copy = module.clone()
-    return copy, prunable(copy)

@@ -1,9 +1,10 @@
 """
-How large accumulators of 32 bits can get: bounds from float weights, before anything is quantized;
-sums of a Q/DQ network that are changed to fit; and a proof on the integers that nothing overflows.
+Bound the magnitude of 32-bit accumulators.
 
-The bounds are used to choose exponents at which nothing can overflow. The proof of the pass
-`prove-accumulators` comes afterwards and shares no code with the bounds.
+1. Bounds from float weights guide the choice of exponents without overflow.
+2. Sums of a Q/DQ network are changed to fit 32 bits.
+3. The pass `prove-accumulators` proves on the integers that no accumulator overflows. It shares no
+   code with the bounds.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,32 +27,21 @@ from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_by
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
-# How large an accumulator can get, from the float weights, before anything is quantized.
-#
-# Used to choose exponents at which nothing can overflow; whether nothing does is proven
-# afterwards, on the integers, by `prove-accumulators`, which shares no code with this.
-
-LARGEST_SUM = (1 << 31) - 1
-"""What 32 bits hold."""
-LARGEST_WEIGHT = 127
-"""Magnitude of stored constant weights."""
+MAX_SUM = (1 << 31) - 1
+MAX_WEIGHT = 127
+"""The maximum magnitude of stored constant weights."""
 
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """What decides how large the accumulator of each output channel gets."""
+    """The magnitudes that determine the accumulator of each output channel."""
 
     taps: int
-    """Products per accumulator."""
     weights: NDArray[np.float64] | None
-    """
-    Sum of the magnitudes of the weights, as if all had the greatest step; None where they are
-    computed.
-    """
+    """The sum of magnitudes of the weights over their relative scales; None if computed."""
     bias: NDArray[np.float64]
-    """Magnitude of the bias."""
     input: int
-    """Magnitude of a stored input."""
+    """The magnitude of a stored input."""
 
     @classmethod
     def of(cls, op: graph.LinearOperation) -> "Magnitudes":
@@ -59,7 +49,7 @@ class Magnitudes:
         weights = graph.constant_array(op.weights)
         bias = None if op.bias is None else graph.constant_array(op.bias)
         for array in (weights, bias):
-            # No exponent would ever fit.
+            # No exponent would fit.
             if array is not None and not np.isfinite(array).all():
                 message = "weights and biases must be finite"
                 raise InputError([Finding(node_name(op), op.name, message)])
@@ -75,12 +65,12 @@ class Magnitudes:
 
     def bound(self, input_exponent: int, weight_exponent: int) -> float:
         """
-        An upper bound of |bias + sum of products| at these exponents. A stored weight exceeds
-        the real one by at most a half, a stored bias too.
+        Return an upper bound of |bias + sum of products| at these exponents. Rounding increases a
+        stored weight or bias by at most a half.
         """
-        largest = LARGEST_WEIGHT * self.taps
+        largest = MAX_WEIGHT * self.taps
         if self.weights is None:
-            stored = np.full_like(self.bias, (LARGEST_WEIGHT + 1) * self.taps)
+            stored = np.full_like(self.bias, (MAX_WEIGHT + 1) * self.taps)
         else:
             stored = np.minimum(self.weights * ldexp(1, -weight_exponent) + self.taps / 2, largest)
         bias = self.bias * ldexp(1, -input_exponent - weight_exponent) + 0.5
@@ -89,8 +79,9 @@ class Magnitudes:
 
 def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> bool:
     """
-    Whether 32 bits hold the sums of `op` with its residual and the half of its rounding, at these
-    exponents of values and its own of weights. The residual is aligned with every channel.
+    Return whether 32 bits hold the sums of `op` with the residual and the rounding constant, at the
+    given exponents of values and the recorded exponents of weights. The residual is aligned with
+    each channel.
     """
     source, weights = factor_exponents(op, exponent_of)
     finest = source + weights + min(row_exponents(op) or (0,))
@@ -103,29 +94,26 @@ def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> 
 
 def fits(bound: float, shift: int, residual: int = 0) -> bool:
     """
-    Whether 32 bits hold everything: the sum of products and bias, a residual of magnitude up
-    to `residual` after it was moved left, and the half that is added before the right shift.
+    Return whether 32 bits hold the sum of products and bias, a residual with the magnitude
+    `residual` after the left shift, and the half that is added before the right shift.
     """
     half = 1 << shift - 1 if shift > 0 else 0
-    return bound + residual + half <= LARGEST_SUM
+    return bound + residual + half <= MAX_SUM
 
 
-# Sums of the operations that `fold-qdq` makes, brought to fit 32 bits for every input.
-#
-# Quantizers store a bias in steps of scale(input) * scale(weights). Where all weights of a channel
-# are tiny such a bias fills 32 bits or was cut off there, and no product more can be added. The
-# same channel in steps 2, 4, ... times as coarse has room again, and loses nothing that the result
-# shows.
-
-MOST = 2.0**31 - 1
-INVISIBLE = 0.25
-"""How far coarser weights may move a result, in steps of the result."""
+MAX_ACCUMULATOR = 2.0**31 - 1
+MAX_RESULT_ERROR = 0.25
+"""The maximum error of a result due to coarser weights, in steps of the result."""
 
 
 def fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
     """
-    What computes the same with sums that fit, or None where nothing does. Of `made`, what is not
-    in the result is erased.
+    Return operations with the same result and sums that fit 32 bits, or None. Operations that are
+    not part of the result are erased.
+
+    Quantizers store a bias in steps of scale(input) * scale(weights). If all weights of a channel
+    are tiny, such a bias fills 32 bits or is clipped, and products overflow. With steps that are
+    coarser by a power of two, the sums of the channel fit, and the results do not change visibly.
     """
     new = _fitted(made)
     for op in reversed(made):
@@ -141,10 +129,10 @@ def _fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
         case graph.BinaryOp() as op:
             a, b = _reach(op.lhs) * op.factors[0], _reach(op.rhs) * op.factors[1]
             bound = a * b if op.function is graph.Binary.MUL else a + b
-            return made if bound + _half(op) <= MOST else None
+            return made if bound + _half(op) <= MAX_ACCUMULATOR else None
         case graph.Pool2dOp() as op:
             bound = prod(op.kernel.get_values()) * _reach(op.input)
-            return made if bound + _half(op) <= MOST else None
+            return made if bound + _half(op) <= MAX_ACCUMULATOR else None
         case _:
             return made
 
@@ -154,7 +142,7 @@ def _reach(value: SSAValue) -> int:
 
 
 def _half(op: graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp) -> float:
-    """What rounding adds before the shift, unless a multiplier takes the sum to 64 bits first."""
+    """Return the rounding constant of a shift. Multipliers extend the sum to 64 bits first."""
     is_shift = op.requant is not None and op.requant.multipliers == (1,)
     return 2.0**op.requant.shift.data / 2 if op.requant is not None and is_shift else 0.0
 
@@ -171,20 +159,20 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
     bound = products + np.abs(bias) + _half(op)
     if op.residual is not None:
         bound = bound + (_reach(op.residual) << np.array(op.residual_shifts))
-    if bound.max() <= MOST:
+    if bound.max() <= MAX_ACCUMULATOR:
         return made
     if op.residual is not None:
         return None
     taps = centred[0].size
-    # Rounding moves every weight, and the bias, by up to half a step.
-    room = MOST - taps * _reach(op.input)
-    if room <= 0:
+    # Rounding changes each weight, and the bias, by at most half a step.
+    limit = MAX_ACCUMULATOR - taps * _reach(op.input)
+    if limit <= 0:
         return None
-    powers = np.exp2(np.ceil(np.log2(np.maximum(bound / room, 1.0))))
+    powers = np.exp2(np.ceil(np.log2(np.maximum(bound / limit, 1.0))))
     scales = powers * [scale.data for scale in kind.scales]
     factors = scales * graph.scale_of(op.input) / graph.scale_of(op.result)
-    moved = np.where(powers > 1.0, (taps * _reach(op.input) + 1.0) / 2.0 * factors, 0.0)
-    if moved.max() > INVISIBLE:
+    errors = np.where(powers > 1.0, (taps * _reach(op.input) + 1.0) / 2.0 * factors, 0.0)
+    if errors.max() > MAX_RESULT_ERROR:
         return None
     coarser = np.rint(centred / powers.reshape(-1, *(1,) * (rank - 1))) + points
     spread = np.broadcast_to(points.reshape(-1), scales.shape)
@@ -212,14 +200,11 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
 
 
 def _bias(op: graph.LinearOperation) -> NDArray[np.float64] | None:
-    """The stored bias, zeros where there is none; None where it is computed."""
     if op.bias is None:
         return np.zeros(graph.shape_of(op.weights)[0])
     array = graph.constant_array(op.bias)
     return None if array is None else array.astype(np.float64)
 
-
-# Prove that no 32-bit accumulator of a quantized network can overflow, whatever the input.
 
 LARGEST = 2**31 - 1
 
@@ -227,11 +212,11 @@ LARGEST = 2**31 - 1
 @dataclass(frozen=True)
 class ProveAccumulatorsPass(ModulePass):
     """
-    Refuse a quantized network in which some accumulator could leave 32 bits. Changes nothing.
+    Refuse a quantized network in which an accumulator could exceed 32 bits. Changes nothing.
 
-    The bound is computed per output channel on the stored integers: |bias| + sum of |weight| *
-    largest |input|, plus the largest |residual| shifted left, plus the half that a rounding shift
-    adds. It holds in any order of addition, so every target may choose its own.
+    The bound of each output channel is computed from the stored integers: |bias| + sum of |weight|
+    * maximum |input|, plus the maximum |residual| shifted left, plus the rounding constant of the
+    shift. It holds for each order of addition, so each target may choose an order.
     """
 
     name = "prove-accumulators"
@@ -252,7 +237,7 @@ class ProveAccumulatorsPass(ModulePass):
 
 
 def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """The largest magnitude of the accumulator of every quantized operation that has one."""
+    """Yield the largest magnitude of the accumulator of each quantized operation."""
     for op in module.walk():
         match op:
             case graph.LinearOperation(requant=RequantAttr() as requant):
@@ -273,7 +258,6 @@ def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
 
 
 def _sums(op: graph.LinearOperation) -> int:
-    """The largest |bias| + sum of |weight| * |input| of any output channel."""
     constant = graph.constant_array(op.weights)
     shape = graph.shape_of(op.weights)
     if constant is None:
@@ -291,13 +275,12 @@ def _sums(op: graph.LinearOperation) -> int:
 
 
 def _largest(value: SSAValue) -> int:
-    """The largest magnitude of a stored number less its zero point."""
     element = graph.stored_element(value)
     return element.reach
 
 
 def _half_unit(requant: RequantAttr) -> int:
-    """What a shift adds for rounding in 32 bits; a multiplier works on 64."""
+    """Return the rounding constant of a 32-bit shift; multipliers use 64 bits."""
     if requant.multiplier.data != 1 or requant.shift.data == 0 or requant.mode is Rounding.FLOOR:
         return 0
     return 1 << requant.shift.data - 1

@@ -1,9 +1,9 @@
 """
-Factors of channels in a float network, so that one scale for each tensor serves all channels.
+Scale the channels of a float network, so that a scale per tensor represents all channels well.
 
-The pass `equalize-channels` gives every channel its own power of two, at no cost at run time. The
-pass `level-rows` gives the rows of a last layer's weights one scale. Both can insert float
-multiplications that give channels of values factors of their own.
+The pass `equalize-channels` gives each channel a power of two, at no cost at run time. The pass
+`level-rows` gives the output channels of a last layer a common weight scale. Both can insert float
+multiplications with a factor for each channel.
 """
 
 from dataclasses import dataclass
@@ -48,38 +48,34 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import (
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, replace_constant, spread_columns
 
-REASON = "brings channels near each other before they share the steps of int8"
+REASON = "equalizes the channels before they share the steps of int8"
 
 
 def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
     """
-    Multiply by ones what floats make of sums of products, such as a spectrum, and only layers of
-    integers read; with `inputs` also what callers hand over as floats, or floats make of that.
+    Insert multiplications by 1 per channel after float operations on the results of layers, such as
+    a spectrum, if only quantized layers use the product. With `inputs`, also insert them after
+    float graph inputs and float operations on these.
     """
-    behind = values_after_layers(main)
-    kept = {state.argument for state in states_of(main)}
-    made = [op.results[0] for op in main.body.block.ops if _makes_floats(op)]
-    for value in (*main.body.block.args, *made):
-        if value in kept or width(value) != NARROW or not (inputs or value in behind):
+    after = values_after_layers(main)
+    states = {state.argument for state in states_of(main)}
+    computed = [
+        op.results[0]
+        for op in main.body.block.ops
+        if isinstance(op, graph.GraphOperation)
+        and is_kept_in_float(op)
+        and not is_channel_scale(op)
+    ]
+    for value in (*main.body.block.args, *computed):
+        if value in states or width(value) != NARROW or not (inputs or value in after):
             continue
-        if _reaches_integers(main, value):
+        layers = layers_behind(main, value)
+        if layers and not any(map(is_kept_in_float, layers)):
             multiply_by_ones(value)
 
 
-def _makes_floats(op: Operation) -> bool:
-    """Whether floats leave `op`, and no multiplication by channels is there yet."""
-    return (
-        isinstance(op, graph.GraphOperation) and is_kept_in_float(op) and not is_channel_scale(op)
-    )
-
-
-def _reaches_integers(main: FuncOp, value: SSAValue) -> bool:
-    layers = layers_behind(main, value)
-    return bool(layers) and not any(map(is_kept_in_float, layers))
-
-
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
-    """Have all read a value times ones, one for each channel, in float."""
+    """Replace a value by the float product with 1 per channel."""
     ones = np.ones(graph.shape_of(value)[-1:], np.float32)
     location = value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
     return multiply(value, ones, REASON, location)
@@ -88,7 +84,7 @@ def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
 def multiply(
     value: SSAValue, factors: NDArray[np.float32], reason: str, location: LocationAttr
 ) -> graph.BinaryOp:
-    """Have all read a value times constants, in float."""
+    """Replace a value by the product with constants, in float."""
     constant = graph.ConstantOp.from_array(factors, location=location)
     scaled = graph.BinaryOp(graph.Binary.MUL, value, constant.result, result_element=f32)
     scaled.location = location
@@ -101,11 +97,8 @@ def multiply(
     return scaled
 
 
-def settle_channel_scales(main: FuncOp) -> None:
-    """
-    Remove multiplications by ones that nothing was made of, and let those that multiply by a
-    constant before them take in the others.
-    """
+def simplify_channel_scales(main: FuncOp) -> None:
+    """Remove multiplications by 1, and merge successive multiplications by constants."""
     for op in list(main.body.block.ops):
         if not is_channel_scale(op):
             continue
@@ -113,14 +106,13 @@ def settle_channel_scales(main: FuncOp) -> None:
         if (factors == 1).all():
             _bypass(op, op.lhs)
         elif (before := _multiplication_before(op)) is not None:
-            # The factors are powers of two: nothing is rounded.
+            # The factors are powers of two, so the product is exact.
             constant = graph.known_array(before.rhs).astype(np.float32)
             replace_constant(before, before.rhs, constant * factors)
             _bypass(op, op.lhs)
 
 
 def _multiplication_before(op: graph.BinaryOp) -> graph.BinaryOp | None:
-    """The float multiplication by a constant whose result only `op` reads."""
     before = op.lhs.owner
     if not isinstance(before, graph.BinaryOp) or before.function is not graph.Binary.MUL:
         return None
@@ -139,42 +131,42 @@ def _bypass(op: graph.BinaryOp, value: SSAValue) -> None:
         erase_unused(factors)
 
 
-# Give every channel its own power of two, at no cost at run time.
-
 EXPONENTS = "input_exponents", "result_exponents"
-"""Of `graph.unary`."""
 
 
 @dataclass(frozen=True)
 class EqualizeChannelsPass(CalibratedPass):
     """
-    Multiply channels by powers of two between layers, so that one scale per tensor serves large and
-    small channels alike. The rows of one layer's weights, its bias and constants that are added to
-    channels are divided; the columns of the next layer's weights are multiplied.
+    Multiply channels by powers of two between layers, so that a scale per tensor represents small
+    and large channels.
 
-    Without data nothing is done. A channel that is raised keeps one bit of headroom, and as many
-    bits more as two halves of the samples disagree on its range, or on those of all channels of its
-    value (twice the root mean square); one that only a half has seen, or none, is not raised. With
-    `rows` none is raised further than until its sums of products are exact in half a step.
-    Recorded ranges of values that change are dropped. Functions other than relu and clip get
-    `input_exponents` and `result_exponents`, which their tables take in. What callers hand over, or
-    floats make, and only layers of integers read is multiplied in float: features in units of their
-    own, a spectrum. Channels of inputs are raised by three octaves or more.
+    The weights of an output channel, the bias, and constants that are added to channels are divided
+    by the factors. The corresponding weights of the next layer are multiplied. Functions other than
+    relu and clip get `input_exponents` and `result_exponents`, which their tables absorb.
 
-    Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
-    factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that
-    twice the largest value seen stays below the bound. Larger values are clipped earlier, as int8
-    would clip them.
+    1. Without data the pass does nothing.
+    2. A raised channel keeps an unused bit. This increases by the bits by which two halves of the
+       samples disagree on the range of the channel, or of all channels (twice the root mean
+       square).
+    3. A channel that is zero in a half of the samples is not raised.
+    4. With `rows`, sums of products remain exact in half a step.
+    5. Float values that only quantized layers use, such as graph inputs or a spectrum, are
+       multiplied in float. Channels of graph inputs are raised by three octaves or more.
+    6. Recorded ranges of changed values are removed. The attribute `graph.equalized` of the
+       function records that channels have changed.
 
-    `graph.equalized` on the function says that channels have changed.
+    Exact: products with powers of two are exact, and relu, pooling, addition and data movement
+    commute with positive factors. A clip from 0 to a bound does not change, because twice the
+    largest observed value of a raised channel is below the bound. Larger values are clipped
+    earlier, as by int8.
     """
 
     name = "equalize-channels"
 
     rows: bool = False
-    """Every row of weights will have its own scale, so activations alone decide."""
+    """Each output channel has a weight scale, so only activations determine the factors."""
     inputs: bool = True
-    """Multiply inputs too. They come in one scale where callers hand over integers."""
+    """Also multiply graph inputs. Inputs that the caller passes as integers have a single scale."""
 
     def improve(self, main: FuncOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
@@ -188,7 +180,7 @@ class EqualizeChannelsPass(CalibratedPass):
         if exponents.any():
             main.attributes[EQUALIZED] = UnitAttr()
         _apply(factors, exponents)
-        settle_channel_scales(main)
+        simplify_channel_scales(main)
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:
@@ -230,35 +222,33 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
             drop_value_statistics(value)
 
 
-# Give the rows of a last layer's weights one scale.
-
-
 @dataclass(frozen=True)
 class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     """
-    Multiply the rows of a layer's weights, and its bias, by powers of two that bring all rows to
-    one scale, and divide its channels by them in float. This is done where only floats read the
-    layer, and its rows are more than `residual_spread` octaves apart.
+    Multiply the weights and bias of each output channel of a layer by a power of two, so that all
+    output channels have the same weight scale, and divide the results in float.
 
-    An accelerator that shifts a residual by as many bits in every channel can then make 16 bits of
-    such a layer, see `split-wide{results}`. Runs before ranges are observed.
+    This is done if all consumers are float operations, and the weights of output channels are more
+    than `residual_spread` octaves apart. An accelerator with a common residual shift can then
+    compute 16-bit results of such a layer, see `split-wide{results}`. Runs before ranges are
+    observed.
 
-    Exact, because powers of two are.
+    Exact: products with powers of two are exact.
     """
 
     name = "level-rows"
 
     def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
-        # What the next call reads goes there as integers.
-        kept = {state.result for state in states_of(main)}
+        # States are stored as integers.
+        states = {state.result for state in states_of(main)}
         for layer in inside:
             if not isinstance(layer, graph.LinearOperation) or not absorbs(layer):
                 continue
-            if layer.residual is not None or layer.activation is not None or layer.output in kept:
+            if layer.residual is not None or layer.activation is not None or layer.output in states:
                 continue
-            read = any(use.operation in inside for use in layer.output.uses)
-            if not read and _level(layer, self.residual_spread):
+            is_used = any(use.operation in inside for use in layer.output.uses)
+            if not is_used and _level(layer, self.residual_spread):
                 main.attributes[EQUALIZED] = UnitAttr()
 
 

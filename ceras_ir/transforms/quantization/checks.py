@@ -1,6 +1,7 @@
 """
-Checks of a quantized network: the arithmetic of scales and zero points, apart from what chose them,
-and outputs for which the stored integers are too coarse.
+Check the scales and zero points of a quantized network, and the resolution of outputs.
+
+`check-scales` shares no code with the passes that choose scales.
 """
 
 from __future__ import annotations
@@ -40,27 +41,27 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.generic]
 
-# Check the arithmetic of scales and zero points, apart from what chose them.
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 TOLERANCE = 2.0**-22
-"""Relative; a multiplier of 31 bits stays far below, and powers of two are exact."""
+"""The relative tolerance of scales. Multipliers of 31 bits are far more exact."""
 PRODUCT_BITS = 28
-"""Of addends times multipliers, whose sum has to fit 32 bits: wide addends leave these few bits."""
+"""The bits of an addend and its multiplier, so that a sum of two products fits 32 bits."""
 
 
 @dataclass(frozen=True)
 class CheckScalesPass(ModulePass):
     """
-    Refuse a quantized network whose requantizations contradict the scales and zero points of its
-    types.
+    Refuse a quantized network with requantizations that contradict the scales and zero points of
+    the types.
 
-    1. Every requantization turns the scale of its accumulator into that of its result, and adds the
-       result's zero point.
-    2. Biases and residuals have the accumulator's scale.
-    3. Addends share one scale.
+    1. Each requantization converts the scale of the accumulator to that of the result, and adds the
+       zero
+       point of the result.
+    2. Biases and residuals have the scale of the accumulator.
+    3. Addends have the same scale.
 
     Changes nothing.
     """
@@ -78,9 +79,12 @@ class CheckScalesPass(ModulePass):
 
 
 def _contradictions(op: Operation) -> Iterator[str]:
-    if any(_has_channels(value) for value in _activations(op)):
-        yield "activations have one scale; only constants have one for each channel"
-        return
+    if isinstance(op, graph.GraphOperation) and "requant" in op.properties:
+        weights = op.weights if isinstance(op, graph.LinearOperation) else None
+        values = [v for v in (*op.data_operands, *op.results) if v is not weights]
+        if any((e := graph.quantized_element(v)) is not None and e.is_per_axis for v in values):
+            yield "activations must have a single scale; only constants have per-channel scales"
+            return
     yield from _misplaced(op)
     match op:
         case graph.LinearOperation(requant=RequantAttr() as requant):
@@ -94,7 +98,7 @@ def _contradictions(op: Operation) -> Iterator[str]:
                 for aligned, accumulator in _pairs(residuals, accumulators):
                     yield from _differ("shifted residual", aligned, "the accumulator", accumulator)
             if op.table is not None:
-                # No type says the scale of what a table is asked for.
+                # The type does not specify the scale of a table operand.
                 return
         case graph.BinaryOp(requant=RequantAttr() as requant):
             if op.function is not graph.Binary.MUL and op.multipliers != (1, 1):
@@ -119,73 +123,61 @@ def _contradictions(op: Operation) -> Iterator[str]:
             return
     coarse = 0.0
     if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
-        # Multipliers may have come out as powers of two, to as many bits as they had.
+        # Multipliers may have been rounded to powers of two within their width.
         coarse = 2.0 ** (graph.stored_element(op.lhs).storage.width.data - PRODUCT_BITS)
     unit = 2.0**-requant.shift.data
-    # The least factor at which all but zero saturates, and the greatest at which all vanishes.
-    enough, little = 2.0**30, 0.0
+    # From the factor `saturating` on, all values but zero saturate; up to `vanishing`, all are
+    # zero.
+    saturating, vanishing = 2.0**30, 0.0
     if isinstance(op, graph.Pool2dOp):
-        given, made = (graph.stored_element(v).storage.width.data for v in (op.input, op.result))
-        enough = 2.0 ** (made + 1)
-        little = 0.499 / 2.0**given / prod(op.kernel.get_values())
+        bits, result_bits = (
+            graph.stored_element(v).storage.width.data for v in (op.input, op.result)
+        )
+        saturating = 2.0 ** (result_bits + 1)
+        vanishing = 0.499 / 2.0**bits / prod(op.kernel.get_values())
     for multiplier, accumulator in _pairs(requant.multipliers, accumulators):
         factor = multiplier * unit
-        made, result = accumulator / factor, scale_of(op.results[0])
-        # Integers below 2^30 vanish in a shift of 31, and so they would in a longer one; so
-        # does a factor of 2^30 saturate all but zero. Shifters have no more, multipliers one bit.
+        scale, result = accumulator / factor, scale_of(op.results[0])
+        # Integers below 2^30 become zero by a shift of 31 or more, and a factor of 2^30 saturates
+        # all values but zero. Shifters have no longer shifts, and multipliers only an additional
+        # bit.
         vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
-        vanishes |= factor <= little
-        if (vanishes and made < result) or (factor >= enough and made > result):
+        vanishes |= factor <= vanishing
+        if (vanishes and scale < result) or (factor >= saturating and scale > result):
             continue
-        # A multiplier is a whole number; channels of small scales have small ones.
+        # Multipliers are integers, and channels of small scales have small multipliers.
         slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit
         slack = max(slack / factor, coarse * result)
-        yield from _differ("requantized accumulator", made, "the result", result, slack)
-
-
-def _activations(op: Operation) -> list[SSAValue]:
-    """What a rescaling operation reads and gives, but for weights and biases."""
-    if not isinstance(op, graph.GraphOperation) or "requant" not in op.properties:
-        return []
-    weights = op.weights if isinstance(op, graph.LinearOperation) else None
-    return [v for v in (*op.data_operands, *op.results) if v is not weights]
-
-
-def _has_channels(value: SSAValue) -> bool:
-    element = graph.quantized_element(value)
-    return element is not None and element.is_per_axis
+        yield from _differ("requantized accumulator", scale, "the result", result, slack)
 
 
 def _misplaced(op: Operation) -> Iterator[str]:
-    """Operations compute with numbers less their zero points, so that zero has to become zero."""
+    """Check that a zero accumulator gives the zero point of the result."""
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
         return
     if isinstance(op, graph.LinearOperation) and op.table is not None:
-        return  # No type says the zero point of what a table is asked for.
+        return  # The type does not specify the zero point of a table operand.
     added, expected = requant.zero_point.data, graph.stored_element(op.results[0]).zero_point
     if added != expected:
         yield f"the requantization adds zero point {added}, but the result has {expected}"
 
 
 def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:
-    """Each addend has a multiplier of its own that takes it to the scale of the result."""
     unit, result = requant.multiplier.data / 2.0**requant.shift.data, scale_of(op.result)
     for name, value, factor in zip(("lhs", "rhs"), (op.lhs, op.rhs), op.factors, strict=True):
-        made = factor * unit * result
+        scale = factor * unit * result
         yield from _differ(
-            f"multiplied {name}", made, "the operand", scale_of(value), result * unit
+            f"multiplied {name}", scale, "the operand", scale_of(value), result * unit
         )
 
 
 def _scales(value: SSAValue) -> list[float]:
-    """The scales of a quantized value: one, or one per channel."""
-    element = graph.stored_element(value)
-    return [scale.data for scale in element.scales]
+    return [scale.data for scale in graph.stored_element(value).scales]
 
 
 def _pairs(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
-    """Entries that belong to the same channel, where one entry stands for all channels."""
+    """Return pairs of entries of the same channel. A single entry is the same for all channels."""
     count = max(len(first), len(second))
     return ((first[i % len(first)], second[i % len(second)]) for i in range(count))
 
@@ -195,15 +187,12 @@ def _differ(name: str, scale: float, of: str, expected: float, slack: float = 0.
         yield f"the {name} has scale {scale}, but {of} has {expected}"
 
 
-# Warn about outputs for which the stored integers are too coarse.
+CHECKED_SAMPLES = 32
 
-SAMPLES = 32
-"""The number of samples on which integers are counted."""
-
-MOST_ELEMENTS = 1 << 24
+MAX_ELEMENTS = 1 << 24
 """The number of elements of all samples after which no other sample is included."""
 
-FEWEST_INTEGERS = 16
+MIN_INTEGERS = 16
 """The number of different integers below which an output is reported."""
 
 GOOD_DB = 30.0
@@ -213,15 +202,15 @@ GOOD_DB = 30.0
 @dataclass(frozen=True)
 class CheckOutputsPass(CalibratedPass):
     """
-    Warn about each output, or quantity of an output, that is stored in too few integers.
+    Warn about each output, or quantity of an output, with too few different integers.
 
-    These are fewer than 16 different numbers over 32 samples, although the float network has more,
-    if the rounding leaves less than 30 dB.
+    The warning is printed for less than 16 different values over 32 samples and less than 30 dB, if
+    the float network has more different values.
 
-    An output is a stored value, in 8 or 16 bits, or a float function of stored values. Examples:
-    1013 with a deviation of 0.5, or the exponential of such a value. The quantities are the same as
-    in the signal-to-noise ratio: boxes and scores that are concatenated, or channels of very
-    different magnitudes. Changes no value.
+    An output is a stored value, in 8 or 16 bits, or a float function of stored values. Examples are
+    1013 with a deviation of 0.5, or the exponential of such a value. The quantities are those of
+    the signal-to-noise ratio: boxes and scores that are concatenated, or channels of very different
+    magnitudes. Changes no value.
     """
 
     name = "check-outputs"
@@ -231,19 +220,19 @@ class CheckOutputsPass(CalibratedPass):
 
         from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 
-        rounded = _Rounded(main)
+        rounded = _RoundedNetwork(main)
         sources = _sources_of_outputs(main, rounded.storages)
         if not sources:
             return
-        seen = 0
+        count = 0
         pairs: dict[str, list[tuple[Array, Array]]] = {name: [] for name in sources}
-        for sample in self.data(main, "checking outputs", SAMPLES):
-            if seen > MOST_ELEMENTS:
+        for sample in self.data(main, "checking outputs", CHECKED_SAMPLES):
+            if count > MAX_ELEMENTS:
                 break
             found = rounded.outputs(sample)
             for name, known in pairs.items():
                 known.append(found[name])
-                seen += found[name][0].size
+                count += found[name][0].size
         quantities = quantities_of_outputs(main)
         results = dict(zip(output_names(main), result_values(main), strict=True))
         for name, stored in sources.items():
@@ -255,7 +244,7 @@ class CheckOutputsPass(CalibratedPass):
                 remark(f"{self.name}: warning: {_text(name, part, counts, stored)}")
 
 
-class _Rounded:
+class _RoundedNetwork:
     """A network with and without the rounding of the stored values that floats or callers use."""
 
     def __init__(self, main: FuncOp):
@@ -267,13 +256,12 @@ class _Rounded:
 
         self.main, self.inside = main, quantized_operations(main)
         self.interpreter = interpreter_of(module_of(main))
-        values = [v for op in self.inside for v in op.results if self._is_used_outside(v)]
         self.storages: dict[SSAValue, Storage] = {
-            v: value_storage(v) for v in values if exponent(source_of(v)) is not None
+            v: value_storage(v)
+            for v in (result for op in self.inside for result in op.results)
+            if any(use.operation not in self.inside for use in v.uses)
+            and exponent(source_of(v)) is not None
         }
-
-    def _is_used_outside(self, value: SSAValue) -> bool:
-        return any(use.operation not in self.inside for use in value.uses)
 
     def outputs(self, sample: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
         """Return each output on a sample, without and with rounding."""
@@ -318,7 +306,7 @@ class _Rounded:
 def _sources_of_outputs(
     main: FuncOp, storages: Mapping[SSAValue, Storage]
 ) -> dict[str, dict[SSAValue, Storage]]:
-    """Return the stored values that floats compute each output from, or that it is."""
+    """Return the stored values from which float operations compute each output."""
     states = {state.result for state in states_of(main)}
     named = zip(output_names(main), result_values(main), strict=True)
     found = {
@@ -343,7 +331,6 @@ def _coarse(
     stored: NDArray[np.float64],
     quantities: Quantities | None,
 ) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Yield the indices of each coarse quantity, the counts of its numbers and the samples."""
     import numpy as np
 
     from ceras_ir.dialects import graph
@@ -360,14 +347,13 @@ def _coarse(
             squares = np.square(stored[:, chosen] - real[:, chosen])
         ratio = decibels(float(variance[chosen].sum()), float(squares.sum(axis=1).mean()))
         count, exact = (len(np.unique(array[:, chosen])) for array in (stored, real))
-        if count < min(FEWEST_INTEGERS, exact) and ratio < GOOD_DB:
+        if count < min(MIN_INTEGERS, exact) and ratio < GOOD_DB:
             yield _part(chosen.reshape(graph.shape_of(value))), (count, exact, len(real))
 
 
 def _text(
     name: str, part: str, counts: tuple[int, int, int], stored: Mapping[SSAValue, Storage]
 ) -> str:
-    """Return the warning about a part of an output, and the remedies."""
     from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
     integers, floats, samples = counts
@@ -378,7 +364,7 @@ def _text(
     plural = "integer" if integers == 1 else "different integers"
     return (
         f"output '{name}'{part} has {integers} {plural} in {samples} samples, and {floats} "
-        f"different numbers in float: {bits} bits are too coarse; {wider}compute it in float "
+        f"different values in float: {bits} bits are too coarse; {wider}compute it in float "
         f"(--float '{nodes}'), without --io int8; or return quantities of different magnitudes as "
         "separate outputs"
     )

@@ -1,4 +1,4 @@
-"""Find the few values that need 16 bits, and cost little to have them."""
+"""Choose the values that are stored in 16 bits, by noise and time."""
 
 from __future__ import annotations
 
@@ -52,37 +52,33 @@ if TYPE_CHECKING:
 
     Rounding = Callable[[Array], Array]
 
-MEASURED = 4
-"""On how many samples values are measured at most; one of large networks."""
+MEASURED_SAMPLES = 4
+"""The maximum number of samples on which values are measured; a single sample in large networks."""
 
-GOAL = 24.0
-"""
-The signal-to-noise ratio of the ends, in decibels, from which a noticeable time is not spent on the
-noise of stored values.
-"""
+GOAL_DB = 24.0
+"""The signal-to-noise ratio of the outputs from which only unnoticeable time is spent."""
 
-CHEAP = 0.01
-"""Share of the network's time that is not noticed: notes leave it out, reports list all layers."""
+UNNOTICED_SHARE = 0.01
+"""The share of the time of the network that is not noticed, nor named in notes."""
 
-WORTH, WORTH_SHARE = 10.0, 0.02
+MIN_EFFICIENCY, EFFICIENT_SHARE = 10.0, 0.02
 """
-From `GOAL` on, how many times its share of the time the share of the noise is that a value must
-save to be noticed, and the share of the time that all may take with those.
+Above `GOAL_DB`, the minimum ratio of the share of noise that a value saves to the share of time
+that it costs, and the maximum share of time of such values.
 """
 
-DOUBTFUL = 6.0
-"""Decibels at the ends below which the noise is half as large as the outputs, or larger."""
+MIN_USABLE_DB = 6.0
+"""The signal-to-noise ratio at the outputs in decibels below which a warning is printed."""
 
-NOTABLE = 0.01
-"""Share of the noise that is left below which a value is not worth 16 bits."""
+MIN_NOISE_SHARE = 0.01
+"""The minimum share of the remaining noise that justifies 16 bits."""
 
-NAMED = 8
-"""The number of values that the note names."""
+MAX_NAMED_VALUES = 8
 
 
 @dataclass
 class _Candidate:
-    """A value in 8 bits; `extra` is what 16 would take more, in products of 8 bits."""
+    """A value of 8 bits, and the additional time for 16 bits in 8-bit products (`extra`)."""
 
     value: SSAValue
     name: str
@@ -93,46 +89,41 @@ class _Candidate:
 @dataclass(frozen=True)
 class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     """
-    Store in 16 bits the values whose rounding to int8 adds most noise to the outputs. Values are
-    taken in the order of noise saved per time spent. Functions of sums read theirs by tables of
-    1024 entries.
+    Store values in 16 bits if rounding them to int8 adds most noise to the outputs.
 
-    One backward pass over the float network estimates the noise that every value makes at the
-    outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
-    Contributions are taken to add; errors of neighbours in one channel are taken as they are, since
-    plain parts of an image are rounded alike.
+    A single backward pass over the float network estimates the noise of each value at the outputs.
+    It runs for four samples, or for one if the network has more than 10^9 multiplications. The
+    noise of different values adds up. Candidates are inputs, results of integer operations, and
+    float operands of integer operations. They are chosen in the order of noise saved per time
+    spent:
 
-    Values are inputs, what integers compute, and what floats compute for integers to read.
+    1. Layers with 16-bit operands take twice the time. An 8-bit accelerator (`narrow`) computes
+       layers
+       between 8 and 16 bits twice, see `split-wide`. It leaves other such layers to the CPU, which
+       takes 64 times as long. Depthwise layers and functions run on the CPU anyway.
+    2. If a value has layers and other consumers, such as a residual connection, the layers use an
+       8-bit copy. Then 16 bits for the other consumers cost a copy, but no product.
+    3. A function of a sum uses a table of 1024 entries.
+    4. A value is skipped if it saves less than a hundredth of the remaining noise.
+    5. From a signal-to-noise ratio of 24 dB on, or if no output varies over the samples, all
+       values together may take 1% of the time. Without `narrow` the limit is 2%, if each value
+       saves ten times as large a share of the remaining noise as it costs of the time.
+    6. A value with only float consumers, such as scores before a sigmoid, is chosen first if no
+       layer
+       leaves the accelerator for it, because int8 scores have ties. Without `narrow` it does not
+       count in these limits.
 
-    Where products and others read a value, as a residual, products read a copy of it in 8 bits:
-    16 bits for the others cost that copy and no product.
+    Finally, the noise of all stored values is measured on other samples, if there are any. This
+    includes effects that the estimate omits, such as sums with terms below half a step.
 
-    1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) computes
-       layers that make 16 bits of 8, or 8 of 16, twice, see `split-wide`.
-       Others it leaves to the CPU, where they take 64 times as long. Depthwise
-       layers and functions are there already.
-    2. A value is not taken if it saves less than a hundredth of the noise that is left.
-    3. From a signal-to-noise ratio of 24 dB, or if the ratio is unknown because no output varies
-       over the samples, all together may take 1% of the time. But for
-       accelerators of 8 bits it is 2% where each saves ten times as large a share of the noise that
-       is left as its own share of the time.
-    4. What only floats or the caller read, as scores before a sigmoid or what a recurrent layer
-       reads, is taken first where no layer leaves its device for it: steps of int8 are ties
-       between scores. But for accelerators of 8 bits it costs next to nothing and is taken besides
-       those shares.
-
-    Last, the noise of all stored values, 8 or 16 bits, is measured on as many other samples if
-    there are any. The measurement includes effects that the estimate omits, such as sums with terms
-    smaller than half a step.
-
-    If they take more than 1% of the time, stderr names the values, their share of the noise and
-    their time. A warning says so if less than 6 dB are left, as measured. Changes no value.
+    If the values take more than 1% of the time, stderr names them, their share of the noise and
+    their time. A warning is printed if the measured ratio is below 6 dB. Changes no value.
     """
 
     name = "choose-precision"
 
     narrow: bool = False
-    """The accelerator stores 8 bits only."""
+    """The accelerator stores only 8 bits."""
     narrow_border: bool = False
     """Keep inputs and outputs in 8 bits."""
 
@@ -163,80 +154,95 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
 
         if not (candidates := {c.value: c for c in self._candidates(main)}):
             return
-        meter, weighed, others = self._meter(main)
+        meter, weighed, held_out = self._meter(main)
         _weigh(meter, weighed, candidates.values(), _roundings(main))
-        # A copy makes the noise of its value as long as both have 8 bits, as ends may have to.
-        behind = {value: candidates.pop(copy.result) for value, copy in copies.items()}
-        behind = {value: copy for value, copy in behind.items() if value in candidates}
+        # The noise of a copy is part of the noise of the value while both have 8 bits.
+        copied = {value: candidates.pop(copy.result) for value, copy in copies.items()}
+        copied = {value: copy for value, copy in copied.items() if value in candidates}
         total = sum(c.noise for c in candidates.values())
         if total == 0:
-            return  # A last layer of zeros hides all.
-        for value, copy in behind.items():
+            return  # The weights of the last layer are zero.
+        for value, copy in copied.items():
             candidates[value].noise -= copy.noise
         work = self._times.network(main)
         limit, spent, left, chosen = self._budget * work, 0.0, total, list[_Candidate]()
-        unnoticed = CHEAP * work
+        unnoticed = UNNOTICED_SHARE * work
         inside = quantized_operations(main)
-        ends = {v for v in candidates if self._is_stored(v) and _only_read_in_float(v, inside)}
+        scores = {
+            value
+            for value in filter(self._is_stored, candidates)
+            if all(u.operation not in inside for u in uses_after_moves(value, joined=False))
+        }
 
         def rank(candidate: _Candidate) -> tuple[bool, float]:
-            return candidate.value not in ends, -candidate.noise / max(candidate.extra, 1.0)
+            return candidate.value not in scores, -candidate.noise / max(candidate.extra, 1.0)
 
         queue = sorted(candidates.values(), key=rank)
         while queue:
             candidate = queue.pop(0)
-            # What was chosen before may have made it cheaper, since one table reads and makes 16
-            # bits; or dearer, where a layer reads and makes them.
+            # Earlier choices may have changed the time: it decreases if a table has operand and
+            # result in 16 bits, and increases if a layer has both.
             known, candidate.extra = candidate.extra, self._times.widening(candidate.value)
             if candidate.extra > known:
                 insort(queue, candidate, key=rank)
                 continue
-            is_end = candidate.value in ends
-            matters = is_end or candidate.noise > NOTABLE * left
-            is_free = is_end and not (self.narrow and _is_of_layer(candidate.value))
-            room = limit
-            is_noisy = meter.varies and left > 10 ** (-GOAL / 10)
+            is_score = candidate.value in scores
+            matters = is_score or candidate.noise > MIN_NOISE_SHARE * left
+            is_of_layer = isinstance(candidate.value.owner, graph.LinearOperation)
+            is_free = is_score and not (self.narrow and is_of_layer)
+            allowed = limit
+            is_noisy = meter.varies and left > 10 ** (-GOAL_DB / 10)
             if not is_free and not is_noisy:
-                pays = candidate.noise * work > WORTH * left * candidate.extra
+                pays = candidate.noise * work > MIN_EFFICIENCY * left * candidate.extra
                 pays = pays and not (self.narrow or _is_joined(candidate.value))
-                room = min(limit, unnoticed + (WORTH_SHARE - CHEAP) * work * pays)
-            if matters and spent + candidate.extra <= room:
+                share = (EFFICIENT_SHARE - UNNOTICED_SHARE) * pays
+                allowed = min(limit, unnoticed + work * share)
+            if matters and spent + candidate.extra <= allowed:
                 spent, left = spent + candidate.extra, max(left - candidate.noise, 0.0)
                 unnoticed += candidate.extra if is_free else 0.0
                 chosen.append(candidate)
                 _widen(candidate.value)
-                if candidate.value in behind:
-                    insort(queue, behind[candidate.value], key=rank)
-        stored = [*candidates.values(), *behind.values()]
-        noises = total, left, _measured(meter, others, stored, _roundings(main))
+                if candidate.value in copied:
+                    insort(queue, copied[candidate.value], key=rank)
+        stored = [*candidates.values(), *copied.values()]
+        roundings = _roundings(main)
+        rounded = {c.value: roundings(c.value) for c in stored}
+        measured = meter.measure(held_out, lambda v, x: rounded[v](x) if v in rounded else x)
+        noises = total, left, measured
         known = noises if meter.varies else (nan, nan, nan)
         ratios = [round(decibels(1.0, noise), 1) for noise in known]
         found = dict(zip(("before", "after", "measured"), ratios, strict=True))
         note(main, NOISE, **{when: ratio for when, ratio in found.items() if not isnan(ratio)})
-        if chosen and (share := spent / work) > CHEAP:
-            self._say(chosen, total, ratios, share)
-        if found["measured"] < DOUBTFUL:
+        if chosen and (share := spent / work) > UNNOTICED_SHARE:
+            self._report_choice(chosen, total, ratios, share)
+        if found["measured"] < MIN_USABLE_DB:
             for candidate in chosen:
                 candidate.noise = 0.0
             if chosen:
                 _weigh(meter, weighed, chosen, _roundings(main))
-            self._doubt(stored, found["measured"])
+            self._warn(stored, found["measured"])
 
     def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample], Sequence[Sample]]:
-        """What weighs values of a network, the samples that it weighs them on, and others."""
+        """Return the meter, the samples of the estimate, and the samples of the measurement."""
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
-            LARGE,
+            MAX_MACS,
             SensitivityMeter,
             multiplications,
         )
 
-        is_large = multiplications(main) > LARGE
-        samples = list(self.data(main, "weighing values", MEASURED if is_large else 2 * MEASURED))
-        meter, count = SensitivityMeter(module_of(main), samples), 1 if is_large else MEASURED
+        is_large = multiplications(main) > MAX_MACS
+        samples = list(
+            self.data(
+                main, "weighing values", MEASURED_SAMPLES if is_large else 2 * MEASURED_SAMPLES
+            )
+        )
+        meter, count = (
+            SensitivityMeter(module_of(main), samples),
+            1 if is_large else MEASURED_SAMPLES,
+        )
         return meter, samples[::2][:count], samples[1::2][:count] or samples
 
     def _candidates(self, main: FuncOp) -> Iterator[_Candidate]:
-        """Inputs, and what is computed or joined, that integers store or read in 8 bits."""
         inside = quantized_operations(main)
         for argument, name in zip(main.body.block.args, input_names(main), strict=True):
             if not self.narrow_border and any(use.operation in inside for use in argument.uses):
@@ -249,24 +255,23 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
                     yield from self._candidate(op.output, node_name(op), inside)
                 continue
             uses = uses_after_moves(op.output, joined=False)
-            ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
-            if (has_quantized_form(op) or is_join(op)) and not ends:
+            is_border = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
+            if (has_quantized_form(op) or is_join(op)) and not is_border:
                 yield from self._candidate(op.output, node_name(op))
 
     def _candidate(
         self, value: SSAValue, name: str, inside: Collection[Operation] | None = None
     ) -> Iterator[_Candidate]:
-        """A value, if there are readers of 16 bits: of those `inside` where floats make it."""
-        readers = [use.operation for use in uses_after_moves(value, joined=True)]
+        users = [use.operation for use in uses_after_moves(value, joined=True)]
         if inside is not None:
-            readers = [op for op in readers if op in inside]
-        if readers and all(map(_reads_bytes, readers)):
+            users = [op for op in users if op in inside]
+        if users and all(map(_needs_bytes, users)):
             return
         if width(value) == NARROW and exponent(value) is not None:
             yield _Candidate(value, name, self._times.widening(value))
 
     def _is_stored(self, value: SSAValue) -> bool:
-        """Whether 16 bits of a value are made where 8 would be: by the host, or by two layers."""
+        """Return whether the device of the 8-bit value can compute it in 16 bits."""
         op = value.owner
         if not self.narrow:
             return True
@@ -274,7 +279,7 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             return op.has_single_channel_groups or self._times.splits(op)
         return isinstance(op, Block | graph.RecurrenceOp)
 
-    def _say(
+    def _report_choice(
         self, chosen: list[_Candidate], total: float, noise: Sequence[float], share: float
     ) -> None:
         from ceras_ir.transforms.quantization.analysis.output_noise import decibel_text
@@ -287,12 +292,12 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             f"the modelled time: {_noisiest(chosen, total)}"
         )
 
-    def _doubt(self, stored: list[_Candidate], after: float) -> None:
+    def _warn(self, stored: list[_Candidate], after: float) -> None:
         total = sum(c.noise for c in stored)
         remark(
-            f"{self.name}: warning: int8 hardly computes this network: stored values leave "
-            f"{after:.1f} dB of signal to noise at the outputs; give 16 bits (--int16, a larger "
-            f"--budget) or floats (--float) to {_noisiest(stored, total)}"
+            f"{self.name}: warning: int8 is too coarse for this network: the signal-to-noise ratio "
+            f"of stored values is {after:.1f} dB at the outputs; use 16 bits (--int16, a larger "
+            f"--budget) or floats (--float) for {_noisiest(stored, total)}"
         )
 
 
@@ -302,10 +307,9 @@ def _weigh(
     candidates: Collection[_Candidate],
     rounding: Callable[[SSAValue], Rounding],
 ) -> None:
-    """Estimate the noise that each candidate makes at the ends."""
     import numpy as np
 
-    from ceras_ir.transforms.quantization.analysis.sensitivity import noise_at_ends
+    from ceras_ir.transforms.quantization.analysis.sensitivity import noise_at_outputs
 
     known = {c.value: (c, rounding(c.value)) for c in candidates}
     for sample in samples:
@@ -313,24 +317,9 @@ def _weigh(
             if value in known:
                 candidate, rounded = known[value]
                 real = values[value].astype(np.float32)
-                # Weights behind exponentials may be larger than the root of all floats.
+                # Weights before exponentials may be larger than the root of the largest float.
                 error = np.asarray(rounded(real), np.float64) - real
-                candidate.noise += noise_at_ends(weights, error) / len(samples)
-
-
-def _measured(
-    meter: SensitivityMeter,
-    samples: Sequence[Sample],
-    candidates: Collection[_Candidate],
-    rounding: Callable[[SSAValue], Rounding],
-) -> float:
-    """The noise that all of them together make at the ends."""
-    known = {c.value: rounding(c.value) for c in candidates}
-
-    def stored(value: SSAValue, array: Array) -> Array:
-        return known[value](array) if value in known else array
-
-    return meter.measure(samples, stored)
+                candidate.noise += noise_at_outputs(weights, error) / len(samples)
 
 
 def _roundings(main: FuncOp) -> Callable[[SSAValue], Rounding]:
@@ -354,38 +343,30 @@ def _roundings(main: FuncOp) -> Callable[[SSAValue], Rounding]:
 
 
 def _noisiest(candidates: list[_Candidate], total: float) -> str:
-    """The values that make most of the noise `total`, and their shares."""
     named = sorted(candidates, key=lambda c: -c.noise)
-    names = [f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
-    if len(named) > NAMED:
-        names.append(f"{len(named) - NAMED} more")
+    names = [
+        f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)"
+        for c in named[:MAX_NAMED_VALUES]
+    ]
+    if len(named) > MAX_NAMED_VALUES:
+        names.append(f"{len(named) - MAX_NAMED_VALUES} more")
     return ", ".join(names)
 
 
-def _reads_bytes(op: Operation) -> bool:
-    """Whether an operation reads 8 bits whatever is stored: a product of two activations."""
+def _needs_bytes(op: Operation) -> bool:
+    """Return whether the operands always have 8 bits, as in a product of two activations."""
     return isinstance(op, graph.LinearOperation) and not isinstance(
         op.weights.owner, graph.ConstantOp
     )
 
 
-def _only_read_in_float(value: SSAValue, inside: Collection[Operation]) -> bool:
-    """Whether the caller and floats read a value, and none of the operations in integers do."""
-    return all(use.operation not in inside for use in uses_after_moves(value, joined=False))
-
-
 def _is_joined(value: SSAValue) -> bool:
-    """Whether a value is joined of others or with others: 16 bits of one of them save nothing."""
     ops = [value.owner, *(use.operation for use in uses_after_moves(value, joined=False))]
     return any(isinstance(op, Operation) and is_join(op) for op in ops)
 
 
-def _is_of_layer(value: SSAValue) -> bool:
-    return isinstance(value.owner, graph.LinearOperation)
-
-
 def _widen(value: SSAValue) -> None:
-    """Store a value in 16 bits; what one function reads, at the exponent of its finer table."""
+    """Store a value in 16 bits. The operand of a function has the exponent of the finer table."""
     from ceras_ir.transforms.quantization.analysis.function_forms import (
         Form,
         fit_argument,

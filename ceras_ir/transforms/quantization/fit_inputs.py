@@ -1,7 +1,7 @@
 """
-Let the steps of inputs fit their data: scale them in float, before they are quantized.
+Scale inputs in float before they are quantized, so that their integers use the full range.
 
-The pass `fold-factor` folds such a multiplication into the quantization of its result.
+The pass `fold-factor` folds such a multiplication into the quantization of the result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,40 +36,45 @@ from ceras_ir.transforms.rebuilding import replace_constant
 
 Array = NDArray[np.generic]
 
-STEPS = 255
-"""Between the least and the greatest number of int8."""
+MAX_STEPS = 255
+"""The number of steps between the minimum and the maximum of int8."""
 
-WORTHWHILE = 1.1
-"""How much shorter steps must become to be worth a multiplication for each element."""
+MIN_STEP_RATIO = 1.1
+"""The minimum ratio of the steps before and after, for which a multiplication per element pays."""
 
-CLIPPED = 1 / 64
-"""Share of the range that may lie beyond the last number of a power of two that serves."""
+MAX_CLIPPED_SHARE = 1 / 64
+"""The maximum share of the range that a power-of-two scale may clip."""
 
-REASON = "divides an input by the step that fits its data"
+REASON = "divides an input by the step that fits the data"
 
-MARGIN = 1 + 1e-5
-"""What keeps the ends of the range inside after float has rounded them."""
+ROUNDING_MARGIN = 1 + 1e-5
+"""A factor that keeps the bounds of the range representable after rounding to float32."""
 
 
 @dataclass(frozen=True)
 class FitInputsPass(CalibratedPass):
     """
-    Divide inputs by a step at which the elements that reach a layer, and zero, fill all 256 numbers
-    of int8. The weights of the layers are multiplied by the step. Scales remain powers of two. Data
-    of 8 bits, such as images and spectra, are then stored unchanged.
+    Divide inputs by a step, so that zero and the elements that reach a layer use all 256 integers
+    of int8. The weights of these layers are multiplied by the step, and scales remain powers of
+    two. Data of 8 bits, such as images and spectra, are then stored unchanged.
 
     Elements that reach no layer are ignored, such as padding that a maximum pooling never returns.
 
-    This costs one float multiplication per input element. An input is left if its steps would not
-    become shorter by at least a tenth, if it has 16 bits, or if anything reads it but convolutions
-    and matrix products with constant weights (moves in between are allowed). Such an input needs
-    `choose-zero-points` to fit. Without data nothing is done.
+    An input costs one float multiplication per element. It is left unchanged in each of these
+    cases:
 
-    What floats compute of inputs before the first layers, such as a normalization by mean and
-    deviation, counts as an input.
+    1. The step would become shorter by less than a tenth.
+    2. The input has 16 bits.
+    3. It has consumers other than convolutions and matrix products with constant weights. Data
+       movement
+       operations in between are allowed. `choose-zero-points` can fit such an input.
+    4. There is no calibration data.
 
-    What is computed of single pixels of a uint8 image counts as an input whose range is that of all
-    256 bytes. There the multiplication is free, because `tabulate-pixels` makes a table of all.
+    Float operations on inputs before the first layers, such as a normalization by mean and
+    deviation, count as inputs.
+
+    A function of single pixels of a uint8 image counts as an input with the range of all 256 bytes.
+    Here the multiplication is free, because `tabulate-pixels` replaces the function by a table.
     """
 
     name = "fit-inputs"
@@ -77,32 +82,35 @@ class FitInputsPass(CalibratedPass):
     def improve(self, main: FuncOp) -> None:
         named = zip(main.body.block.args, input_names(main), strict=True)
         names: dict[SSAValue, str] = dict(named)
-        # A state has the scale in which the network makes it.
-        kept = {state.argument for state in states_of(main)}
+        # The scale of a state is that of the result that the network computes for it.
+        states = {state.argument for state in states_of(main)}
         pixels = self._fit_pixels(main)
-        given = [value for value in names if value not in kept]
-        steps = _head(main, given)
-        made = [
+        inputs = [value for value in names if value not in states]
+        operations = _input_operations(main, inputs)
+        computed = [
             op.output
-            for op in steps
+            for op in operations
             if is_kept_in_float(op) and not isinstance(op, SUMS) and op.output not in pixels
         ]
-        readers = {
+        consumers = {
             value: layers
-            for value in (*given, *made)
-            if width(value) == NARROW and (layers := _integer_layers(main, value))
+            for value in (*inputs, *computed)
+            if width(value) == NARROW
+            and (layers := layers_behind(main, value))
+            and not any(map(is_kept_in_float, layers))
         }
-        if not readers:
+        if not consumers:
             return
-        low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
-        steps = _leading_to(steps, [layer.input for found in readers.values() for layer in found])
+        low, high = dict.fromkeys(consumers, 0.0), dict.fromkeys(consumers, 0.0)
+        used = [layer.input for found in consumers.values() for layer in found]
+        operations = _producers_of(operations, used)
         for sample in self.data(main):
-            seen = _computed(steps, {value: sample[names[value]] for value in given})
-            for value, layers in readers.items():
-                read = [seen[layer.input] for layer in layers]
-                low[value] = min(low[value], *(float(array.min()) for array in read))
-                high[value] = max(high[value], *(float(array.max()) for array in read))
-        for value, layers in readers.items():
+            known = _evaluate(operations, {value: sample[names[value]] for value in inputs})
+            for value, layers in consumers.items():
+                arrays = [known[layer.input] for layer in layers]
+                low[value] = min(low[value], *(float(array.min()) for array in arrays))
+                high[value] = max(high[value], *(float(array.max()) for array in arrays))
+        for value, layers in consumers.items():
             step = fitting_step(low[value], high[value])
             if step is not None:
                 owner = value.owner
@@ -110,27 +118,20 @@ class FitInputsPass(CalibratedPass):
                 _divide(value, layers, step, name)
 
     def _fit_pixels(self, main: FuncOp) -> set[SSAValue]:
-        """Fit what is computed of single pixels, which is returned."""
         for value, function in byte_values(list(main.body.block.ops)).items():
             if width(value) != NARROW or not (layers := layers_behind(main, value)):
                 continue
             reals = function.evaluate().astype(np.float64)
             low, high = min(float(reals.min()), 0.0), max(float(reals.max()), 0.0)
-            # The division is free: nothing needs to be clipped to save it.
+            # The division is free, so no clipping is accepted to avoid it.
             step = fitting_step(low, high, 0.0)
             if step is not None:
                 _divide(value, layers, step, node_name(function.steps[-1]))
         return set(byte_values(list(main.body.block.ops)))
 
 
-def _integer_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
-    """The layers that read a value; none if anything else does, or one of them in float."""
-    layers = layers_behind(main, value)
-    return [] if any(map(is_kept_in_float, layers)) else layers
-
-
-def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
-    """What is computed in float of inputs and constants alone, in order, and moves of that."""
+def _input_operations(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
+    """Return float operations on inputs and constants, and their data movement, in order."""
     known, steps = set(given), list[graph.GraphOperation]()
     for op in main.body.block.ops:
         if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.ConstantOp):
@@ -144,10 +145,9 @@ def _head(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]
     return steps
 
 
-def _leading_to(
+def _producers_of(
     steps: Sequence[graph.GraphOperation], values: Iterable[SSAValue]
 ) -> list[graph.GraphOperation]:
-    """Those of the operations that lead to the values."""
     wanted, found = set(values), list[graph.GraphOperation]()
     for op in reversed(steps):
         if not wanted.isdisjoint(op.results):
@@ -156,10 +156,9 @@ def _leading_to(
     return found[::-1]
 
 
-def _computed(
+def _evaluate(
     steps: Sequence[graph.GraphOperation], given: Mapping[SSAValue, Array]
 ) -> Mapping[SSAValue, Array]:
-    """What the operations make of inputs."""
     values = dict(given)
     interpreter = interpreter_of(module_of(steps[0])) if steps else None
     for op in steps:
@@ -174,22 +173,22 @@ def _computed(
     return values
 
 
-def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | None:
+def fitting_step(low: float, high: float, clipped: float = MAX_CLIPPED_SHARE) -> float | None:
     """
-    The step at which 256 numbers hold a range around zero; None if a power of two serves, beyond
-    which lies `clipped` of the range at most.
+    Return the step at which 256 integers hold a range around zero. Return None if a power of two is
+    as good, which may clip at most the share `clipped` of the range.
     """
     extent = high - low
-    # Beyond them neither a step nor one over it is a normal float32 number.
-    if not ldexp(STEPS, MIN_SCALE_EXPONENT) < extent < ldexp(1.0, MAX_SCALE_EXPONENT):
+    # Outside these limits, the step or its reciprocal is not a normal float32 number.
+    if not ldexp(MAX_STEPS, MIN_SCALE_EXPONENT) < extent < ldexp(1.0, MAX_SCALE_EXPONENT):
         return None
-    below = -low / extent * STEPS
-    # A side that is not empty needs a step, even if it is a tiny share of the range.
-    least, most = int(low < 0), STEPS - int(high > 0)
+    below = -low / extent * MAX_STEPS
+    # A side that is not empty needs a step, however small its share of the range.
+    least, most = int(low < 0), MAX_STEPS - int(high > 0)
     counts = (min(max(n, least), most) for n in (floor(below), ceil(below)))
-    step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in counts)
+    step = min(max(_part(-low, n), _part(high, MAX_STEPS - n)) for n in counts)
     power = ldexp(1.0, ceil(log2(step * (1 - clipped))))
-    return step * MARGIN if power > WORTHWHILE * step else None
+    return step * ROUNDING_MARGIN if power > MIN_STEP_RATIO * step else None
 
 
 def _part(extent: float, steps: int) -> float:
@@ -204,11 +203,8 @@ def _divide(value: SSAValue, layers: list[graph.LinearOperation], step: float, n
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))
 
 
-# Fold multiplications by a constant into the quantization of their results.
-
-
 class FoldFactor(RewritePattern):
-    """`quantize(x * c)` becomes `scaled_quantize(x) {factor = c}`, c one float32 number."""
+    """Replace `quantize(x * c)` by `scaled_quantize(x) {factor = c}` for a float32 scalar `c`."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
@@ -218,14 +214,14 @@ class FoldFactor(RewritePattern):
             return
         if product.function is not graph.Binary.MUL or product.activation is not None:
             return
-        # Where others read the product too, it is computed anyway.
+        # A product with several uses is computed anyway.
         if not op.input.has_one_use():
             return
         for x, other in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
             factor = graph.constant_array(other)
             if factor is None or factor.size != 1 or not np.isfinite(factor).all():
                 continue
-            # A constant of more dimensions than the other operand may add some.
+            # A constant with more dimensions than `x` may add dimensions.
             if x.type == op.input.type:
                 folded = graph.ScaledQuantizeOp(x, factor.item(), element)
                 folded.attributes.update(op.attributes)
@@ -237,12 +233,13 @@ class FoldFactor(RewritePattern):
 
 class FoldFactorPass(PatternPass):
     """
-    Make `graph.scaled_quantize` of `graph.quantize` and a multiplication by one number before it,
-    such as those of `fit-inputs`. No product in float is stored: an image is read once, and has no
-    copy in float.
+    Replace a multiplication by a scalar and the following `graph.quantize` by a single
+    `graph.scaled_quantize`. `fit-inputs` creates such multiplications.
 
-    A product that something else reads stays, and so does one with an activation or whose constant
-    has several numbers. Exact: the product is rounded to float32 as before.
+    No float product is stored: an image is read once and has no float copy.
+
+    A product is left unchanged if it has several uses or an activation, or if the constant has
+    several elements. Exact: the product is rounded to float32 as before.
     """
 
     name = "fold-factor"

@@ -1,9 +1,9 @@
 """
-Compute a network that has Q/DQ in integers.
+Convert a network with Q/DQ to integer operations.
 
-The first part makes the operation on integers for a float one between `graph.dequantize` and
-`graph.quantize`. What the operation reads is looked up here, and what has no integers that are
-faithful to the model stays float; the rest is `integer_forms`.
+This file looks up the stored operands of a float operation between `graph.dequantize` and
+`graph.quantize`. The operation remains float if integers would not match the model. `integer_forms`
+creates the integer operation.
 """
 
 from collections.abc import Sequence
@@ -47,48 +47,38 @@ from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.quantization_options import ResidualSpreadOptions
 from ceras_ir.transforms.rebuilding import erase_dead
 
-# The operation on integers for a float one between `graph.dequantize` and `graph.quantize`.
-#
-# What it reads is looked up here, and what has no integers that are faithful to the model stays
-# float; the rest is `integer_forms`.
-
-BIAS_ERROR = 2.0**-5
+MAX_BIAS_ERROR = 2.0**-5
 """
-How far a bias of another scale than the products may move, in units of the result. Networks with
-ordinary scales are far below it, and results move only this close to a tie.
+The maximum rounding error of a bias whose scale differs from the products, in units of the result.
+The error of networks with usual scales is far smaller, and it changes only results near a tie.
 """
 
 
 def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphOperation] | None:
     """
-    The operations that compute `quantize(op(dequantize(...)))`, the last one its result; None
-    where there is no such form and the numbers stay float.
+    Return the operations that compute `quantize(op(dequantize(...)))`, with the result last. Return
+    None if there is no such form and the operation remains float.
     """
     if target.is_per_axis:
         return None
-    if (made := _table(op, target)) is not None:
-        made.location = op.location
-        return [made]
+    if (lookup := _table(op, target)) is not None:
+        lookup.location = op.location
+        return [lookup]
     operands = _operands(op, target)
     stored = [operand for operand in operands if operand is not None]
     if not stored or len(stored) < len(operands):
         return None
     if isinstance(op, graph.LinearOperation) and op.bias is not None:
         accumulator = accumulator_element(*stored[:2])
-        if _rounding_of_bias(stored[2], accumulator) > BIAS_ERROR * target.scale:
+        steps = bias_in_accumulators(stored[2], accumulator)
+        scales = np.array([s.data for s in accumulator.scales])
+        error = (np.abs(steps - np.rint(steps)) * scales).max(initial=0.0)
+        if error > MAX_BIAS_ERROR * target.scale:
             return None
     return integer_form(op, stored, target)
 
 
-def _rounding_of_bias(bias: SSAValue, accumulator: UniformType) -> float:
-    """How far a real bias moves when it is rounded to accumulators, at most."""
-    steps = bias_in_accumulators(bias, accumulator)
-    scales = np.array([s.data for s in accumulator.scales])
-    return float((np.abs(steps - np.rint(steps)) * scales).max(initial=0.0))
-
-
 def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValue | None]:
-    """The stored operands, with None for those that are not stored as integers take them."""
     match op:
         case graph.DequantizeOp():
             return [None if graph.is_per_axis(op.input) else op.input]
@@ -110,7 +100,7 @@ def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValu
 
 
 def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
-    """The integers, of one scale and so many bits at most, that the float `value` is made of."""
+    """Return the per-tensor integers of at most `widest` bits that `value` is dequantized from."""
     owner = value.owner
     if not isinstance(owner, graph.DequantizeOp) or graph.is_per_axis(owner.input):
         return None
@@ -119,17 +109,15 @@ def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
 
 
 def _weights(value: SSAValue) -> SSAValue | None:
-    """Constant weights of 8 bits, which kernels unpack when compiled; computed ones stay float."""
     stored = _constant(value)
     kind = None if stored is None else graph.quantized_element(stored)
     if kind is None or kind.storage.width.data != NARROW:
         return None
-    # Scales of another dimension than the outputs' cannot be taken out of the sum.
+    # Only scales along the output channels can be factored out of the sum.
     return None if isinstance(kind.axis, IntAttr) and kind.axis.data != 0 else stored
 
 
 def _constant(value: SSAValue) -> SSAValue | None:
-    """The constant that `value` is, or is made of."""
     owner = value.owner
     source = owner.input if isinstance(owner, graph.DequantizeOp) else value
     return source if isinstance(source.owner, graph.ConstantOp) else None
@@ -137,24 +125,28 @@ def _constant(value: SSAValue) -> SSAValue | None:
 
 def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
     """
-    Whether sums half way between two results are common but reciprocals would miss them: the
-    result has the scale of the input, and some window an even number of elements. Only powers of
-    two have a reciprocal in binary; and those of partial windows come from that of a full one.
+    Return whether ties of an average are frequent, but a fixed-point reciprocal would miss them.
+
+    This is so if the result has the scale of the input and a window has an even number of elements.
+    Only powers of two have an exact reciprocal. The reciprocals of partial windows are derived from
+    that of a full window.
     """
     if (stored := _stored(op.input)) is None:
         return True
     source, size = graph.stored_element(stored), prod(op.kernel.get_values())
-    apart = abs(source.scale / target.scale - 1.0) > SAME_SCALE
-    if only_shifts((source, target)) or size & (size - 1) == 0 or apart:
+    rescales = abs(source.scale / target.scale - 1.0) > SAME_SCALE
+    if only_shifts((source, target)) or size & (size - 1) == 0 or rescales:
         return False
     return size % 2 == 0 or (any(op.padding.get_values()) and not op.includes_padding)
 
 
 def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | None:
     """
-    The table that computes `quantize(op)`; None where `op` is no function. Before it may stand
-    what a table on 16 bits has instead of more entries, a clip, and around it powers of two for the
-    channels, as products with constants.
+    Return the lookup table that computes `quantize(op)`; None if `op` is not a function of one
+    argument.
+
+    A clip before the function limits a table of 16-bit operands to fewer entries. Products with
+    constant powers of two before and after the function are per-channel scales.
     """
     value, after = _unscaled(op.output)
     match value.owner:
@@ -188,12 +180,12 @@ def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | No
 
 
 def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | None:
-    """How many entries a table has, from the clip that stands for its ends."""
+    """Return the number of table entries that follow from the clip before the function."""
     if source.is_per_axis:
         return None
     if source.storage == i8:
         return 256 if bounds is None else None
-    # A table on 16 bits has zero in its middle.
+    # The range of a table of 16-bit operands is symmetric about zero.
     wide = source.storage.width.data == WIDE and source.is_signed and not source.zero_point
     if bounds is None or not wide:
         return None
@@ -207,8 +199,8 @@ def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | Non
 
 def _unscaled(value: SSAValue, *, activated: bool = False) -> tuple[SSAValue, list[int] | None]:
     """
-    What is multiplied by constant powers of two, and their exponents, one or one a channel; of a
-    product with a function behind it if it is `activated`.
+    Return the operand of a product with constant powers of two, and their exponents (a single
+    exponent, or one per channel). `activated` selects products that have a fused function.
     """
     product = value.owner
     if not isinstance(product, graph.BinaryOp) or (product.activation is not None) != activated:
@@ -228,7 +220,7 @@ def _unscaled(value: SSAValue, *, activated: bool = False) -> tuple[SSAValue, li
 
 
 class FoldDequantize(RewritePattern):
-    """`dequantize(constant)` becomes a float constant."""
+    """Replace `dequantize(constant)` by a float constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.DequantizeOp, rewriter: PatternRewriter, /):
@@ -239,7 +231,7 @@ class FoldDequantize(RewritePattern):
 
 
 class FoldQuantize(RewritePattern):
-    """`quantize(constant)` becomes a constant of integers."""
+    """Replace `quantize(constant)` by an integer constant."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
@@ -252,9 +244,9 @@ class FoldQuantize(RewritePattern):
 
 class QdqConstantRule(PatternPass):
     """
-    Dequantize and quantize constants at compile time, and drop those that nobody reads.
+    Fold dequantization and quantization of constants, and remove unused constants.
 
-    Exact: the interpreter itself computes them.
+    Exact: the interpreter computes the constants.
     """
 
     name = "constants"
@@ -264,18 +256,25 @@ class QdqConstantRule(PatternPass):
 @dataclass(frozen=True)
 class QdqOperationRule(ResidualSpreadPass):
     """
-    Replace `quantize(op(dequantize(x), ...))` by `op` on integers. The result has a requantization
-    of multiplier, shift and zero point. An activation that clips becomes its clamp range; other
-    functions become tables. `quantize(dequantize(x))` becomes `x`, or `graph.requantize`.
+    Replace `quantize(op(dequantize(x), ...))` by `op` on integers.
 
-    A float result stays float if its `graph.precision` says so, if anything else reads it, if it
-    is quantized in two ways, if the integer operation cannot round as its `graph.half_even` asks,
-    or if it would have to shift residuals further apart than `residual_spread`. If the network
-    already has integer operations, `quantize(dequantize(x))` of two types also remains: a shift can
-    round ties to the other side, and a quantized network has to compute the same again.
+    The result has a requantization with multiplier, shift and zero point. A clipping activation
+    becomes the clamp range; other functions become lookup tables. `quantize(dequantize(x))` becomes
+    `x`, or `graph.requantize`.
 
-    Only neighbours count, as `signs`, `sink` and `hoist` leave them. Off by at most one unit of the
-    result against the float operations (see `integer_forms`); exact for the identity.
+    A float result remains float in each of these cases:
+
+    1. `graph.precision` requires it.
+    2. It has other consumers, or is quantized to several types.
+    3. The integer operation cannot round as `graph.half_even` requires.
+    4. The per-channel shifts of the residual would differ by more than `residual_spread`.
+
+    In a network that already has integer operations, `quantize(dequantize(x))` between two types is
+    kept: a shift could round ties differently, and a quantized network must keep its results.
+
+    Only adjacent operations are replaced; `signs`, `sink` and `hoist` make them adjacent. Results
+    differ from the float operations by at most one unit (see `integer_forms`). Exact for the
+    identity.
     """
 
     name = "operations"
@@ -293,7 +292,7 @@ class QdqOperationRule(ResidualSpreadPass):
             assert target is not None
             if not isinstance(source, graph.GraphOperation) or is_kept_in_float(source):
                 continue
-            # The order of sums is chosen for what was left in floats.
+            # An ordered float sum was left in float on purpose.
             if isinstance(source, graph.LinearOperation) and source.ordered is not None:
                 continue
             if isinstance(source, graph.DequantizeOp):
@@ -305,30 +304,27 @@ class QdqOperationRule(ResidualSpreadPass):
             elif not is_quantized_alike(quantize):
                 continue
             new = qdq_form(source, target)
-            if new is None or (new := fitted(new)) is None or self._is_apart(new[-1]):
+            if new is None or (new := fitted(new)) is None or self._exceeds_spread(new[-1]):
                 continue
-            if HALF_EVEN in quantize.attributes and _takes_ties_up(new[-1]):
+            if HALF_EVEN in quantize.attributes and _rounds_half_up(new[-1]):
                 continue
             Rewriter.insert_op(new, InsertPoint.before(quantize))
             new[-1].output.name_hint = quantize.result.name_hint
             for use in list(quantize.input.uses):
-                reader = use.operation
-                if isinstance(reader, graph.QuantizeOp) and reader.result.type == (
-                    quantize.result.type
-                ):
-                    reader.result.replace_all_uses_with(new[-1].output)
-        for left in block.ops:
-            left.attributes.pop(HALF_EVEN, None)
+                user = use.operation
+                if isinstance(user, graph.QuantizeOp) and user.result.type == quantize.result.type:
+                    user.result.replace_all_uses_with(new[-1].output)
+        for op in block.ops:
+            op.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
 
-    def _is_apart(self, op: graph.GraphOperation) -> bool:
-        """Whether the residual's shifts of a sum are too far apart."""
+    def _exceeds_spread(self, op: graph.GraphOperation) -> bool:
         shifts = op.residual_shifts if isinstance(op, graph.LinearOperation) else (0,)
         return max(shifts) - min(shifts) > self.residual_spread
 
 
-def _takes_ties_up(op: graph.GraphOperation) -> bool:
-    """Whether ties of a rescaling by shifts go up, other than in a product, which always does."""
+def _rounds_half_up(op: graph.GraphOperation) -> bool:
+    """Return whether shifts round ties up, other than in layers, which always do."""
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
         return False
@@ -339,11 +335,11 @@ def _takes_ties_up(op: graph.GraphOperation) -> bool:
 @dataclass(frozen=True)
 class FoldQdqPass(ResidualSpreadOptions, RulePass):
     """
-    Compute a network with QuantizeLinear and DequantizeLinear in integers.
+    Convert a network with QuantizeLinear and DequantizeLinear to integers.
 
-    The first rules bring both next to the operations between them, so that `operations` only has
-    to look at neighbours. A network without Q/DQ is unchanged, except that constants that are
-    dequantized or quantized are computed.
+    The first rules move both next to the operations between them, so that `operations` only handles
+    adjacent operations. In a network without Q/DQ, only quantization and dequantization of
+    constants is folded.
     """
 
     name = "fold-qdq"
@@ -355,7 +351,7 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
             HoistRule(),
             TieRule(),
             QdqOperationRule(self.residual_spread),
-            # `sink` can move zeros to a layer that `operations` then leaves in float.
+            # `sink` can move a zero padding before a layer that `operations` leaves in float.
             PadRule(),
             QdqConstantRule(),
         )

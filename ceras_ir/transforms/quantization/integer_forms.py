@@ -1,12 +1,10 @@
 """
-The integer operation for a float one, from how operands and result are stored, and nothing else.
+Derive the integer operation of a float operation from the storage of operands and result.
 
-`quantize-graph` chose these types, `fold-qdq` found them around the operation. Products are summed
-exactly in 32 bits and rounded half up, as accelerators do; what adds few numbers, or none, is
-rounded as `rescaling` says. Against the float operation on the same stored numbers the result is
-off by that one rounding, and by what fixed point does to factors that are no powers of two.
-
-The first part is softmax and normalization of rows on stored integers.
+`quantize-graph` chooses these types; `fold-qdq` finds them around the operation. Sums of products
+are exact in 32 bits and rounded half up, as in accelerators. Other operations are rounded as
+specified by `rescaling`. On the same stored operands, the result differs from the float operation
+by this rounding, and by the fixed-point error of factors that are not powers of two.
 """
 
 from collections.abc import Sequence
@@ -49,18 +47,16 @@ from ceras_ir.transforms.quantization.analysis.rescaling import (
 )
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
-# Softmax and normalization of rows on stored integers: their tables and constants.
-
-VANISHES = (EXP_TABLE_BITS + 1) * 0.6931472
-"""From here on an exponential is below half a unit of the table."""
+MIN_VANISHING = (EXP_TABLE_BITS + 1) * 0.6931472
+"""The distance from the maximum at which an exponential is below half a unit of the table."""
 
 
-def row_form(
+def reduction_form(
     op: graph.SoftmaxOp | graph.NormalizeOp, input: SSAValue, target: UniformType
 ) -> list[graph.GraphOperation] | None:
     """
-    Constants and the operation on a stored `input`; None where steps are no powers of two, or so
-    fine that a table would be too long.
+    Return the constants and the operation on a stored `input`. Return None if scales are not powers
+    of two, or are so fine that a table would be too long.
     """
     if isinstance(op, graph.SoftmaxOp):
         return _softmax(op, input, target)
@@ -80,7 +76,7 @@ def _softmax(
     op: graph.SoftmaxOp, input: SSAValue, target: UniformType
 ) -> list[graph.GraphOperation] | None:
     source, exponent = graph.stored_element(input), _exponent(target.scale)
-    entries = max(ceil(VANISHES / source.scale) + 1, 2)
+    entries = max(ceil(MIN_VANISHING / source.scale) + 1, 2)
     entries = min(entries, 1 << source.storage.width.data)
     if exponent is None or not 1 <= RECIPROCAL_BITS + exponent <= RECIPROCAL_BITS:
         return None
@@ -108,9 +104,9 @@ def _normalized(
     n = graph.shape_of(input)[-1]
     scale = scale.astype(np.float64)
     bias = np.broadcast_to(bias.astype(np.float64), scale.shape)
-    # As fine as 16 and 32 bits hold, and no finer than a shift of the result leaves.
-    room = [(float(np.abs(scale).max()), 15), (float(np.abs(bias).max()), 31 + FRACTION_BITS)]
-    step = max(ceil(log2(max(most, 2.0**-60) * (1 + 2.0**-14))) - bits for most, bits in room)
+    # Choose the finest step for 16 and 32 bits that the shift of the result allows.
+    limits = [(float(np.abs(scale).max()), 15), (float(np.abs(bias).max()), 31 + FRACTION_BITS)]
+    step = max(ceil(log2(max(most, 2.0**-60) * (1 + 2.0**-14))) - bits for most, bits in limits)
     step = min(
         max(step, exponent + FRACTION_BITS - RequantAttr.MAX_SHIFT), exponent + FRACTION_BITS
     )
@@ -140,17 +136,17 @@ def _normalized(
 
 
 SAME_SCALE = 2.0**-20
-"""Relative; a bias at the accumulator's scale but for rounding of the scale itself is kept."""
+"""The relative tolerance within which a bias has the scale of the accumulator and is kept."""
 SAME_ADDENDS = 2.0**-22
-"""Relative; addends whose scales differ by less are at one scale, for `check-scales` too."""
+"""The relative tolerance within which addends have the same scale, as in `check-scales`."""
 ADDEND_BITS, ADDEND_SHIFT = 29, 31
-"""Addends times their multipliers stay below 2^29, and the sum is shifted by 31 at most."""
-ADDEND_ERROR = 0.5
-"""How far multipliers may move a sum, in units of the result; rounding it moves it as far."""
-POOL_OCTAVES = 30
+"""Products of addends and multipliers are below 2^29, and the sum is shifted by at most 31."""
+MAX_ADDEND_ERROR = 0.5
+"""The maximum error of a sum by multipliers, in units of the result, as by rounding."""
+MAX_POOL_OCTAVES = 30
 """
-How far apart the scales of an average may be; further ones give the same: averages of up to
-2^12 elements are all rounded to zero, or all saturated, in 16 bits too.
+The maximum octaves between operand and result of an average. With more, averages of up to 2^12
+elements are all zero or all saturated, also in 16 bits.
 """
 
 
@@ -158,18 +154,18 @@ def integer_form(
     op: GraphOperation, operands: Sequence[SSAValue], target: UniformType
 ) -> list[GraphOperation] | None:
     """
-    What computes `op`, whose operands are stored as `operands`, with a result of `target`; the
-    last has the result. None where no integers do. A constant bias may still be float.
+    Return the operations that compute `op` on stored `operands`, with the result of type `target`
+    last. Return None if there is no integer form. A constant bias may still be float.
     """
-    made = _made(op, operands, target)
-    for new in made or ():
+    operations = _form(op, operands, target)
+    for new in operations or ():
         if not isinstance(new, graph.ConstantOp):
             new.location = op.location
             drop_statistics(new)
-    return made
+    return operations
 
 
-def _made(
+def _form(
     op: GraphOperation, operands: Sequence[SSAValue], target: UniformType
 ) -> list[GraphOperation] | None:
     new: GraphOperation | None
@@ -181,7 +177,7 @@ def _made(
         case graph.LinearOperation():
             return _linear(op, operands, target)
         case graph.SoftmaxOp() | graph.NormalizeOp():
-            return row_form(op, operands[0], target)
+            return reduction_form(op, operands[0], target)
         case graph.BinaryOp():
             new = _binary(op, operands[0], operands[1], target)
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
@@ -231,7 +227,7 @@ def _linear(
         return None
     factors: list[float] = (scales / target.scale).tolist()
     if max(factors) < 2.0**-MAX_SHIFT:
-        return None  # No shift is so long: all numbers would be rounded to zero.
+        return None  # All results would be zero, and no shift is long enough.
     quantized = rebuild_linear(
         op,
         {
@@ -249,10 +245,7 @@ def _linear(
 
 
 def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[int, ...] | None:
-    """
-    The left shifts that bring a residual to the accumulator's scales, one for each of these; None
-    if there are none.
-    """
+    """Return the left shifts from a residual to each scale of the accumulator, or None."""
     mantissas, exponents = np.frexp(graph.stored_element(residual).scale / scales)
     shifts = (exponents - 1).tolist()
     aligned = bool((mantissas == 0.5).all()) and 0 <= min(shifts) <= max(shifts)
@@ -260,14 +253,14 @@ def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[in
 
 
 def accumulator_element(input: SSAValue, weights: SSAValue) -> UniformType:
-    """The type of sums of products, with a scale for each row of weights that has one."""
+    """Return the type of sums of products, with the per-channel scales of the weights."""
     factors = graph.stored_element(weights)
     scales = [graph.scale_of(input) * s.data for s in factors.scales]
     return UniformType(scales, storage=i32, axis=0 if factors.is_per_axis else None)
 
 
 def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np.float64]:
-    """A constant bias, float or stored, in units of the accumulator, which may be fractions."""
+    """Return a constant float or stored bias in units of the accumulator."""
     scales = np.array([s.data for s in accumulator.scales])
     array, kind = graph.known_array(bias).astype(np.float64), graph.quantized_element(bias)
     if kind is None:
@@ -280,8 +273,8 @@ def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np
 
 def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:
     """
-    A constant bias in 32 bits at the accumulator's scales, rounded half to even; None where it does
-    not fit, because it is never clipped.
+    Return a constant bias in 32 bits at the scale of the accumulator, rounded half to even. Return
+    None if it does not fit, because a bias is never clipped.
     """
     accumulator = accumulator_element(input, weights)
     integers = np.rint(bias_in_accumulators(bias, accumulator))
@@ -311,7 +304,7 @@ def _binary(
         unit = min(side.scale for side in sides)
         requant = rescaling(unit / target.scale, sides, target, clamp)
     else:
-        shifts, multipliers, requant = _multiplied(sides, target, clamp)
+        shifts, multipliers, requant = _rescaled_addends(sides, target, clamp)
     if requant is None:
         return None
     return graph.BinaryOp(
@@ -326,28 +319,28 @@ def _binary(
 
 
 def _alignment(lhs: UniformType, rhs: UniformType) -> tuple[int, int] | None:
-    """The left shifts that bring addends to the finer one's scale; None if they are too far."""
+    """Return the left shifts to the finer scale of two addends, or None if too long."""
     finer = min(lhs.scale, rhs.scale)
     shifts = round(np.log2(lhs.scale / finer)), round(np.log2(rhs.scale / finer))
     return shifts if max(shifts) <= graph.BinaryOp.MAX_SHIFT else None
 
 
-def _multiplied(
+def _rescaled_addends(
     sides: tuple[UniformType, UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int], RequantAttr | None]:
-    """Shifts, multipliers and the rescaling of addends of any scales, which may be none."""
+    """Return the shifts, multipliers and requantization of addends with any scales."""
     (left, right), shift = addend_multipliers(sides, target)
     shifts, multipliers, rounding = (0, 0), (left, right), Rounding.HALF_EVEN
     factors = [side.scale / target.scale for side in sides]
-    apart = abs(factors[0] * right / (factors[1] * left) - 1.0)
-    off = [abs(m / 2**shift - f) for m, f in zip(multipliers, factors, strict=True)]
-    # So small that the multipliers do not tell them apart; or too far from the factors, the
-    # lesser one or one beyond all bits.
-    alike = apart > SAME_ADDENDS and multipliers == (1, 1)
-    if alike or sum(d * side.reach for d, side in zip(off, sides, strict=True)) > ADDEND_ERROR:
+    difference = abs(factors[0] * right / (factors[1] * left) - 1.0)
+    errors = [abs(m / 2**shift - f) for m, f in zip(multipliers, factors, strict=True)]
+    error = sum(e * side.reach for e, side in zip(errors, sides, strict=True))
+    # Multipliers of 1 hide a difference of small factors, and other factors may exceed all bits.
+    is_hidden = difference > SAME_ADDENDS and multipliers == (1, 1)
+    if is_hidden or error > MAX_ADDEND_ERROR:
         return shifts, multipliers, None
-    if apart <= SAME_ADDENDS and left.bit_count() == right.bit_count() == 1:
-        # Shifts, which accelerators have where there is no zero point either.
+    if difference <= SAME_ADDENDS and left.bit_count() == right.bit_count() == 1:
+        # Use shifts. Accelerators have them if there is no zero point.
         shifts, multipliers = (left.bit_length() - 1, right.bit_length() - 1), (1, 1)
         if not any(element.zero_point for element in (*sides, target)):
             rounding = Rounding.HALF_UP
@@ -363,22 +356,21 @@ def _multiplied(
 def addend_multipliers(
     sides: Sequence[UniformType], target: UniformType
 ) -> tuple[tuple[int, ...], int]:
-    """What two addends are multiplied by, and the shift of their sum."""
+    """Return the multipliers of two addends, and the shift of the sum."""
     largest = max(side.reach for side in sides)
     bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
     return fixed_point([side.scale / target.scale for side in sides], bits, ADDEND_SHIFT)
 
 
 def _average(op: graph.Pool2dOp, input: SSAValue, target: UniformType) -> GraphOperation:
-    """Division by the size of the window, from one scale to another."""
     element, size = graph.stored_element(input), prod(op.kernel.get_values())
-    nearest = max(target.scale, ldexp(element.scale, -POOL_OCTAVES))
-    bounded = min(nearest, ldexp(element.scale, POOL_OCTAVES))
+    nearest = max(target.scale, ldexp(element.scale, -MAX_POOL_OCTAVES))
+    bounded = min(nearest, ldexp(element.scale, MAX_POOL_OCTAVES))
     reciprocal = graph.reciprocal_requant(size, input, bounded)
     factor, shift = reciprocal.multiplier.data, reciprocal.shift.data
     log2 = factor.bit_length() - 1
     if not any(op.padding.get_values()) and factor == 1 << log2 and 0 <= shift - log2 <= MAX_RIGHT:
-        # Every window is full, so that the factor is the same for all, and a shift does it.
+        # All windows are full and have the same factor, which is a power of two.
         factor, shift = 1, shift - log2
     new = with_operands(op, [input], target)
     new.properties["requant"] = RequantAttr(

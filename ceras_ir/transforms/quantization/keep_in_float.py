@@ -1,7 +1,7 @@
 """
-The pass `keep-in-float` keeps in float the operations for which int8 has no steps.
+Keep operations in float for which int8 has no steps.
 
-The rules for both ends of a network and for wide ranges are in this file; the rules for data
+This file has the rules for inputs and outputs of a network and for wide ranges. Rules for data
 movement and masks are in `keep_moves_in_float.py`.
 """
 
@@ -34,12 +34,13 @@ from ceras_ir.transforms.quantization.keep_moves_in_float import (
 from ceras_ir.transforms.quantization.set_precision import is_named
 from ceras_ir.transforms.quantization_options import ExceptionOptions
 
-# Rules of `keep-in-float`: operations before the first and after the last sum of products.
-
 SUMS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
-"""What does the work of a network; what follows the last of them is its tail."""
+"""
+The operations that sum products, average or interpolate. The operations after the last of them are
+the tail of a network.
+"""
 
-FOLLOWS = "follows the last sum of products"
+TAIL_REASON = "follows the last sum of products"
 
 
 @dataclass(frozen=True)
@@ -56,34 +57,34 @@ class TailRule(ExceptionOptions, FloatNetworkPass):
     name = "tail"
 
     def change(self, main: FuncOp) -> None:
-        # What the next call reads has sums of products behind it.
-        kept = {state.result for state in states_of(main)}
+        # The results of states are operands of layers in the next call.
+        states = {state.result for state in states_of(main)}
         after: set[Operation] = set()
         for inner in main.body.block.ops:
             if any(v.owner in after or isinstance(v.owner, SUMS) for v in inner.operands):
                 after.add(inner)
         tail: set[Operation] = set()
         for inner in reversed(list(main.body.block.ops)):
-            readers = {use.operation for result in inner.results for use in result.uses}
-            ends = all(isinstance(reader, ReturnOp) or reader in tail for reader in readers)
-            ends = ends and kept.isdisjoint(inner.results)
-            if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not ends:
+            users = {use.operation for result in inner.results for use in result.uses}
+            is_last = all(isinstance(user, ReturnOp) or user in tail for user in users)
+            is_last = is_last and states.isdisjoint(inner.results)
+            if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not is_last:
                 continue
             tail.add(inner)
             moves = is_alias(inner) or _joins_phases(inner)
             if not moves and not is_named(node_names(inner), self.besides):
-                keep_in_float(inner, FOLLOWS)
+                keep_in_float(inner, TAIL_REASON)
 
 
 def _joins_phases(op: Operation) -> bool:
-    """Whether an operation only joins what `split-phases` made of one layer: moving bytes."""
+    """Return whether an operation concatenates the parts of a layer that `split-phases` created."""
     return isinstance(op, graph.ConcatOp) and all(
         isinstance(value.owner, graph.Conv2dOp) and value.owner.location == op.location
         for value in op.inputs
     )
 
 
-PREPARES = "prepares inputs for the first sum of products"
+HEAD_REASON = "prepares inputs for the first sum of products"
 
 
 @dataclass(frozen=True)
@@ -91,38 +92,35 @@ class HeadRule(ExceptionOptions, FloatNetworkPass):
     """
     Keep in float the operations on inputs before the first convolution, product, pooling or resize:
     normalization by constants or by statistics of the input, features, angles of positions, and
-    operations that join several of them.
+    concatenations of several of them.
 
     Callers pass floats with ranges that differ by orders of magnitude between features and samples.
     A single scale of int8 would lose the small values before the network normalizes them.
-    Operations that only move elements of a single value follow their surroundings. The rule does
-    not include reads of constants by computed indices, such as embeddings, operations that no sum
-    uses, and operations that depend on states. Changes no value.
+
+    The rule does not include data movement of a single value, selection from constants by computed
+    indices (embeddings), operations that no sum uses, and operations that depend on states. Changes
+    no value.
     """
 
     name = "head"
 
     def change(self, main: FuncOp) -> None:
         head = _head(main)
-        read = set[Operation]()
+        used = set[Operation]()
         for inner in reversed(list(main.body.block.ops)):
-            readers = {use.operation for result in inner.results for use in result.uses}
-            if not any(isinstance(reader, SUMS) or reader in read for reader in readers):
+            users = {use.operation for result in inner.results for use in result.uses}
+            if not any(isinstance(user, SUMS) or user in used for user in users):
                 continue
-            read.add(inner)
+            used.add(inner)
             named = is_named(node_names(inner), self.besides)
             if inner in head and graph.element_of(inner.results[0]) == f32 and not named:
-                keep_in_float(inner, PREPARES)
+                keep_in_float(inner, HEAD_REASON)
 
 
 def _head(main: FuncOp) -> set[Operation]:
-    """
-    The operations that compute from inputs, constants, and what such operations made, and those
-    that join several of these.
-    """
-    kept = {state.argument for state in states_of(main)}
+    states = {state.argument for state in states_of(main)}
     sources: dict[SSAValue, set[SSAValue]] = {}
-    sources.update({value: {value} for value in main.body.block.args if value not in kept})
+    sources.update({value: {value} for value in main.body.block.args if value not in states})
     head: set[Operation] = set()
     for op in main.body.block.ops:
         if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, graph.GraphOperation):
@@ -141,12 +139,10 @@ def _head(main: FuncOp) -> set[Operation]:
     return head
 
 
-# Rules of `keep-in-float`: factors and values over several orders of magnitude.
+MAX_FACTOR_RATIO = 16
+"""The maximum ratio of a factor to the median, which leaves 8 steps of int8 for the median."""
 
-SPREAD = 16
-"""How much larger than the median a factor may be: the median then has 8 steps of int8."""
-
-FACTORS = "multiplies by constants so different that one scale of int8 has no steps for most"
+FACTOR_REASON = "multiplies by constants so different that one scale of int8 has no steps for most"
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ class FactorRule(ExceptionOptions, FloatNetworkPass):
     the median.
 
     Factors share a scale. After a ReLU, a batch normalization divides a channel that is always zero
-    by the root of epsilon: next to that factor, all other factors would be zero. Zeros among the
+    by the root of epsilon. With that factor, all other factors would be zero. Zeros among the
     factors do not count. Changes no value.
     """
 
@@ -167,12 +163,13 @@ class FactorRule(ExceptionOptions, FloatNetworkPass):
             factors = _factors(inner)
             if factors is None or is_named(node_names(inner), self.besides):
                 continue
-            if _is_wide(factors):
-                keep_in_float(inner, FACTORS)
+            sizes = np.abs(factors.astype(np.float32))
+            sizes = sizes[sizes != 0]
+            if sizes.size > 1 and sizes.max() > MAX_FACTOR_RATIO * np.median(sizes):
+                keep_in_float(inner, FACTOR_REASON)
 
 
 def _factors(op: Operation) -> NDArray[np.generic] | None:
-    """The constant that a value is multiplied by, in float."""
     if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
         return None
     if not isinstance(graph.element_of(op.result), Float32Type):
@@ -181,34 +178,31 @@ def _factors(op: Operation) -> NDArray[np.generic] | None:
     return next((array for array in known if array is not None), None)
 
 
-def _is_wide(factors: NDArray[np.generic]) -> bool:
-    sizes = np.abs(factors.astype(np.float32))
-    sizes = sizes[sizes != 0]
-    return sizes.size > 1 and bool(sizes.max() > SPREAD * np.median(sizes))
-
-
-SMALL = "leads to a logarithm, a divisor or a root of squares: small numbers count there"
+SMALL_REASON = "leads to a logarithm, a divisor or a root of squares, where small values matter"
 
 
 class RangeRule(FloatNetworkPass):
     """
-    Keep in float every logarithm, quotient and its arc tangent, and root of squares, and what leads
-    to it, or to the divisor, from a sum of products.
+    Keep in float each logarithm, quotient with its arc tangent, and root of squares, and the
+    elementwise operations, reductions, averages, softmax and data movement from a layer to them.
 
-    Magnitudes of a spectrum are such roots, and arc cosines and angles such arc tangents. What
-    leads to them are elementwise operations, reductions, averages, softmax and moves, the variances
-    of an instance normalization among them. They get `graph.precision = "f32"`.
+    Examples are magnitudes of a spectrum, angles, and variances of an instance normalization. The
+    operations get `graph.precision = "f32"`. The reasons are:
 
-    A logarithm tells .001 from .002 as it does 1 from 2, and so does a quotient of its divisor,
-    while steps of int8 are as large for small numbers as for large ones. Squares double that range,
-    and a root halves it again: of 255 steps of a square the root would have 16. Where a sum of
-    products, such as the filters of a spectrum, reads what squares lead to, it and they stay in
-    float too. So does what leads from a logarithm to an exponential, and the exponential: sums of
-    logarithms are products, of which a step of int8 would be a factor. Changes no value.
+    1. A logarithm has equal results for equal ratios, and so has a quotient for its divisor, but
+       the
+       steps of int8 are equal for small and large values.
+    2. Squares double the dynamic range, and a root halves it again: 255 steps of a square are 16
+       steps of the root. If a layer, such as the filters of a spectrum, uses squares, both also
+       remain in float.
+    3. Operations from a logarithm to an exponential, and the exponential, also remain in float: in
+       a
+       sum of logarithms, a step of int8 would be a factor.
+    4. A layer before them can end in a clip with a positive lower bound, such as 1e-7. The bound
+       would
+       round to 0 and the logarithm to minus infinity, so the clip becomes a float operation.
 
-    A layer that leads there can end in a clip with a positive lower bound, such as 1e-7. The bound
-    would round to 0 and the logarithm to minus infinity, so that the clip becomes an operation in
-    float.
+    Changes no value.
     """
 
     name = "ranges"
@@ -219,24 +213,23 @@ class RangeRule(FloatNetworkPass):
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
             if leading.isdisjoint(inner.results):
-                read = _starts(inner, logarithms)
+                sensitive = _sensitive_operands(inner, logarithms)
             elif (bounds := _positive_bounds(inner)) is not None:
                 assert isinstance(inner, graph.Conv2dOp | graph.MatmulOp)
-                keep_in_float(split_activation(inner, bounds), SMALL)
-                read = []
-            elif _leads_on(inner):
-                read = inner.operands
+                keep_in_float(split_activation(inner, bounds), SMALL_REASON)
+                sensitive = []
+            elif _keeps_sensitivity(inner):
+                sensitive = inner.operands
             elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
-                read = [inner.input]
+                sensitive = [inner.input]
             else:
-                read = []
-            if read:
-                leading.update(read)
-                keep_in_float(inner, SMALL)
+                sensitive = []
+            if sensitive:
+                leading.update(sensitive)
+                keep_in_float(inner, SMALL_REASON)
 
 
-def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValue]:
-    """What an operation reads of which small numbers count."""
+def _sensitive_operands(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValue]:
     match op:
         case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
             return [] if isinstance(divisor.owner, graph.ConstantOp) else [divisor]
@@ -258,14 +251,13 @@ def _starts(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValu
 
 
 def _positive_bounds(op: Operation) -> graph.FunctionAttr | None:
-    """Return the clip of a layer that has a positive lower bound, which rounds to 0 in int8."""
+    """Return the clip of a layer with a positive lower bound, which rounds to 0 in int8."""
     function = op.activation if isinstance(op, graph.LinearOperation) else None
     bounds = None if function is None else function.clip_range
     return function if bounds is not None and bounds[0] > 0 else None
 
 
 def _is_quotient(value: SSAValue) -> bool:
-    """Whether a value is a quotient of computed values, its root, or an element of those."""
     match value.owner:
         case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
             return not isinstance(divisor.owner, graph.ConstantOp)
@@ -278,18 +270,17 @@ def _is_quotient(value: SSAValue) -> bool:
 
 
 def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
-    """Logarithms, and what is made of them but by exponentials and sums of products."""
     found = set[SSAValue]()
     for op in ops:
         kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
-        leads = _leads_on(op) and kind is not graph.Function.EXP
+        leads = _keeps_sensitivity(op) and kind is not graph.Function.EXP
         if kind is graph.Function.LOG or (leads and not found.isdisjoint(op.operands)):
             found.update(op.results)
     return found
 
 
-def _leads_on(op: Operation) -> bool:
-    """Whether an operation is none of those that end the way back from what is kept."""
+def _keeps_sensitivity(op: Operation) -> bool:
+    """Return whether operands of the operation are kept in float if the result is."""
     if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
         return True
     if isinstance(op, graph.Pool2dOp):
@@ -298,29 +289,29 @@ def _leads_on(op: Operation) -> bool:
 
 
 def _has_squares(value: SSAValue) -> bool:
-    """Whether numbers times themselves lead to a value, without a sum of products between."""
-    ways, seen = [value], set[SSAValue]()
-    while ways:
-        at = ways.pop()
-        if at in seen or not isinstance(op := at.owner, Operation) or not _leads_on(op):
+    """Return whether a value is computed from squares, without a layer between."""
+    pending, visited = [value], set[SSAValue]()
+    while pending:
+        at = pending.pop()
+        if at in visited or not isinstance(op := at.owner, Operation):
             continue
-        seen.add(at)
+        if not _keeps_sensitivity(op):
+            continue
+        visited.add(at)
         if isinstance(op, graph.BinaryOp) and op.function is graph.Binary.MUL and op.lhs is op.rhs:
             return True
-        ways += op.operands
+        pending += op.operands
     return False
 
 
-# Keep in float the operations for which int8 has no steps.
-
-INSIDE = ("fills", "masks", "factors", "depthwise", "ranges", "pixels", "cell-states")
-"""Rules that also apply where a caller hands over and receives int8."""
+INTEGER_BORDER_RULES = ("fills", "masks", "factors", "depthwise", "ranges", "pixels", "cell-states")
+"""The rules that also apply if the caller passes and receives int8."""
 
 
 @dataclass(frozen=True)
 class KeepInFloatPass(ExceptionOptions, RulePass):
     """
-    Keep in float the operations for which int8 has no steps. They get `graph.precision = "f32"`.
+    Keep operations in float for which int8 has no steps. They get `graph.precision = "f32"`.
 
     They are less than a thousandth of the work of a network. `graph.float_reason` has the reason.
     """

@@ -1,6 +1,5 @@
 """
-Rules of `keep-in-float`: fill values, masks of attention and infinities; data movement, pixels and
-cell states.
+Keep masked, filled and infinite values and some data movement in float (rules of `keep-in-float`).
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -31,24 +30,22 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 from ceras_ir.transforms.quantization.residuals import split_residual
 from ceras_ir.transforms.quantization.tabulate_pixels import byte_values
 
-# Rules of `keep-in-float`: fill values, masks of attention, and infinities.
+MIN_FILL = 1e4
+"""The magnitude from which a constant is a fill value, the smallest that exporters use."""
 
-FILL = 1e4
-"""Magnitude from which a constant is taken to stand for no number: the least that exporters use."""
-
-FILLED = "may have a number as large as no other, beside which int8 has no steps"
+FILL_REASON = "may have a fill value, which leaves int8 no steps for other values"
 
 
 @dataclass(frozen=True)
 class FillRule(FloatNetworkPass):
     """
-    Keep in float the operations that place values next to a fill, and the operations that use their
+    Keep in float the operations that combine values with a fill value, and the users of their
     results.
 
-    A fill is a constant with an element of magnitude 10,000 or more into which rows are scattered,
-    or that a selection or a concatenation joins with other values: -1e9 if a maximum over the
-    points of a cell has no point. Sums, maxima, minima, magnitudes and data movement also propagate
-    it. A consumer such as a ReLU bounds it. Changes no value.
+    A fill value is a constant with an element of magnitude 10,000 or more. It is scattered into, or
+    joined with other values by a selection or a concatenation: -1e9 if a maximum over the points of
+    a cell has no point. Sums, maxima, minima, magnitudes and data movement propagate it. A consumer
+    such as a ReLU bounds it. Changes no value.
     """
 
     name = "fills"
@@ -58,40 +55,40 @@ class FillRule(FloatNetworkPass):
         for op in main.body.block.ops:
             if not op.results or isinstance(op, graph.LinearOperation | graph.ConstantOp):
                 continue
-            reads = not filled.isdisjoint(op.operands)
-            if makes := _makes_fill(op, reads=reads):
+            is_filled = not filled.isdisjoint(op.operands)
+            if returns_fill := _returns_fill(op, is_filled=is_filled):
                 filled.update(op.results)
-            if reads or makes:
-                keep_in_float(op, FILLED)
+            if is_filled or returns_fill:
+                keep_in_float(op, FILL_REASON)
 
 
-def _makes_fill(op: Operation, *, reads: bool) -> bool:
-    """Whether a result may have a fill, as an operand has if it `reads` one."""
+def _returns_fill(op: Operation, *, is_filled: bool) -> bool:
+    """Return whether the result may have a fill value. `is_filled` is set if an operand has one."""
     if graph.element_of(op.results[0]) != f32:
         return False
     match op:
         case graph.PutOp() | graph.SelectOp() | graph.ConcatOp():
-            return reads or any(map(_is_fill, op.operands))
+            return is_filled or any(map(_is_fill, op.operands))
         case graph.BinaryOp(function=graph.Binary.ADD | graph.Binary.MAX | graph.Binary.MIN):
-            return reads
+            return is_filled
         case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.LEAKY_RELU)):
-            return reads  # Of slope -1 a magnitude.
+            return is_filled  # Of slope -1 a magnitude.
         case _:
-            return reads and keeps_scale(op)
+            return is_filled and keeps_scale(op)
 
 
 def _is_fill(value: SSAValue) -> bool:
     op = value.owner
     if not isinstance(op, graph.ConstantOp) or graph.element_of(value) != f32:
         return False
-    return bool((np.abs(op.array()) >= FILL).any())
+    return bool((np.abs(op.array()) >= MIN_FILL).any())
 
 
-HIDING = 64.0
-"""Magnitude from which a number among scores hides some of them: exp(-64) is nothing beside 1."""
+MIN_MASK = 64.0
+"""The magnitude from which an element masks scores: exp(-64) is negligible."""
 
-MASKED = "masks scores: beside a mask int8 has no steps for them"
-INFINITE = "has or reads infinities, which integers have not"
+MASK_REASON = "masks scores: a mask leaves int8 no steps for them"
+INFINITY_REASON = "has infinite operands or results, which integers cannot represent"
 
 
 @dataclass(frozen=True)
@@ -100,15 +97,16 @@ class MaskRule(FloatNetworkPass):
     Keep in float the operations from a mask to the softmax of an attention, and the softmax. In
     int8 the mask and the scores would share a scale, without steps for the scores. A mask is
 
-    1. a constant that has an element of magnitude 64 or more, infinities included, and reaches the
-       softmax only by elementwise operations, selections, scatters and data movement; or
+    1. a constant with an element of magnitude 64 or more, or infinite, that reaches the softmax
+       only by
+       elementwise operations, selections, scatters and data movement; or
     2. an input of the network that is only added to operands of softmaxes.
 
-    Integers have no infinities. If a mask or a padding value has infinities, each operation that
-    uses them also remains in float: the exponential of a segment of sums, a maximum, a comparison.
+    Integers have no infinities. If a mask or a padding value has infinities, all operations that
+    use it also remain in float: the exponential of a segment of sums, a maximum, a comparison.
 
-    A mask that `fuse-epilogues` made the residual of a product is added by a separate operation
-    again, which is exact. Changes no value.
+    A mask that `fuse-epilogues` fused as a residual becomes a separate addition again.
+    Exact, because the residual is added last. Changes no value.
     """
 
     name = "masks"
@@ -116,36 +114,36 @@ class MaskRule(FloatNetworkPass):
     def change(self, main: FuncOp) -> None:
         ops = list(main.body.block.ops)
         inputs = [value for value in main.body.block.args if _is_mask(value)]
-        hidden = _hidden(ops, inputs, lambda array: np.abs(array) >= HIDING)
-        infinite = _hidden(ops, [], np.isinf)
+        masked = _masked_values(ops, inputs, lambda array: np.abs(array) >= MIN_MASK)
+        infinite = _masked_values(ops, [], np.isinf)
         for inner in ops:
-            # Products are of numbers alone.
-            reads = not isinstance(inner, graph.LinearOperation) and bool(inner.results)
+            # The operands of products are finite.
+            is_element = not isinstance(inner, graph.LinearOperation) and bool(inner.results)
             pads = isinstance(inner, graph.PadOp) and inner.result in infinite
-            if pads or (reads and not infinite.isdisjoint(inner.operands)):
-                keep_in_float(inner, INFINITE)
+            if pads or (is_element and not infinite.isdisjoint(inner.operands)):
+                keep_in_float(inner, INFINITY_REASON)
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
-            if isinstance(inner, graph.SoftmaxOp) and inner.input in hidden:
-                keep_in_float(inner, MASKED)
-            elif not hidden.intersection(inner.results) & leading:
+            if isinstance(inner, graph.SoftmaxOp) and inner.input in masked:
+                keep_in_float(inner, MASK_REASON)
+            elif not masked.intersection(inner.results) & leading:
                 continue
             elif isinstance(inner, graph.LinearOperation):
                 assert inner.residual is not None
                 leading.add(inner.residual)
-                keep_in_float(split_residual(inner, inner.residual)[1], MASKED)
+                keep_in_float(split_residual(inner, inner.residual)[1], MASK_REASON)
                 continue
             elif not isinstance(inner, graph.ConstantOp):
-                keep_in_float(inner, MASKED)
-            leading.update(hidden.intersection(inner.operands))
+                keep_in_float(inner, MASK_REASON)
+            leading.update(masked.intersection(inner.operands))
 
 
-def _hidden(
+def _masked_values(
     ops: Sequence[Operation],
     inputs: Sequence[SSAValue],
     hides: Callable[[NDArray[np.generic]], NDArray[np.bool_]],
 ) -> set[SSAValue]:
-    """Masks, those among the `inputs` too, and all values that they reach element by element."""
+    """Return masks, including `inputs`, and all values that they reach elementwise."""
     found = set(inputs)
     for op in ops:
         match op:
@@ -165,12 +163,12 @@ def _hidden(
 
 
 def _is_mask(value: SSAValue, *, added: bool = False) -> bool:
-    """Whether an input, or a sum that it was added to, is for softmaxes alone."""
+    """Return whether an input, or a sum with it, is only used by softmaxes."""
     uses = list(uses_after_moves(value, joined=True))
-    return bool(uses) and all(_hides(use, added=added) for use in uses)
+    return bool(uses) and all(_is_mask_use(use, added=added) for use in uses)
 
 
-def _hides(use: Use, *, added: bool) -> bool:
+def _is_mask_use(use: Use, *, added: bool) -> bool:
     op = use.operation
     match op:
         case graph.SoftmaxOp():
@@ -187,9 +185,7 @@ def _hides(use: Use, *, added: bool) -> bool:
             return False
 
 
-# Rules of `keep-in-float`: data movement, pixels and cell states.
-
-TABULATED = "computes one pixel of a uint8 image: a table takes its place"
+PIXEL_REASON = "computes a pixel of a uint8 image: a table replaces it"
 
 
 @dataclass(frozen=True)
@@ -206,75 +202,71 @@ class FloatPixelRule(FloatNetworkPass):
 
     def change(self, main: FuncOp) -> None:
         values = byte_values(list(main.body.block.ops))
-        kept: set[Operation] = set()
+        steps: set[Operation] = set()
         for value, function in reversed(values.items()):
-            readers = [use.operation for use in uses_after_moves(value, joined=False)]
-            if any(isinstance(r, graph.LinearOperation | graph.Pool2dOp) for r in readers):
-                kept.update(function.steps)
-        for step in kept:
+            users = [use.operation for use in uses_after_moves(value, joined=False)]
+            if any(isinstance(u, graph.LinearOperation | graph.Pool2dOp) for u in users):
+                steps.update(function.steps)
+        for step in steps:
             if not isinstance(step, graph.TransposeOp):
-                keep_in_float(step, TABULATED)
+                keep_in_float(step, PIXEL_REASON)
 
 
-PART = "takes a part of a float value: only that is rounded"
-PARTS = "takes one of the parts of an input, which have a scale each"
-CALLER = "hands an input back to the caller as it came"
+PART_REASON = "takes a part of a float value: only that is rounded"
+PARTS_REASON = "takes a part of an input with separate scales for its parts"
+CALLER_REASON = "returns an input to the caller unchanged"
 
 
 @dataclass(frozen=True)
 class MoveRule(FloatNetworkPass):
     """
-    Keep in float three kinds of operations that only move elements:
+    Keep in float three kinds of data movement operations:
 
-    1. Operations that select a part of a value that is computed in float and that no other integers
-       use, such as the last step of a recurrent layer, or rows by indices. Only the part is
-       rounded, in separate steps.
+    1. Operations that select a part of a float value without other integer consumers, such as the
+       last step of a recurrent layer, or elements by indices. Only the part is rounded.
     2. Operations that select the parts of an input, if integers only use several parts, the parts
-       are together no larger than the input, and nothing joins them again. The states of two layers
-       in an array, or features of two kinds, then have separate scales.
-    3. Operations that join inputs with other values for the caller, such as a cache of keys and
-       values that is returned longer, or that select rows of the result by computed indices, if
-       half of the elements or more belong to inputs. These are returned unchanged. Integer
-       consumers round them as they would have rounded the inputs.
+       are together no larger than the input, and are not concatenated again. The states of two
+       layers in an array, or features of two kinds, then have separate scales.
+    3. Operations that concatenate inputs with other values for the caller, or that select from the
+       result by computed indices, if half of the elements or more belong to inputs. An example is
+       an extended cache of keys and values. The inputs are returned unchanged. Integer consumers
+       round them as they would have rounded the inputs.
 
-    None takes more time. States of the network keep their storage. Changes no value.
+    The execution time does not increase. States of the network keep their storage. Changes no
+    value.
     """
 
     name = "moves"
 
     def change(self, main: FuncOp) -> None:
         inside = quantized_operations(main)
-        states, handed = states_of(main), set[SSAValue]()
+        states, returned = states_of(main), set[SSAValue]()
         divided = _divided(main, inside)
         for move in inside:
-            follows = is_alias(move) and move.operands[0] in handed
-            joined = is_join(move) and _hands_back(move, states)
+            follows = is_alias(move) and move.operands[0] in returned
+            joined = is_join(move) and _returns_inputs(move, states)
             if (follows or joined) and _is_returned(move, states):
-                keep_in_float(move, CALLER)
-                handed.update(move.results)
+                keep_in_float(move, CALLER_REASON)
+                returned.update(move.results)
             elif _is_part(move) and _is_computed_in_float(move, inside):
-                keep_in_float(move, PART)
+                keep_in_float(move, PART_REASON)
             elif _is_part(move) and move.operands[0] in divided:
-                keep_in_float(move, PARTS)
+                keep_in_float(move, PARTS_REASON)
 
 
 def _divided(main: FuncOp, inside: Container[Operation]) -> set[SSAValue]:
-    """The inputs of which integers read several parts, each for itself."""
-    kept = {state.argument for state in states_of(main)}
+    states = {state.argument for state in states_of(main)}
     found = set[SSAValue]()
     for value in main.body.block.args:
         parts = [use.operation for use in value.uses if use.operation in inside]
-        if len(parts) < 2 or value in kept or not all(_is_part(op) for op in parts):
+        if len(parts) < 2 or value in states or not all(_is_part(op) for op in parts):
             continue
         results = [op.results[0] for op in parts]
-        if sum(map(_size, results)) <= _size(value) and not any(map(_is_joined, results)):
+        uses = [use for result in results for use in uses_after_moves(result, joined=False)]
+        is_joined = any(is_join(use.operation) for use in uses)
+        if sum(map(_size, results)) <= _size(value) and not is_joined:
             found.add(value)
     return found
-
-
-def _is_joined(value: SSAValue) -> bool:
-    """Whether a value is put together with others, which have to have its scale."""
-    return any(is_join(use.operation) for use in uses_after_moves(value, joined=False))
 
 
 def _is_part(op: Operation) -> bool:
@@ -283,7 +275,7 @@ def _is_part(op: Operation) -> bool:
 
 
 def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
-    """Whether floats compute what an operation moves, and no other integers read it."""
+    """Return whether the moved value is computed in float and has no other integer consumers."""
     while is_alias(move):
         value = move.operands[0]
         if any(u.operation in inside and u.operation is not move for u in value.uses):
@@ -295,40 +287,39 @@ def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool
 
 
 def _is_returned(op: Operation, states: Sequence[State]) -> bool:
-    """Whether the caller gets what an operation makes, or rows that indices take of it."""
-    hidden = {state.position for state in states}
+    positions = {state.position for state in states}
     uses = uses_after_moves(op.results[0], joined=False)
-    return any(isinstance(use.operation, ReturnOp) and use.index not in hidden for use in uses)
+    return any(isinstance(use.operation, ReturnOp) and use.index not in positions for use in uses)
 
 
-def _hands_back(op: Operation, states: Sequence[State]) -> bool:
-    """Whether half of what an operation joins, or more, are floats of the caller's."""
-    kept = {state.argument for state in states}
+def _returns_inputs(op: Operation, states: Sequence[State]) -> bool:
+    """Return whether half of the concatenated elements, or more, are graph inputs in float."""
+    arguments = {state.argument for state in states}
     sources = {value: source_of(value) for value in op.operands}
-    given = sum(
+    size = sum(
         _size(value)
         for value, source in sources.items()
-        if isinstance(source, BlockArgument) and source not in kept
+        if isinstance(source, BlockArgument) and source not in arguments
     )
-    return 2 * given >= _size(op.results[0])
+    return 2 * size >= _size(op.results[0])
 
 
 def _size(value: SSAValue) -> int:
     return prod(graph.shape_of(value))
 
 
-FORKED = "moves for floats what comes in floats; integers have a copy of their own"
+FORK_REASON = "moves a float input for float operations; integers use a copy"
 
 
 @dataclass(frozen=True)
 class ForkRule(FloatNetworkPass):
     """
-    Copy an operation that only moves elements of an input if integers and floats both use the
-    result. The copy remains in float, before its first consumer.
+    Copy a data movement operation on an input if integers and floats both use the result. The copy
+    remains in float, before the first float consumer.
 
-    A network that removes noise adds its result to its input. The input is transposed to channels
-    last for a convolution; without the copy it would be returned in 256 steps. States keep their
-    storage. Changes no value.
+    For example, a network that removes noise adds the result to the input, which is transposed to
+    channels last for a convolution. Without the copy, the input would be returned in 256 steps.
+    States keep their storage. Changes no value.
     """
 
     name = "forks"
@@ -337,22 +328,21 @@ class ForkRule(FloatNetworkPass):
         inside = quantized_operations(main)
         states = states_of(main)
         stored = {state.argument for state in states}
-        hidden = {state.position for state in states}
+        positions = {state.position for state in states}
         copies: dict[SSAValue, SSAValue] = {}
-        for reader in main.body.block.ops:
-            if reader in inside:
+        for user in main.body.block.ops:
+            if user in inside:
                 continue
-            for index, value in enumerate(reader.operands):
-                if isinstance(reader, ReturnOp) and index in hidden:
+            for index, value in enumerate(user.operands):
+                if isinstance(user, ReturnOp) and index in positions:
                     continue
-                if _comes_in_floats(value, inside, stored):
-                    reader.operands[index] = _copied(value, inside, reader, copies)
+                if _is_moved_input(value, inside, stored):
+                    user.operands[index] = _copied(value, inside, user, copies)
 
 
-def _comes_in_floats(
+def _is_moved_input(
     value: SSAValue, inside: Container[object], stored: Container[SSAValue]
 ) -> bool:
-    """Whether integers move `value`, and the caller made it."""
     source = value
     while isinstance(move := source.owner, Operation) and move in inside and is_alias(move):
         source = move.operands[0]
@@ -363,35 +353,34 @@ def _comes_in_floats(
 def _copied(
     value: SSAValue,
     inside: Container[object],
-    reader: Operation,
+    user: Operation,
     copies: dict[SSAValue, SSAValue],
 ) -> SSAValue:
-    """`value` moved in float, from where it comes to in front of `reader`."""
     move = value.owner
     if not isinstance(move, Operation) or move not in inside:
         return value
     if value not in copies:
-        moved = _copied(move.operands[0], inside, reader, copies)
+        moved = _copied(move.operands[0], inside, user, copies)
         copy = move.clone()
         copy.operands[0] = moved
-        keep_in_float(copy, FORKED)
-        Rewriter.insert_op(copy, InsertPoint.before(reader))
+        keep_in_float(copy, FORK_REASON)
+        Rewriter.insert_op(copy, InsertPoint.before(user))
         copies[value] = copy.results[0]
     return copies[value]
 
 
-CELL_STATE = "parts the states of a recurrent layer, which is float, from its cell state"
+CELL_STATE_REASON = "separates the states of a recurrent layer in float from the cell state"
 
 
 @dataclass(frozen=True)
 class CellStateRule(FloatNetworkPass):
     """
     Give the states of an LSTM and the last cell state separate scales. A single result contains
-    both, and slices select them; the slices remain in float, so that each part has its range.
-    States are within 1, but cell states grow with the steps: a common scale would leave few steps
-    for the states.
+    both, and slices select them. The slices remain in float, so that each part has a separate
+    range.
 
-    Runs before `observe-ranges`. Changes no value.
+    States are within 1, but cell states grow with the steps: a common scale would leave few steps
+    for the states. Runs before `observe-ranges`. Changes no value.
     """
 
     name = "cell-states"
@@ -401,4 +390,4 @@ class CellStateRule(FloatNetworkPass):
             if isinstance(layer, graph.RecurrenceOp) and layer.cell_kind is Cell.LSTM:
                 for use in layer.result.uses:
                     if isinstance(use.operation, graph.SliceOp):
-                        keep_in_float(use.operation, CELL_STATE)
+                        keep_in_float(use.operation, CELL_STATE_REASON)

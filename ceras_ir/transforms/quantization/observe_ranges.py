@@ -1,9 +1,8 @@
 """
-Record what the values of a float network were on sample data.
+Observe the ranges of the values of a float network on sample data.
 
-Calibration by several workers makes the network that one of them alone would make. The samples are
-cut into chunks of `CHUNK`; what observers saw of each chunk is merged in the order of chunks, here
-as there. A network of no more samples than one chunk is observed as it always was.
+The samples are divided into chunks of `CHUNK_SAMPLES`. The observations of the chunks are merged in
+order, with or without worker processes, so the result does not depend on the number of workers.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -36,14 +35,12 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
 )
 from ceras_ir.transforms.quantization_options import ObserverName, ObserverOptions, SampleOptions
 
-# Calibration by several workers, with the network that one of them alone would make.
-
-CHUNK = 64
-"""Samples; an even number, because every other one is compared with those between."""
+CHUNK_SAMPLES = 64
+"""The number of samples in a chunk. It is even, because even and odd samples are compared."""
 
 
 class Carrier(Protocol):
-    """How a network gets to a worker."""
+    """Serializes a network for a worker process."""
 
     def pack(self, module: ModuleOp) -> bytes: ...
 
@@ -52,7 +49,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class Sharing:
-    """Who observes, and how the network gets there."""
+    """Worker processes for calibration, and the serialization of the network for them."""
 
     workers: Workers
     carrier: Carrier
@@ -60,7 +57,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """Some samples to observe."""
+    """A chunk of samples, and the numbers of the values to observe on it."""
 
     network: bytes
     carrier: Carrier
@@ -75,7 +72,7 @@ _SHARING: ContextVar[Sharing | None] = ContextVar("calibration_sharing", default
 
 @contextmanager
 def calibrating_by(sharing: Sharing) -> Generator[None]:
-    """Have calibration below be done by these workers."""
+    """Distribute the calibration in this context to worker processes."""
     token = _SHARING.set(sharing)
     try:
         yield
@@ -91,28 +88,27 @@ def observe_data(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Look at `values` on the samples of `sample_numbers`."""
+    """Observe `values` on the samples that `sample_numbers` selects."""
     inputs = network_inputs(main_function(module))
     numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
-    chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
-    seen = _observed(module, path, chunks, values, observer)
+    chunks = [numbers[at : at + CHUNK_SAMPLES] for at in range(0, len(numbers), CHUNK_SAMPLES)]
+    observations = _observe_chunks(module, path, chunks, values, observer)
     merged = Observations(len(values), observer)
-    for found in progress(seen, "calibrating", len(chunks)):
+    for found in progress(observations, "calibrating", len(chunks)):
         merged.merge(found)
     return merged
 
 
-def _observed(
+def _observe_chunks(
     module: ModuleOp,
     path: str,
     chunks: Sequence[Sequence[int]],
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Iterator[Observations]:
-    """What was seen of each chunk, in their order."""
     sharing = _SHARING.get()
     if sharing is None or len(chunks) < 2 or states_of(main_function(module)):
-        # One sequence through all chunks: the state of a network goes on from sample to sample.
+        # A single generator serves all chunks: states continue from sample to sample.
         samples = chosen_samples(module, path, [number for chunk in chunks for number in chunk])
         for chunk in chunks:
             yield observe(module, islice(samples, len(chunk)), values, observer)
@@ -128,7 +124,7 @@ def _observed(
 
 
 def observe_chunk(task: ChunkTask) -> Observations:
-    """In a worker: look at the values of one chunk."""
+    """Observe the values of a chunk. A worker process calls this function."""
     module = _network(task.carrier, task.network)
     every = list(network_values(main_function(module).body.block))
     samples = chosen_samples(module, task.path, task.samples)
@@ -137,15 +133,15 @@ def observe_chunk(task: ChunkTask) -> Observations:
 
 @lru_cache(maxsize=1)
 def _network(carrier: Carrier, network: bytes) -> ModuleOp:
-    """The network of all chunks, read once in each worker: reading takes as long as ten samples."""
+    """Load the network a single time per worker process, because this is as slow as ten samples."""
     return carrier.unpack(network)
 
 
-SYNTHETIC_SAMPLES = 6
-"""Made-up samples say little, so that more of them would only take longer."""
+MAX_SYNTHETIC_SAMPLES = 6
+"""The maximum number of synthetic samples. More samples take longer without better ranges."""
 
-UNFIT = (
-    "the result is not finite on synthetic samples, which the network was not made for; give "
+NOT_FINITE = (
+    "the result is not finite on synthetic samples, which may be unlike real inputs; give "
     "calibration data"
 )
 
@@ -153,25 +149,29 @@ UNFIT = (
 @dataclass(frozen=True)
 class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
     """
-    Record `graph.range` and `graph.exponent` of every value of a float network. The range is the
-    least and greatest element. The exponent is the power of two of the step in which the value is
-    stored. Where a zero point would take a tenth of the error or more, `graph.affine` is the best
-    exponent and zero point.
+    Record `graph.range` and `graph.exponent` of each value of a float network.
 
-    Errors are squared, of everything seen. Those of clipping count more: where a map is clipped
-    neighbours are clipped to the same side, and such errors add up, where those of rounding cancel.
-    They count as often as the root of the map's side says, 4 times from 16x16 positions on, and
-    once in a vector. What one function alone reads, as SiLU its sum of products, is judged behind
-    that function, channel by channel.
+    The range is the minimum and the maximum element. The exponent is that of the scale. If a zero
+    point removes at least a tenth of the error, `graph.affine` holds the best exponent and zero
+    point.
 
-    Ranges come from these sources, in this order:
+    The error is the sum of squared errors over all observed elements, with two refinements:
 
-    1. the samples of `calibration`, read one at a time;
-    2. ranges that the IR already holds;
-    3. synthetic samples of `graph.input_range` of the inputs, default [0, 1]. A note on stderr says
-       so.
+    1. Clipping errors have a higher weight, because neighboring elements of a feature map are
+       clipped
+       to the same side and their errors add up, while rounding errors cancel. The weight is the
+       root of the side length of the feature map, at most 4 (16x16 positions), and 1 in a vector.
+    2. If a value has a single consumer that is a function, such as SiLU after a product, the error
+       is measured after the function, for each channel.
 
-    Changes no value. A quantized network is left alone.
+    Ranges have these sources, in this order:
+
+    1. the samples of `calibration`, loaded one at a time;
+    2. ranges that are already in the IR;
+    3. synthetic samples of `graph.input_range` of the inputs, [0, 1] by default. A note on stderr
+       reports them.
+
+    The pass changes no value, and does not change a quantized network.
     """
 
     name = "observe-ranges"
@@ -216,24 +216,23 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
             self._synthetic(main, missing)
 
     def _synthetic(self, main: FuncOp, missing: list[SSAValue]) -> None:
-        # The interpreter is loaded only when something runs.
+        # Import the interpreter only if a network is run.
         from ceras_ir.data.synthetic_samples import synthetic_samples
         from ceras_ir.interpreters.network import with_states
-        from ceras_ir.support.terminal import progress
         from ceras_ir.transforms.quantization.analysis.calibration import calibrate
 
-        count = min(self.samples, SYNTHETIC_SAMPLES)
+        count = min(self.samples, MAX_SYNTHETIC_SAMPLES)
         remark(
             f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
-            f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
-            "range; give data for real ones (--calibrate FILE.npz)"
+            f"are those of {count} synthetic samples (seed {self.seed}) of the declared input "
+            "range; give real samples (--calibrate FILE.npz)"
         )
         samples = synthetic_samples(main, count, self.seed)
-        # Made-up samples have no rare extremes.
+        # Synthetic samples have no rare extremes.
         observer = "mse" if self.observer == "auto" else self.observer
         module = module_of(main)
         steps = with_states(module, progress(samples, "calibrating"))
         try:
             calibrate(module, steps, missing, observer)
         except InputError as error:
-            raise InputError([replace(f, message=UNFIT) for f in error.findings]) from None
+            raise InputError([replace(f, message=NOT_FINITE) for f in error.findings]) from None

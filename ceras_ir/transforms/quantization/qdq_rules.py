@@ -1,4 +1,6 @@
-"""Rules of `fold-qdq` that prepare a network with Q/DQ: signs, data movement and ties."""
+"""
+Prepare a network with Q/DQ for integers: rules of `fold-qdq` for signs, data movement and ties.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,18 +38,16 @@ from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,
     accumulator_units,
     is_quantized_alike,
+    max_tie_tilt,
     only_moves,
-    tie_rooms,
-    tilt,
+    tie_break_bounds,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
 from ceras_ir.transforms.rebuilding import with_data
 
-# Stored numbers and zero points moved by the same constant, so that both types mean the same.
 
-
-def store_moved(value: SSAValue, element: UniformType, distance: int) -> None:
-    """Let the operation that makes `value` store it as `element`: numbers greater by `distance`."""
+def shift_storage(value: SSAValue, element: UniformType, distance: int) -> None:
+    """Change the stored type of `value` to `element`, whose integers are greater by `distance`."""
     op = value.owner
     assert isinstance(op, Operation)
     requant: Attribute | None = op.properties.get("requant")
@@ -60,13 +60,10 @@ def store_moved(value: SSAValue, element: UniformType, distance: int) -> None:
     Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
 
 
-# `graph.pad` on other numbers: floats instead of the integers that store them, and back.
-
-
 def repadded(op: graph.PadOp, input: SSAValue, *, exactly: bool = True) -> graph.PadOp | None:
     """
-    `op` around `input`, quantized where the operand of `op` is float or the other way round.
-    None if `exactly` is asked for and no integer stands for the number that is put around.
+    Return `op` applied to `input`: as an integer pad if the operand of `op` is float, and vice
+    versa. Return None if `exactly` is set and no integer represents the padding value.
     """
     value: Attribute
     target = graph.quantized_element(input)
@@ -96,13 +93,14 @@ def repadded(op: graph.PadOp, input: SSAValue, *, exactly: bool = True) -> graph
 @dataclass(frozen=True)
 class SignRule(NetworkPass):
     """
-    Store every value inside the network that has 8 or 16 unsigned bits in signed ones, so that
-    accelerators and kernels meet int8 only. Activations with one scale per channel stay. Arguments
-    and results of the function keep their types; a `graph.requantize` of multiplier 1 stands at
-    each.
+    Store unsigned 8-bit and 16-bit values inside the network as signed integers, so that
+    accelerators and kernels need no unsigned types.
 
-    Exact: stored numbers and zero points move by the same constant, so `q - zero_point` stays.
-    Clamp ranges move with them.
+    Activations with per-channel scales are left unchanged. Arguments and results of the function
+    keep their types, by a `graph.requantize` with multiplier 1.
+
+    Exact: stored integers, zero points and clamp ranges change by the same constant, so `q -
+    zero_point` does not change.
     """
 
     name = "signs"
@@ -111,23 +109,22 @@ class SignRule(NetworkPass):
         unsigned = [v for v in network_values(main.body.block) if _signed(v) is not None]
         if not unsigned:
             return
-        outside = [v for v in unsigned if not isinstance(v.owner, Operation)]
+        arguments = [v for v in unsigned if not isinstance(v.owner, Operation)]
         for value in unsigned:
             if isinstance(value.owner, Operation) and not _is_border(value):
-                _convert(value)
-        for argument in outside:
-            _at_argument(main, argument)
-        _at_results(main)
+                _store_signed(value)
+        for argument in arguments:
+            _requantize_argument(main, argument)
+        _requantize_results(main)
 
 
 def _signed(value: SSAValue) -> UniformType | None:
-    """The signed type of an unsigned value, None for any other."""
     if not is_tensor(value.type):
         return None
     element = value.type.element_type
     if not isinstance(element, UniformType) or element.is_signed or element.high >= 1 << 16:
         return None
-    # No requantization could bring activations with a scale per channel back at the border.
+    # A requantization at the border could not restore per-channel scales of activations.
     if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
         return None
     half = element.high // 2 + 1
@@ -140,33 +137,29 @@ def _signed(value: SSAValue) -> UniformType | None:
 
 
 def _unsigned(element: UniformType) -> UniformType:
-    """The unsigned type of which `element` is the signed one, per tensor."""
     width = element.storage.width.data
     storage = IntegerType(width, Signedness.UNSIGNED)
     return UniformType(element.scale, element.zero_point + (1 << width - 1), storage=storage)
 
 
 def _is_border(value: SSAValue) -> bool:
-    """Whether this pass has made `value` for a result of the function."""
     owner = value.owner
     only_returned = all(isinstance(use.operation, ReturnOp) for use in value.uses)
-    return isinstance(owner, RequantizeOp) and only_returned and _moves(owner.requant)
+    return isinstance(owner, RequantizeOp) and only_returned and _is_unscaled(owner.requant)
 
 
-def _moves(requant: RequantAttr) -> bool:
+def _is_unscaled(requant: RequantAttr) -> bool:
     return requant.multipliers == (1,) and requant.shift.data == 0
 
 
-def _moved(value: SSAValue, element: UniformType) -> RequantizeOp:
-    """The same number stored as `element`, whose zero point alone differs."""
+def _requantized(value: SSAValue, element: UniformType) -> RequantizeOp:
     low, high = element.low, element.high
     return RequantizeOp(
         value, element, RequantAttr(0, zero_point=element.zero_point, low=low, high=high)
     )
 
 
-def _convert(value: SSAValue) -> None:
-    """Let the operation that makes `value` make the signed numbers."""
+def _store_signed(value: SSAValue) -> None:
     op, element = value.owner, _signed(value)
     assert isinstance(op, Operation) and element is not None
     half = 1 << element.storage.width.data - 1
@@ -180,23 +173,22 @@ def _convert(value: SSAValue) -> None:
         return
     if isinstance(op, graph.PadOp) and op.function is graph.Pad.CONSTANT:
         op.properties["value"] = IntegerAttr(int(op.stored_value) - half, i64)
-    store_moved(value, element, -half)
+    shift_storage(value, element, -half)
 
 
-def _at_argument(main: FuncOp, argument: SSAValue) -> None:
-    readers = [use.operation for use in argument.uses]
-    if all(isinstance(r, RequantizeOp) and _moves(r.requant) for r in readers):
+def _requantize_argument(main: FuncOp, argument: SSAValue) -> None:
+    users = [use.operation for use in argument.uses]
+    if all(isinstance(u, RequantizeOp) and _is_unscaled(u.requant) for u in users):
         return
     element, first = _signed(argument), main.body.block.first_op
     assert element is not None and first is not None
-    op = _moved(argument, element)
+    op = _requantized(argument, element)
     op.location = first.location
     Rewriter.insert_op(op, InsertPoint.before(first))
     argument.replace_uses_with_if(op.result, lambda use: use.operation is not op)
 
 
-def _at_results(main: FuncOp) -> None:
-    """Results are returned in the types that the function declares."""
+def _requantize_results(main: FuncOp) -> None:
     last = main.body.block.last_op
     assert isinstance(last, ReturnOp)
     for i, (value, declared) in enumerate(
@@ -204,7 +196,7 @@ def _at_results(main: FuncOp) -> None:
     ):
         if value.type == declared:
             continue
-        op = _moved(value, _unsigned(graph.stored_element(value)))
+        op = _requantized(value, _unsigned(graph.stored_element(value)))
         if isinstance(value.owner, Operation):
             op.location = value.owner.location
         Rewriter.insert_op(op, InsertPoint.before(last))
@@ -212,7 +204,7 @@ def _at_results(main: FuncOp) -> None:
 
 
 class SinkDequantize(RewritePattern):
-    """`move(dequantize(x))` becomes `dequantize(move(x))`, where all operands have one type."""
+    """Replace `move(dequantize(x))` by `dequantize(move(x))` if all operands have the same type."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.GraphOperation, rewriter: PatternRewriter, /):
@@ -225,16 +217,16 @@ class SinkDequantize(RewritePattern):
             return
         match op:
             case graph.PadOp():
-                # Exact where an integer stands for the number that is put around; for zero always.
+                # Exact if an integer represents the padding value, which is true for zero.
                 moved = repadded(op, stored[0])
             case graph.UnaryOp(channel_exponents=None) if op.function.kind is graph.Function.RELU:
-                # The zero point stands for zero, and numbers above it for greater ones.
+                # The zero point represents 0, and larger integers represent larger values.
                 point = element.zero_point
                 requant = RequantAttr(0, zero_point=point, low=point, high=element.high)
                 moved = graph.RequantizeOp(stored[0], element, requant)
             case _ if only_moves(op):
-                # Elements are the same function of the integer wherever they lie, and that function
-                # grows, so it commutes with a maximum.
+                # Dequantization is the same increasing function of each element, so it commutes
+                # with data movement and with a maximum.
                 moved = with_data(op, stored, element)
             case _:
                 return
@@ -247,8 +239,8 @@ class SinkDequantize(RewritePattern):
 
 class SinkRule(PatternPass):
     """
-    Move `graph.dequantize` below reshapes, transposes, maxima, concatenations and rectifiers, but
-    not where `graph.precision` keeps these in float. Changes no value.
+    Move `graph.dequantize` after reshapes, transposes, maxima, concatenations and rectifiers,
+    unless `graph.precision` keeps them in float. Changes no value.
     """
 
     name = "sink"
@@ -257,11 +249,11 @@ class SinkRule(PatternPass):
 
 class HoistQuantize(RewritePattern):
     """
-    `quantize(move(x, y))` becomes `move(quantize(x), quantize(y))`, where nobody else reads
-    the moved floats.
+    Replace `quantize(move(x, y))` by `move(quantize(x), quantize(y))` if the float result of the
+    data movement has no other consumer.
 
-    Exact: elements are quantized alike wherever they lie, by a function that does not fall, so
-    it commutes with a maximum too.
+    Exact: quantization is the same nondecreasing function of each element, so it commutes with data
+    movement and with a maximum.
     """
 
     @op_type_rewrite_pattern
@@ -280,7 +272,7 @@ class HoistQuantize(RewritePattern):
             quantizer.attributes |= op.attributes
         stored = [quantize.result for quantize in above]
         if isinstance(move, graph.PadOp):
-            # The number around is quantized as it would be in place.
+            # The padding value is rounded as QuantizeLinear would round it.
             moved = repadded(move, stored[0], exactly=False)
             assert moved is not None
         else:
@@ -292,8 +284,8 @@ class HoistQuantize(RewritePattern):
 
 class HoistRule(PatternPass):
     """
-    Move `graph.quantize` above reshapes, transposes, maxima and concatenations, but not where
-    `graph.precision` keeps these in float. Changes no value.
+    Move `graph.quantize` before reshapes, transposes, maxima and concatenations, unless
+    `graph.precision` keeps them in float. Changes no value.
     """
 
     name = "hoist"
@@ -305,16 +297,18 @@ class TieRule(NetworkPass):
     """
     Remove additions and factors that only decide how QuantizeLinear rounds ties.
 
-    1. `quantize(x + c)` becomes `quantize(x)` where c is positive and below half a unit of the sum
-       x. Where an odd multiplier m rescales x, the limit is half an m-th.
-    2. `quantize(x * f)` becomes `quantize(x)` where x is an average and f is so near to 1 that it
-       decides only ties.
+    1. Replace `quantize(x + c)` by `quantize(x)` if c is positive and below half a unit of the sum
+       x. If
+       an odd multiplier m rescales x, the limit is half a unit divided by m.
+    2. Replace `quantize(x * f)` by `quantize(x)` if x is an average and f is so near 1 that it only
+       decides ties.
 
-    `fold-qdq` makes integer operations of both that round half up, or as a reciprocal does.
-    QuantizeLinear rounds ties to even, and with c or f no tie is left. So the network says in ONNX
-    what the integer operation does: exact in the integers. Where anything was removed, every bit of
-    the network is meant. All other quantizations then round as ONNX says: they get
-    `graph.half_even`, which `fold-qdq` respects.
+    `fold-qdq` converts both to integer operations, which round half up or use a reciprocal.
+    QuantizeLinear rounds ties to even, but with c or f there is no tie. The network thus describes
+    the integer operation in ONNX, and the removal is exact in the integers.
+
+    If the pass removed a constant, the network specifies the rounding of all ties. The other
+    quantizations then get `graph.half_even`, and `fold-qdq` keeps the rounding of ONNX.
     """
 
     name = "ties"
@@ -322,15 +316,15 @@ class TieRule(NetworkPass):
     def change(self, main: FuncOp) -> None:
         ops = main.body.block.ops
         quantizes = [o for o in ops if isinstance(o, graph.QuantizeOp)]
-        even = [quantize for quantize in quantizes if not _dropped(quantize)]
+        even = [quantize for quantize in quantizes if not _remove_tie_breaks(quantize)]
         if len(even) == len(quantizes):
             return
         for quantizer in even:
             quantizer.attributes[HALF_EVEN] = UnitAttr()
 
 
-def _dropped(quantize: graph.QuantizeOp) -> bool:
-    """Whether there were constants that only decided ties; they are gone."""
+def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
+    """Remove constants that only decide ties, and return whether there were any."""
     steps = _constant_steps(quantize.input)
     for count in range(len(steps), 0, -1):
         found, value = steps[:count], steps[count - 1].value
@@ -343,7 +337,7 @@ def _dropped(quantize: graph.QuantizeOp) -> bool:
 
 
 class _Step(NamedTuple):
-    """A sum or product with a constant, which nobody else reads."""
+    """A sum or product with a constant, without other consumers."""
 
     op: graph.BinaryOp
     value: SSAValue
@@ -351,7 +345,7 @@ class _Step(NamedTuple):
 
 
 def _constant_steps(value: SSAValue) -> list[_Step]:
-    """The sums and products with constants that end in `value`, the last one first."""
+    """Return the sums and products with constants that compute `value`, the last one first."""
     steps: list[_Step] = []
     while isinstance(op := value.owner, graph.BinaryOp) and value.has_one_use():
         if op.activation is not None or op.is_quantized:
@@ -368,9 +362,9 @@ def _constant_steps(value: SSAValue) -> list[_Step]:
 
 
 def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) -> bool:
-    """Whether the constant of a step, applied to `value`, does no more."""
+    """Return whether the constant of a step, applied to `value`, only decides ties."""
     op, target = value.owner, graph.quantized_element(quantize.result)
-    # What moves, rectifies or clips keeps whole multiples what they are.
+    # Data movement, rectifiers and clips keep multiples of a unit.
     while isinstance(op, graph.GraphOperation) and (only_moves(op) or _clips(op)):
         op = op.operands[0].owner
     if not isinstance(op, Operation) or target is None:
@@ -385,14 +379,16 @@ def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) 
         return False
     if isinstance(op, graph.Pool2dOp):
         if step.op.function is graph.Binary.MUL:
-            return bool((np.abs(constant - np.float32(1)) <= tilt(op, types[0], target)).all())
-        # Where a factor decides, nothing is added.
+            return bool(
+                (np.abs(constant - np.float32(1)) <= max_tie_tilt(op, types[0], target)).all()
+            )
+        # The constant is 0 at positions where a factor decides the ties.
         return bool((constant >= 0).all() and constant.any() and (constant < units / 2).all())
     channels = graph.shape_of(value)[-1:] or (1,)
     flat = constant.reshape(-1)
     if flat.size not in (1, channels[0]) or constant.shape[-1:] not in ((), (1,), channels):
         return False
-    rooms = tie_rooms(units, *fixed_point(np.atleast_1d(units / target.scale).tolist()))
+    rooms = tie_break_bounds(units, *fixed_point(np.atleast_1d(units / target.scale).tolist()))
     small = np.where(rooms > 0, (flat > 0) & (flat < rooms), flat == 0)
     return bool(flat.any() and small.all()) and step.op.function is graph.Binary.ADD
 
@@ -402,13 +398,13 @@ def _clips(op: Operation) -> bool:
 
 
 def _operand_types(op: Operation) -> list[UniformType] | None:
-    """How the data operands, and weights, of a float operation are stored."""
+    """Return the stored types of the data operands and weights of a float operation."""
     known = graph.DequantizeOp | graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp
     if not isinstance(op, known):
         return None
     types: list[UniformType] = []
     for source in op.operands[:2]:
-        # Moved elements are whole multiples of the same unit.
+        # Data movement keeps multiples of a unit.
         while isinstance(source.owner, graph.GraphOperation) and only_moves(source.owner):
             source = source.owner.operands[0]
         source = source.owner.input if isinstance(source.owner, graph.DequantizeOp) else source

@@ -1,6 +1,8 @@
 """
-The pipelines `calibrate`, everything that `quantize` needs to know of the data, and `quantize`,
-from a float network to integers.
+The pipelines `calibrate` and `quantize`.
+
+`calibrate` records all facts about the data that `quantize` needs. `quantize` converts a float
+network to integers.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from ceras_ir.transforms.quantization.checks import CheckOutputsPass, CheckScale
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
-from ceras_ir.transforms.quantization.keep_in_float import INSIDE, KeepInFloatPass
+from ceras_ir.transforms.quantization.keep_in_float import INTEGER_BORDER_RULES, KeepInFloatPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.residuals import SplitResidualPass, UnfuseResidualPass
@@ -47,17 +49,15 @@ from ceras_ir.transforms.quantization_options import (
     default_recipe,
 )
 
-# The pipeline `calibrate`: everything that `quantize` needs to know of the data.
-
-FORMS = ("split-activations", "silu")
-"""Rules that make the values before lookup tables visible."""
+CALIBRATION_FORMS = ("split-activations", "silu")
+"""The rules that create the values before lookup tables."""
 
 
 @dataclass(frozen=True)
 class CalibratePass(ObserverOptions, SiluOptions, SampleOptions, PipelinePass):
     """
-    Record the range and exponent of every value of a float network, so that `quantize` can run
-    again and again without data. Values before a lookup table are included.
+    Record the range and exponent of each value of a float network, including values before a lookup
+    table. `quantize` can then run repeatedly without data.
     """
 
     name = "calibrate"
@@ -67,15 +67,13 @@ class CalibratePass(ObserverOptions, SiluOptions, SampleOptions, PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         return (
-            with_options_of(SetFunctionsPass, self, rules=FORMS),
+            with_options_of(SetFunctionsPass, self, rules=CALIBRATION_FORMS),
             with_options_of(ObserveRangesPass, self),
         )
 
 
-# The pipeline `quantize`: from a float network to integers.
-
 Tail: TypeAlias = Literal["float", "int8"]
-"""What follows the last sum of products is computed in."""
+"""The arithmetic of operations after the last layer."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +81,21 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
     """
     Quantize a network.
 
-    1. A network that comes with Q/DQ keeps its scales and zero points. They are folded into integer
-       operations with multipliers and shifts.
-    2. A float network becomes int8 with power-of-two scales and 32-bit biases. Operations behind
-       its last sum of products stay float unless `tail` is int8.
-    3. A quantized network stays as it is.
+    1. A network with Q/DQ keeps its scales and zero points. They are folded into integer operations
+       with
+       multipliers and shifts.
+    2. A float network becomes int8 with power-of-two scales and 32-bit biases. Operations after the
+       last layer remain float unless `tail` is int8.
+    3. A quantized network is left unchanged.
 
-    No recipe is tried on the data.
+    The pass does not compare recipes on data.
     """
 
     name = "quantize"
     removed_options: ClassVar = REMOVED_OPTIONS
 
     tail: Tail = "float"
-    """How operations behind the last sum of products are computed, see `keep-in-float`."""
+    """The arithmetic of operations after the last layer, see `keep-in-float`."""
 
     def __post_init__(self) -> None:
         check_recipe(self.recipe, f"option 'recipe' of pass '{self.name}'")
@@ -122,7 +121,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         rows, narrow = ROWS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
         splits = narrow and PRECISION in optional and self.budget != 0
-        kept = () if self.tail == "float" else INSIDE
+        kept = () if self.tail == "float" else INTEGER_BORDER_RULES
         everything = (
             # A network with Q/DQ; a float network is unchanged.
             FoldQdqPass(spread),
@@ -147,7 +146,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
                 residual_spread=spread,
                 narrow_border=self.tail == "int8",
             ),
-            # Scales of weights, and scales that must agree.
+            # Scales of weights, and scales that must be equal.
             ChooseRowExponentsPass(spread),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
@@ -163,7 +162,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         return tuple(p for p in everything if p.name not in OPTIONAL or p.name in optional)
 
     def _offering(self) -> dict[str, str | None]:
-        """The target, with its board, unless it does not decide how functions are computed."""
+        """Return the target and board, unless the target does not choose the forms of functions."""
         if self.target is None or configured(self.target, self.board).form_offer() is None:
             return {"target": None, "board": None}
         return {}

@@ -1,8 +1,7 @@
 """
-Turn a float network with chosen exponents into a quantized network.
+Convert a float network with known exponents to a quantized network.
 
-The pass `strip-border-quantization` lets the caller pass and receive stored integers instead of
-floats.
+The pass `strip-border-quantization` then lets the caller exchange integers instead of floats.
 """
 
 from dataclasses import dataclass
@@ -50,18 +49,16 @@ from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.stored_operations import QuantizedValues, stored_operation
 from ceras_ir.transforms.rebuilding import erase_unused
 
-# The ends of a quantized network as they are stored, without `graph.quantize` between.
-
 
 def stored_type(argument: SSAValue) -> Attribute | None:
-    """The one type that an argument is only ever quantized to."""
-    readers = [use.operation for use in argument.uses]
-    types = {r.result.type if isinstance(r, QuantizeOp) else None for r in readers}
+    """Return the type to which all consumers quantize an argument, or None."""
+    users = [use.operation for use in argument.uses]
+    types = {user.result.type if isinstance(user, QuantizeOp) else None for user in users}
     return types.pop() if len(types) == 1 else None
 
 
-def take_stored(argument: SSAValue) -> None:
-    """Give an argument the type that it is quantized to, if that is one."""
+def store_argument(argument: SSAValue) -> None:
+    """Change the type of an argument to the type to which all consumers quantize it."""
     if (kind := stored_type(argument)) is None:
         return
     quantizers = [use.operation for use in argument.uses]
@@ -71,8 +68,8 @@ def take_stored(argument: SSAValue) -> None:
         Rewriter.erase_op(quantizer)
 
 
-def returned_as_stored(main: FuncOp, position: int) -> None:
-    """Return a result that is dequantized as it is stored."""
+def return_stored(main: FuncOp, position: int) -> None:
+    """Return the integers of a result that is dequantized."""
     last = main.body.block.last_op
     assert last is not None
     value = last.operands[position]
@@ -81,85 +78,80 @@ def returned_as_stored(main: FuncOp, position: int) -> None:
         erase_unused(value.owner)
 
 
-BORDER = "the number that it puts around may have no integer"
-
-
 @dataclass(frozen=True)
 class QuantizeRule(FloatNetworkPass):
     """
-    Replace every operation of a calibrated float network by its quantized form. Values have int8
-    and power-of-two scales, biases 32 bits. Every requantization is a shift that rounds half up.
+    Replace each operation of a calibrated float network by the quantized form. Values have int8 and
+    power-of-two scales, biases have 32 bits. Each requantization is a shift that rounds half up.
 
-    Values with `graph.precision = "i16"` have 16 bits. Operations without a quantized form, or with
-    `graph.precision = "f32"`, stay float between `graph.dequantize` and `graph.quantize`. So do
-    arguments and results of the function. A pad of another number than zero says so by
-    `graph.precision`, as `fold-qdq` has an integer form of it.
+    1. Values with `graph.precision = "i16"` have 16 bits.
+    2. Operations without a quantized form, or with `graph.precision = "f32"`, remain float between
+       `graph.dequantize` and `graph.quantize`.
+    3. Arguments and results of the function remain float.
+    4. A pad with a value other than zero gets `graph.precision = "f32"`, because `fold-qdq` would
+       convert it to integers.
 
-    Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are constant;
-    drops them. Not exact: this is where the network's values change.
+    Each value needs `graph.exponent`, and each layer with constant weights `graph.weight_exponent`.
+    The pass removes these attributes. Not exact: this pass changes the values of the network.
     """
 
     name = "operations"
 
     def change(self, main: FuncOp) -> None:
-        _convert(main)
+        block = main.body.block
+        chosen = quantized_operations(main)
+        values = QuantizedValues(block)
+        for op in list(block.ops):
+            if op not in chosen:
+                for i, operand in enumerate(op.operands):
+                    op.operands[i] = values.real(operand, op)
+                is_filled = isinstance(op, graph.PadOp) and not op.is_alias
+                if is_filled and not graph.is_plain(op.operands[0]) and not is_kept_in_float(op):
+                    keep_in_float(op, "the padding value may have no integer")
+                continue
+            assert isinstance(op, graph.GraphOperation)
+            new = stored_operation(op, values)
+            if LAYER in op.attributes:
+                new[-1].attributes[LAYER] = op.attributes[LAYER]
+            Rewriter.insert_op(new, InsertPoint.before(op))
+            values.define(op.output, new[-1].output)
+        operands = {v.owner: None for op in reversed(chosen) for v in op.operands}
+        for op in reversed(chosen):
+            Rewriter.erase_op(op)
+        for owner in operands:
+            if isinstance(owner, graph.ConstantOp):
+                erase_unused(owner)
+        for value in network_values(block):
+            set_width(value, NARROW)
+            drop_value_statistics(value)
         main.attributes.pop(SNAPPED, None)
 
 
-def _convert(main: FuncOp) -> None:
-    block = main.body.block
-    chosen = quantized_operations(main)
-    values = QuantizedValues(block)
-    for op in list(block.ops):
-        if op not in chosen:
-            for i, operand in enumerate(op.operands):
-                op.operands[i] = values.real(operand, op)
-            if isinstance(op, graph.PadOp) and _puts_numbers(op) and not is_kept_in_float(op):
-                keep_in_float(op, BORDER)
-            continue
-        assert isinstance(op, graph.GraphOperation)
-        new = stored_operation(op, values)
-        if LAYER in op.attributes:
-            new[-1].attributes[LAYER] = op.attributes[LAYER]
-        Rewriter.insert_op(new, InsertPoint.before(op))
-        values.define(op.output, new[-1].output)
-    constants: dict[graph.ConstantOp, None] = {}
-    for op in reversed(chosen):
-        constants |= {v.owner: None for v in op.operands if isinstance(v.owner, graph.ConstantOp)}
-        Rewriter.erase_op(op)
-    for constant in constants:
-        erase_unused(constant)
-    for value in network_values(block):
-        set_width(value, NARROW)
-        drop_value_statistics(value)
-
-
-def _puts_numbers(op: graph.PadOp) -> bool:
-    """Whether floats other than zero are put around floats."""
-    return not op.is_alias and not graph.is_plain(op.input)
-
-
-WITHIN_ONE = frozenset((Function.TANH, Function.SIGMOID, Function.HARD_SIGMOID, Function.SOFTSIGN))
-"""Functions whose magnitude is at most 1."""
+UNIT_FUNCTIONS = frozenset(
+    (Function.TANH, Function.SIGMOID, Function.HARD_SIGMOID, Function.SOFTSIGN)
+)
+"""The functions with a magnitude of at most 1."""
 
 STATE_EXPONENT = -14
-"""Of 16 bits, for a state within 1; twice of that is not clipped."""
+"""The exponent of a 16-bit state with magnitudes up to 1. Magnitudes up to 2 are not clipped."""
 
 
 @dataclass(frozen=True)
 class RecurrenceRule(FloatNetworkPass):
     """
-    Give recurrent layers of a float network weights of 8 bits, with a power of two for each row.
-    The state is multiplied as integers of 16 bits, in steps of 2^-14, or, where the caller's first
-    state was seen beyond 1, in steps that hold twice of it. Functions of the gates stay float: of a
-    layer with 128 units they are less than one multiplication in 100.
+    Quantize the weights of recurrent layers of a float network to 8 bits, with a power-of-two scale
+    for each row.
 
-    A layer is left alone where
+    The state is multiplied as integers of 16 bits in steps of 2^-14. If the first state from the
+    caller was observed beyond 1, the steps hold twice its magnitude. Functions of the gates remain
+    float: in a layer of 128 units they take less than one multiplication in 100.
 
-    1. its weights are not constant floats;
-    2. its functions do not keep the state within 1, as Relu;
-    3. a sum could leave 32 bits; or
-    4. it has `graph.precision = "f32"`.
+    A layer is left unchanged in each of these cases:
+
+    1. The weights are not constant floats.
+    2. A function such as Relu does not limit the state to magnitudes up to 1.
+    3. A sum could exceed 32 bits.
+    4. It has `graph.precision = "f32"`.
 
     Not exact: weights and the state are rounded to the nearest.
     """
@@ -176,10 +168,11 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
     constant = layer.weights.owner
     if layer.is_integer or not isinstance(constant, graph.ConstantOp):
         return
-    # What a state is made of: of an RNN by its one function, of others by gates of the last.
+    # The state of an RNN is limited by its only function, other states by gates and the last
+    # function.
     last = layer.functions.data[-1]
     gates = layer.functions.data[:1] if layer.cell_kind is not Cell.RNN else ()
-    if not all(f.kind in WITHIN_ONE for f in (last, *gates)):
+    if not all(f.kind in UNIT_FUNCTIONS for f in (last, *gates)):
         return
     weights = np.asarray(constant.array(), np.float32)
     chosen = least_squares_exponents(weights)
@@ -206,43 +199,42 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
 
 
 def _state_exponent(layer: graph.RecurrenceOp) -> int:
-    """Steps make states within 1; the first one comes from elsewhere."""
     first = graph.constant_array(layer.state)
-    seen = observed_range(layer.state) if first is None else (first.min(), first.max())
-    largest = 0.0 if seen is None else float(max(-seen[0], seen[1]))
+    bounds = observed_range(layer.state) if first is None else (first.min(), first.max())
+    largest = 0.0 if bounds is None else float(max(-bounds[0], bounds[1]))
     return STATE_EXPONENT if largest <= 1 else fitting_exponent(largest) - EXTRA_FRACTION_BITS
 
 
 @dataclass(frozen=True)
 class StateRule(NetworkPass):
     """
-    Give states the type in which they are stored. A state whose argument is only ever quantized to
-    the type that its result is dequantized from is both; another one stays float.
+    Store states as integers, if the argument is only quantized to the type from which the result is
+    dequantized. Other states remain float.
 
-    Exact: what is quantized, of what was dequantized from the same type, is the same integer, and
-    the first state, zero, is stored as the zero point.
+    Exact: quantization after dequantization from the same type is the identity, and the first
+    state, zero, is stored as the zero point.
     """
 
     name = "states"
 
     def change(self, main: FuncOp) -> None:
         for state in states_of(main):
-            made = state.result.owner
-            if isinstance(made, DequantizeOp) and stored_type(state.argument) == made.input.type:
-                take_stored(state.argument)
-                returned_as_stored(main, state.position)
+            op = state.result.owner
+            if isinstance(op, DequantizeOp) and stored_type(state.argument) == op.input.type:
+                store_argument(state.argument)
+                return_stored(main, state.position)
         main.update_function_type()
 
 
 @dataclass(frozen=True)
 class FloatSumRule(NetworkPass):
     """
-    Make float convolutions and products `ordered` in a network that is partly quantized. A float
-    network that nobody quantizes keeps the freedom to sum in the fastest order.
+    Fix the order of sums of float convolutions and products (`ordered`) in a partly quantized
+    network. A float network that is not quantized keeps the fastest order.
 
-    The result of a float layer may be quantized again, where the last bit of a sum decides between
-    two integers. With one order every target gets the same integers. Exact: before, any order was
-    allowed.
+    If the result of a float layer is quantized again, the last bit of a sum can decide between two
+    integers. With a fixed order, all targets compute the same integers. Exact: any order was
+    allowed before.
     """
 
     name = "float-sums"
@@ -256,7 +248,7 @@ class FloatSumRule(NetworkPass):
 @dataclass(frozen=True)
 class QuantizeGraphPass(RulePass):
     """
-    Turn a float network with chosen exponents into a quantized network.
+    Convert a float network with known exponents to a quantized network.
 
     The rules replace recurrent layers and all other operations, store states as integers, and fix
     the order of the sums that remain in float.
@@ -268,52 +260,51 @@ class QuantizeGraphPass(RulePass):
         return RecurrenceRule(), QuantizeRule(), StateRule(), FloatSumRule()
 
 
-# Let the caller pass and receive stored integers instead of floats.
-
-
 @dataclass(frozen=True)
 class StripBorderQuantizationPass(NetworkPass):
     """
-    Give arguments and results the types in which they are stored. An argument that is only ever
-    quantized to one type takes that type; a result that is dequantized is returned as it is stored.
-    Other arguments and results stay float; stderr says which results, and why.
+    Change arguments and results to the types in which they are stored. An argument that is
+    quantized to a single type gets this type. A result that is dequantized is returned as integers.
+    Other arguments and results remain float, and stderr names the results with the reasons.
 
     Exact in the integers: the caller does the work of `graph.quantize` and `graph.dequantize`. An
-    argument that `fit-inputs` divides takes the scale of its stored numbers before the division;
-    the weight scales of the layers that read it make up for it.
+    argument that `fit-inputs` divides has the scale that its integers have before the division. The
+    weight scales of its consumers compensate for this.
     """
 
     name = "strip-border-quantization"
 
     def change(self, main: FuncOp) -> None:
-        # No caller sees states, and both of their ends have one type.
-        kept = {value for state in states_of(main) for value in (state.argument, state.result)}
+        # States are not visible to the caller, and argument and result have the same type.
+        states = {value for state in states_of(main) for value in (state.argument, state.result)}
         for argument in tuple(main.body.block.args):
-            if argument not in kept:
+            if argument not in states:
                 _unscale(argument)
-                take_stored(argument)
+                store_argument(argument)
         for position, value in enumerate(result_values(main)):
-            if value not in kept:
-                returned_as_stored(main, position)
-                self._note(output_names(main)[position], result_values(main)[position])
+            if value not in states:
+                return_stored(main, position)
+                self._report_float_output(
+                    output_names(main)[position], result_values(main)[position]
+                )
         main.update_function_type()
 
-    def _note(self, name: str, value: SSAValue) -> None:
-        """Say why an output stays float, where the network computes it so."""
+    def _report_float_output(self, name: str, value: SSAValue) -> None:
         op = value.owner
         if isinstance(op, graph.GraphOperation) and tensor_type(value).element_type == f32:
             known = op.attributes.get(FLOAT_REASON)
             reason = f": {known.data}" if isinstance(known, StringAttr) else ""
             remark(
-                f"{self.name}: note: output '{name}' stays float, because '{node_name(op)}' is "
+                f"{self.name}: note: output '{name}' remains float, because '{node_name(op)}' is "
                 f"computed in float{reason}"
             )
 
 
 def _unscale(argument: SSAValue) -> None:
     """
-    Undo that in a quantized network, where the argument goes nowhere else: it is quantized in
-    steps of its own to the same numbers, and weights are stored in steps that make up for it.
+    Fold the multiplication of an argument by a scalar into the scales, if the argument has no other
+    consumer and only layers with constant weights use the quantized values. The integers do not
+    change.
     """
     scaled = argument.get_user_of_unique_use()
     if not isinstance(scaled, graph.BinaryOp) or scaled.function is not graph.Binary.MUL:
@@ -324,14 +315,13 @@ def _unscale(argument: SSAValue) -> None:
         return
     values: list[SSAValue] = [quantize.result]
     layers: dict[graph.LinearOperation, None] = {}
-    for value in values:  # Which grows on the way.
-        for reader in (use.operation for use in value.uses):
-            if isinstance(reader, graph.LinearOperation) and isinstance(
-                reader.weights.owner, graph.ConstantOp
-            ):
-                layers[reader] = None
-            elif isinstance(reader, graph.GraphOperation) and only_moves(reader):
-                values.append(reader.results[0])
+    for value in values:  # The list grows in the loop.
+        for user in (use.operation for use in value.uses):
+            is_layer = isinstance(user, graph.LinearOperation)
+            if is_layer and isinstance(user.weights.owner, graph.ConstantOp):
+                layers[user] = None
+            elif isinstance(user, graph.GraphOperation) and only_moves(user):
+                values.append(user.results[0])
             else:
                 return
     movers = [value.owner for value in values[1:]]

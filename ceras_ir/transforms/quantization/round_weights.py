@@ -1,8 +1,5 @@
 """
-Round weights so that errors of neighbours cancel, instead of each to the nearest.
-
-The parts are: weights as multiples of a power of two, what layers see of their inputs, changes of
-the layers, and the pass.
+Round weights so that errors of correlated inputs cancel, instead of each weight to the nearest.
 """
 
 from __future__ import annotations
@@ -30,20 +27,18 @@ from ceras_ir.transforms.quantization.analysis.calibration import Array, Calibra
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.rebuilding import replace_constant
 
-# Weights as multiples of a power of two: to the nearest, or so that errors cancel.
-
 Real = NDArray[np.float64]
 
 DAMPING = 0.001
-"""Of the mean of all diagonal elements, added to each so that nothing is singular."""
-BLOCK = 128
-"""Columns whose corrections are applied at once to the rest."""
-SMALL = 64
-"""Triangles of this size at most are inverted at once."""
+"""The share of the mean diagonal that is added to the diagonal against singular matrices."""
+BLOCK_COLUMNS = 128
+"""The number of columns after which their corrections are applied to the remaining columns."""
+MAX_DIRECT_SIZE = 64
+"""The maximum size of a triangle that is inverted without division into blocks."""
 
 
 def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
-    """Layers whose weights are constant and have an exponent."""
+    """Return the layers with constant weights that have an exponent, and constant bias if any."""
     return [
         op
         for op in quantized_operations(main)
@@ -54,69 +49,67 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     ]
 
 
-def nearest(weights: Real, step: Real | float) -> Real:
-    """Rounded half to even to multiples of `step` and clamped, as `quantize-graph` does it."""
+def round_to_nearest(weights: Real, step: Real | float) -> Real:
+    """Round half to even to multiples of `step` and clamp, as `quantize-graph` does."""
     return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
 
 
-def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
+def round_with_compensation(weights: Real, pairs: Real, steps: Real) -> Real:
     """
-    `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column, those
-    of the largest inputs first; the error of each, as far as inputs are correlated by `pairs`
-    [groups, K, K], is taken up by the columns that follow. Zeros, as of pruned weights, stay zeros.
+    Round `weights` [groups, outputs, K] to multiples of `steps` [groups, outputs, 1] column by
+    column, starting with the largest inputs. The following columns compensate the error of each
+    column, according to the correlations `pairs` [groups, K, K] of the inputs. Zeros, as of pruned
+    weights, remain zeros.
     """
     order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
     groups = np.arange(len(order))[:, None, None]
     pairs = pairs[groups, order[:, :, None], order[:, None, :]]
-    factors = _factors(pairs)
+    factors = _inverse_factors(pairs)
     result = np.empty_like(weights)
-    rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), factors, steps)
+    rounded = _round_columns(np.take_along_axis(weights, order[:, None], 2), factors, steps)
     np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
     return result
 
 
-def _factors(pairs: Real) -> Real:
-    """
-    Upper triangles of which the inverse of `pairs` is the product, transposed first. The diagonals
-    of `pairs` become larger.
-    """
+def _inverse_factors(pairs: Real) -> Real:
+    """Return upper triangles U with `U.T @ U = inverse(pairs)`; `pairs` is damped."""
     diagonal = np.einsum("gii->gi", pairs)
     mean = diagonal.mean(axis=1, keepdims=True)
     added = np.where(mean > 0, DAMPING * mean, 1.0)
     while True:
         diagonal += added
         try:
-            # From the last row and column on, the factor is an upper triangle.
+            # With rows and columns reversed, the factor is an upper triangle.
             lower = np.linalg.cholesky(pairs[:, ::-1, ::-1])
-        except np.linalg.LinAlgError:  # Sums in float32 were off by more than the damping.
+        except np.linalg.LinAlgError:  # Rounding of float32 sums exceeded the damping.
             added *= 10
         else:
-            return _inverse_of_upper(lower[:, ::-1, ::-1].astype(np.float64, copy=False))
+            return _inverse_upper(lower[:, ::-1, ::-1].astype(np.float64, copy=False))
 
 
-def _inverse_of_upper(triangle: Real) -> Real:
-    """By halves, in a third of the products that the inverse of any matrix takes."""
+def _inverse_upper(triangle: Real) -> Real:
+    """Invert an upper triangle by halves, with a third of the products of a general inverse."""
     size = triangle.shape[-1]
-    if size <= SMALL:
+    if size <= MAX_DIRECT_SIZE:
         return np.linalg.inv(triangle).astype(np.float64, copy=False)
     half = size // 2
     result = np.zeros_like(triangle)
-    result[:, :half, :half] = first = _inverse_of_upper(triangle[:, :half, :half])
-    result[:, half:, half:] = second = _inverse_of_upper(triangle[:, half:, half:])
+    result[:, :half, :half] = first = _inverse_upper(triangle[:, :half, :half])
+    result[:, half:, half:] = second = _inverse_upper(triangle[:, half:, half:])
     result[:, :half, half:] = -(first @ triangle[:, :half, half:] @ second)
     return result
 
 
-def _in_order(weights: Real, upper: Real, steps: Real) -> Real:
-    """The same from the first column to the last, with the factors of the inverse."""
+def _round_columns(weights: Real, upper: Real, steps: Real) -> Real:
     length = weights.shape[2]
-    rest, result, kept = weights.copy(), np.empty_like(weights), weights != 0
-    for start in range(0, length, BLOCK):
-        end = min(start + BLOCK, length)
+    rest, result, nonzero = weights.copy(), np.empty_like(weights), weights != 0
+    for start in range(0, length, BLOCK_COLUMNS):
+        end = min(start + BLOCK_COLUMNS, length)
         errors = np.empty((*weights.shape[:2], end - start))
         for i in range(start, end):
             column = rest[:, :, i]
-            result[:, :, i] = np.where(kept[:, :, i], nearest(column, steps[:, :, 0]), 0.0)
+            rounded = round_to_nearest(column, steps[:, :, 0])
+            result[:, :, i] = np.where(nonzero[:, :, i], rounded, 0.0)
             error = (column - result[:, :, i]) / upper[:, i, i][:, None]
             errors[:, :, i - start] = error
             rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]
@@ -124,47 +117,47 @@ def _in_order(weights: Real, upper: Real, steps: Real) -> Real:
     return result
 
 
-# What convolutions and matrix products see of their inputs: means, and products of pairs.
+# Moments of the inputs of layers: means, and products of pairs.
 #
-# A layer multiplies patches of K numbers (window position, then channel, as its weights lie)
-# by its weights. With groups every group has patches of its own: all arrays lead with groups.
+# A layer multiplies patches of K elements (window position, then channel, as in the weights) by the
+# weights. Each group of a convolution has separate patches; groups are the first axis of all
+# arrays.
 
 Number = TypeVar("Number", bound=np.generic)
 
-POSITIONS = 512
-"""About how many patches of one sample are taken for products."""
-MAX_PART = 1536
-"""Longest patch whose products of all pairs are kept, 5 MiB; of longer ones those within parts of
-this length at most."""
-COLUMNS_AT_ONCE = 128
-"""How many columns are multiplied at once by themselves and those that follow."""
-CHANCE = 0.25
+SAMPLED_POSITIONS = 512
+"""The approximate number of patches per sample."""
+MAX_PART_PRODUCTS = 1536
 """
-Of n patches of K columns, products of different columns count `n / (n + CHANCE * K)`: the rest is
-taken for chance.
+The longest patch for which products of all pairs are kept (5 MiB). A longer patch is divided into
+parts of at most this length.
 """
+PAIR_COLUMNS = 128
+"""The number of columns in a block of products of pairs."""
+SHRINKAGE = 0.25
+"""Products of different columns are multiplied by `n / (n + SHRINKAGE * K)` for n patches."""
 
 
 def patch_length(op: graph.LinearOperation) -> int:
-    """Products per accumulator."""
+    """Return the number of products per accumulator."""
     return prod(graph.shape_of(op.weights)[1:])
 
 
 class _Pairs:
-    """Sums of the products of all pairs of columns: blocks of rows, from the diagonal on."""
+    """Sums of the products of all pairs of columns, in blocks of rows from the diagonal on."""
 
     def __init__(self, groups: int, length: int):
-        starts = range(0, length, COLUMNS_AT_ONCE)
+        starts = range(0, length, PAIR_COLUMNS)
         self.shape = (groups, length, length)
         self.blocks = [
-            np.zeros((groups, min(COLUMNS_AT_ONCE, length - start), length - start), np.float32)
+            np.zeros((groups, min(PAIR_COLUMNS, length - start), length - start), np.float32)
             for start in starts
         ]
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the products of `x` [groups, patches, K]."""
         for number, block in enumerate(self.blocks):
-            rest = x[:, :, number * COLUMNS_AT_ONCE :]
+            rest = x[:, :, number * PAIR_COLUMNS :]
             block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
 
     @property
@@ -172,11 +165,11 @@ class _Pairs:
         return all(np.isfinite(block).all() for block in self.blocks)
 
     def of(self, groups: slice) -> NDArray[np.float64]:
-        """Those of some groups [groups, K, K], both triangles."""
+        """Return the symmetric matrices of the given groups [groups, K, K]."""
         count = len(range(*groups.indices(self.shape[0])))
         found = np.empty((count, *self.shape[1:]))
         for number, block in enumerate(self.blocks):
-            start, end = number * COLUMNS_AT_ONCE, number * COLUMNS_AT_ONCE + block.shape[1]
+            start, end = number * PAIR_COLUMNS, number * PAIR_COLUMNS + block.shape[1]
             found[:, start:end, start:] = block[groups]
             found[:, start:, start:end] = block[groups].transpose(0, 2, 1)
         return found
@@ -184,14 +177,13 @@ class _Pairs:
 
 @dataclass
 class InputMoments:
-    """Sums over everything that one layer saw, or several with the same weights."""
+    """Sums over the inputs of a layer, or of several layers with equal weights."""
 
     op: graph.LinearOperation
     others: Sequence[graph.LinearOperation] = ()
-    """With weights like those of `op`."""
     total: NDArray[np.float64] = field(init=False)
     origin: NDArray[np.float32] | None = field(init=False, default=None)
-    """[groups, 1, K], about where the inputs are: products are of differences from it."""
+    """A value near the inputs, [groups, 1, K]. Products are computed for differences from it."""
     _pairs: _Pairs = field(init=False)
     patches: int = 0
 
@@ -206,37 +198,39 @@ class InputMoments:
 
     @property
     def parts(self) -> int:
-        """How many parts of one length a patch has for products of pairs."""
+        """The number of equal parts of a patch, for products of pairs."""
         length = patch_length(self.op)
-        return next(n for n in range(1, length + 1) if length % n == 0 and length // n <= MAX_PART)
+        return next(
+            n for n in range(1, length + 1) if length % n == 0 and length // n <= MAX_PART_PRODUCTS
+        )
 
     def by_part(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """[groups, rows, K] as [groups * parts, rows, K / parts]."""
+        """Reshape [groups, rows, K] to [groups * parts, rows, K / parts]."""
         groups, count, length = rows.shape
         split = rows.reshape(groups, count, self.parts, length // self.parts)
         return split.transpose(0, 2, 1, 3).reshape(groups * self.parts, count, -1)
 
     def joined(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """What `by_part` has split."""
+        """Undo `by_part`."""
         _, count, part = rows.shape
         split = rows.reshape(self.groups, self.parts, count, part)
         return split.transpose(0, 2, 1, 3).reshape(self.groups, count, self.parts * part)
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean patch of each group, zeros of the padding included."""
+        """The mean patch of each group, including zeros of the padding."""
         return self.total / max(self.patches, 1)
 
     @property
     def are_finite(self) -> bool:
-        """Whether products can be told: squares of numbers above 10^19 cannot, in float32."""
+        """Whether the products are finite. Squares of values above 10^19 overflow in float32."""
         return self._pairs.are_finite
 
     def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:
         """
-        Means of the products of all pairs, of some of the groups' parts [parts, K, K]; of
-        differences from the mean if `centred`. Those of different columns are shrunk, since few
-        patches make any two of many columns look alike (Ledoit and Wolf 2004).
+        Return the mean products of all pairs [parts, K, K] for some parts of the groups, or the
+        covariances if `centred`. Elements off the diagonal are shrunk, because columns of few
+        patches are correlated by chance (Ledoit and Wolf 2004).
         """
         found = self._pairs.of(parts)
         found /= max(self.patches, 1)
@@ -246,26 +240,26 @@ class InputMoments:
         if not centred:
             means = self.by_part(self.mean[:, None])[parts]
             found += means.transpose(0, 2, 1) * means
-        squares = np.einsum("gii->gi", found)
-        kept = squares.copy()
-        found *= self.patches / max(self.patches + CHANCE * found.shape[1], 1)
-        squares[:] = kept
+        diagonal = np.einsum("gii->gi", found)
+        squares = diagonal.copy()
+        found *= self.patches / max(self.patches + SHRINKAGE * found.shape[1], 1)
+        diagonal[:] = squares
         return found
 
-    def see(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
-        """Add what `op` read, one of the layers."""
+    def add(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
+        """Include the input `x` of the layer `op`."""
         if not isinstance(op, graph.Conv2dOp):
             self._multiply(x[None])
             return
         window = Window.of_operation(op)
         taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
         _, rows, columns, channels = taps[0].shape
-        step = max(1, ceil(sqrt(rows * columns / POSITIONS)))
+        step = max(1, ceil(sqrt(rows * columns / SAMPLED_POSITIONS)))
         picked = np.stack([tap[:, ::step, ::step].reshape(-1, channels) for tap in taps], axis=1)
         self._multiply(self._by_group(picked))
 
     def _by_group(self, patches: NDArray[np.floating]) -> NDArray[np.floating]:
-        """[patches, taps, channels] as [groups, patches, taps * channels of the group]."""
+        """Reshape [patches, taps, channels] to [groups, patches, taps * channels of the group]."""
         count, taps, channels = patches.shape
         split = patches.reshape(count, taps, self.groups, channels // self.groups)
         return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
@@ -287,56 +281,39 @@ def input_moments(
     samples: Iterable[Mapping[str, Array]],
     layers: Iterable[Sequence[graph.LinearOperation]],
 ) -> list[InputMoments]:
-    """The moments over `samples` of layers, in groups with the same weights."""
-    readers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
+    """Return the moments over `samples` for each group of layers with equal weights."""
+    consumers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
     found = [InputMoments(op, others) for op, *others in layers]
     for moments in found:
         for op in (moments.op, *moments.others):
-            readers.setdefault(op.input, []).append((moments, op))
+            consumers.setdefault(op.input, []).append((moments, op))
 
-    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
-        for moments, op in readers.get(value, ()):
-            moments.see(array, op)
+    def add(value: SSAValue, array: NDArray[np.float32]) -> None:
+        for moments, op in consumers.get(value, ()):
+            moments.add(array, op)
 
-    watch(module, samples, see)
+    watch(module, samples, add)
     return found
 
 
-# Write what data says about rounding back into the weights of layers, and their biases.
-
-AT_ONCE = 1 << 20
-"""About how many products of pairs are looked at at once, several times in double precision."""
-
-
-def _by_group(moments: InputMoments) -> Real:
-    """The weights as [groups, outputs of the group, K]."""
-    weights = graph.known_array(moments.op.weights)
-    return weights.astype(np.float64).reshape(moments.groups, len(weights) // moments.groups, -1)
-
-
-def _exponent(op: graph.LinearOperation) -> int:
-    chosen = weight_exponent(op)
-    assert chosen is not None
-    return chosen
+BATCH_PRODUCTS = 1 << 20
+"""The approximate number of products of pairs in a batch, to limit memory in double precision."""
 
 
 def steps_by_row(op: graph.LinearOperation) -> Real:
-    """The steps of the weights as [outputs, 1]."""
+    """Return the steps of the weights as [outputs, 1]."""
+    exponent = weight_exponent(op)
+    assert exponent is not None
     rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])
-    return np.exp2(rows + float(_exponent(op)))[:, None]
-
-
-def _steps(moments: InputMoments) -> Real:
-    """The steps of the weights as [groups, outputs of the group, 1]."""
-    return steps_by_row(moments.op).reshape(moments.groups, -1, 1)
+    return np.exp2(rows + float(exponent))[:, None]
 
 
 def with_equal_weights(
     layers: Iterable[graph.LinearOperation],
 ) -> list[list[graph.LinearOperation]]:
     """
-    Layers in groups with equal weights in equal steps, as the steps of a loop and what shares
-    weights otherwise: rounded together they stay equal, and are stored once.
+    Group layers with equal weights and equal steps, such as the steps of a loop. They are rounded
+    together, so that the weights remain equal and are stored only once.
     """
     groups: defaultdict[Hashable, list[graph.LinearOperation]] = defaultdict(list)
     for op in layers:
@@ -349,30 +326,30 @@ def with_equal_weights(
 
 def round_weights(moments: InputMoments) -> None:
     """
-    Replace the weights by rounded ones that change the outputs least. Where the layer has a bias,
-    that takes up what the outputs change by on average, and deviations from it count.
+    Replace weights by the rounded weights that change the outputs least. If the layer has a bias,
+    the bias compensates the mean change of the outputs, and only deviations from the mean count.
     """
     layers = moments.op, *moments.others
-    weights, bias = _by_group(moments), _biases(layers)
-    steps = _steps(moments)
-    rounded, change = nearest(weights, steps), np.zeros(())
+    weights = graph.known_array(moments.op.weights).astype(np.float64)
+    weights = weights.reshape(moments.groups, len(weights) // moments.groups, -1)
+    bias, steps = _biases(layers), steps_by_row(moments.op).reshape(moments.groups, -1, 1)
+    rounded, change = round_to_nearest(weights, steps), np.zeros(())
     if moments.are_finite:
         parts, by_part = moments.by_part(weights), np.repeat(steps, moments.parts, axis=0)
-        rounded_parts, step = np.empty_like(parts), max(1, AT_ONCE // parts.shape[2] ** 2)
+        rounded_parts, step = np.empty_like(parts), max(1, BATCH_PRODUCTS // parts.shape[2] ** 2)
         for few in (slice(i, i + step) for i in range(0, len(parts), step)):
-            rounded_parts[few] = compensated(
+            rounded_parts[few] = round_with_compensation(
                 parts[few], moments.products(few, centred=bias is not None), by_part[few]
             )
         rounded = moments.joined(rounded_parts)
         change = np.einsum("gok,gk->go", rounded - weights, moments.mean).reshape(-1)
     _replace(layers, rounded, None if bias is None else [old - change for old in bias])
     if not all(holds(each, value_exponent) for each in layers):
-        # Weights that were moved by more than a half may make larger sums than foreseen.
-        _replace(layers, nearest(weights, steps), bias)
+        # Rounding by more than half a step may have increased the largest possible sum.
+        _replace(layers, round_to_nearest(weights, steps), bias)
 
 
 def _biases(layers: Sequence[graph.LinearOperation]) -> list[Real] | None:
-    """The biases of layers if all have one."""
     found = [graph.known_array(op.bias).astype(np.float64) for op in layers if op.bias is not None]
     return found if len(found) == len(layers) else None
 
@@ -389,27 +366,30 @@ def _replace(
             replace_constant(op, op.bias, biases[i].astype(np.float32))
 
 
-SAMPLES = 32
-"""How many samples say how inputs are correlated."""
+CORRELATION_SAMPLES = 32
+"""The maximum number of samples from which correlations of inputs are computed."""
 
 
 @dataclass(frozen=True)
 class RoundWeightsPass(CalibratedPass):
     """
-    Round constant weights to multiples of their step, `2**graph.weight_exponent`, so that the
-    layer's output changes least on the data. Weights are rounded one after the other; the later
-    ones make up for the error of the earlier ones (GPTQ, Frantar et al. 2022).
+    Round constant weights to multiples of the step `2**graph.weight_exponent`, so that the output
+    of the layer changes least on the data.
 
-    How inputs are correlated a few samples of a small layer hardly say: fewer patches than inputs
-    move its weights less.
+    Weights are rounded sequentially, and later weights compensate the errors of earlier
+    weights (GPTQ, Frantar et al. 2022). The bias of a layer compensates the mean change of the
+    output, so that only deviations from the mean input count.
 
-    A layer's bias takes up what rounding changes the output by on average, so that only deviations
-    from the mean input count.
+    1. Correlations from few patches are shrunk: a layer with fewer patches than inputs is rounded
+       more
+       nearly to the nearest.
+    2. Layers with equal weights, such as the steps of a loop, are rounded together and remain
+       equal.
+    3. At most 32 samples are used. Without data the pass does nothing.
+    4. If a result has more than 1536 products, errors are compensated within parts of at most
+       this length.
 
-    Layers with equal weights, as the steps of a loop, are rounded together and stay equal. Uses 32
-    of the samples at most. Without data nothing is done. Where a result has more than 1536
-    products, errors are made up for within parts of that many at most. Not exact: weights
-    change here instead of in `quantize-graph`, which finds nothing more to round, and biases.
+    Not exact: weights are rounded here instead of in `quantize-graph`, and biases change.
     """
 
     name = "round-weights"
@@ -418,8 +398,10 @@ class RoundWeightsPass(CalibratedPass):
         from ceras_ir.support.terminal import progress
 
         layers = with_equal_weights(roundable_layers(main))
-        found = input_moments(module_of(main), self.data(main, "measuring inputs", SAMPLES), layers)
-        # What is done gives its memory back, so that most is free when the largest are rounded.
+        found = input_moments(
+            module_of(main), self.data(main, "measuring inputs", CORRELATION_SAMPLES), layers
+        )
+        # Finished layers release memory, so the largest layers are rounded last.
         found.sort(key=lambda moments: -patch_length(moments.op))
         for _ in progress(range(len(found)), "rounding weights"):
             round_weights(found.pop())

@@ -1,11 +1,10 @@
 """
-The clip that `graph.quantize` applies, as an operation or epilogue of the float network.
+Keep the clip of `graph.quantize` as an operation or activation of the float network.
 
 QuantizeLinear rounds and clips. A pass that removes QuantizeLinear, or stores the result in a wider
-range, must keep the clip: quantizers leave out a Relu or Clip that QuantizeLinear repeats, and
-ranges that cut off outliers are common. `saturated` keeps the clip for any operation before it. It
-has no cost if the value cannot exceed the range, or if a sum of products has the clip as its
-epilogue.
+range, must keep the clip: quantizers omit a Relu or Clip that QuantizeLinear repeats, and ranges
+without outliers are common. `saturated` keeps the clip after any operation. It has no cost if the
+value cannot exceed the range, or if the clip becomes the activation of a layer.
 """
 
 from collections.abc import Mapping
@@ -22,11 +21,6 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.storage import exponent
 from ceras_ir.transforms.quantization.analysis.qdq import is_quantized_alike, only_moves
-
-# Bounds of float values that follow from the operations alone, for any input of the network.
-#
-# Calibration proves no bounds; only types, constants and functions do. Bounds hold up to the
-# rounding of float32. An operation that is not listed has none.
 
 Bounds = tuple[float, float]
 
@@ -49,7 +43,7 @@ FIXED: Mapping[graph.Function, Bounds] = {
     graph.Function.COS: (-1.0, 1.0),
     graph.Function.ATAN: (-pi / 2, pi / 2),
 }
-"""Functions whose results have these bounds for any argument."""
+"""The bounds of the results of functions, for any argument."""
 
 RECTIFIERS: Mapping[graph.Function, float] = {
     graph.Function.SWISH: -0.2785,
@@ -70,8 +64,7 @@ def range_of(element: UniformType) -> Bounds:
 
 def proven_bounds(value: SSAValue) -> Bounds:
     """
-    Return the minimum and the maximum of the float `value` for any input of the network; infinite
-    if they are not known. NaN is not considered.
+    Return the minimum and the maximum of a float value for any network input, infinite if unknown.
     """
     return _Bounds().of(value, 0)
 
@@ -212,7 +205,7 @@ def _binary(function: graph.Binary, lhs: Bounds, rhs: Bounds) -> Bounds:
         case graph.Binary.SUB:
             return lhs[0] - rhs[1], lhs[1] - rhs[0]
         case graph.Binary.MUL:
-            # Zero times infinity is no number, and then nothing is known.
+            # Zero times infinity is NaN, which has no bounds.
             products = [a * b for a in lhs for b in rhs]
             return UNBOUNDED if any(map(isnan, products)) else (min(products), max(products))
         case graph.Binary.MIN:
@@ -227,10 +220,10 @@ def saturated(quantize: graph.QuantizeOp, coarsest: int | None) -> SSAValue:
     """
     Return the operand of `quantize` within the range that `quantize` stores.
 
-    The clip becomes part of the operations that compute the elements, if these are sums, products
-    or clips, nothing else needs their results, and their `graph.exponent` is at most `coarsest`:
-    the model rounds coarser results before it clips them. Otherwise the clip is a new operation
-    before `quantize`, unless the operand is proven to be in the range, to one step.
+    The clip becomes part of the operations that compute the elements if these are sums, products or
+    clips, without other consumers and with a `graph.exponent` of at most `coarsest`: the model
+    rounds coarser results before it clips them. Otherwise the clip is a new operation before
+    `quantize`, unless the operand is proven to exceed the range by at most a step.
     """
     clip, value = _Clip(quantize, coarsest), quantize.input
     if is_quantized_alike(quantize) and clip.is_absorbed(value):
@@ -241,7 +234,7 @@ def saturated(quantize: graph.QuantizeOp, coarsest: int | None) -> SSAValue:
 
 
 class _Clip:
-    """The clip to the `limits` of a quantization, which a value may exceed by `step`."""
+    """A clip to the `limits` of a quantization, which a value may exceed by `step`."""
 
     def __init__(self, quantize: graph.QuantizeOp, coarsest: int | None):
         self.coarsest = coarsest
@@ -251,23 +244,25 @@ class _Clip:
         self.step = min(scale.data for scale in element.scales)
 
     def holds(self, value: SSAValue) -> bool:
-        """Whether the bounds of `value` are proven, to one step."""
+        """Return whether the value is proven to exceed the limits by at most a step."""
         low, high = proven_bounds(value)
         return self.limits[0] - self.step <= low and high <= self.limits[1] + self.step
 
-    def before(self, value: SSAValue, reader: Operation) -> SSAValue:
-        """`value` clipped by an operation before `reader`, or a constant."""
+    def before(self, value: SSAValue, user: Operation) -> SSAValue:
+        """Return `value` clipped before `user`, or a clipped constant."""
         array = graph.constant_array(value)
         if array is not None:
             new = graph.ConstantOp.from_array(np.clip(array.astype(np.float32), *self.limits))
         else:
             new = graph.UnaryOp(value, graph.FunctionAttr(graph.Function.CLIP, self.limits))
-        new.location = reader.location
-        Rewriter.insert_op(new, InsertPoint.before(reader))
+        new.location = user.location
+        Rewriter.insert_op(new, InsertPoint.before(user))
         return new.result
 
     def is_absorbed(self, value: SSAValue) -> bool:
-        """Whether operations that make elements of `value`, and of nothing else, can clip them."""
+        """
+        Return whether the producers of the elements can clip them and have no other consumers.
+        """
         op, known = value.owner, exponent(value)
         match op:
             case graph.LinearOperation() | graph.BinaryOp() | graph.UnaryOp():
@@ -307,7 +302,6 @@ class _Clip:
             op.operands[op.operands.index(operand)] = self.before(operand, op)
 
     def _narrowed(self, function: graph.FunctionAttr | None) -> graph.FunctionAttr:
-        """A clip to the limits after `function`, which only clips."""
         bounds = (-inf, inf) if function is None else function.clip_range
         assert bounds is not None
         low, high = self.limits
@@ -317,7 +311,7 @@ class _Clip:
 
 
 def _clipped_channels(value: SSAValue, quantize: graph.QuantizeOp) -> SSAValue:
-    """`value` within the range of each channel, where channels have different ranges."""
+    """Clip `value` to the range of each channel if the ranges differ."""
     element = graph.stored_element(quantize.result)
     if not isinstance(element.axis, IntAttr):
         return value

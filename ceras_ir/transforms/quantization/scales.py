@@ -1,4 +1,4 @@
-"""Passes that choose the scales and zero points of values and weights."""
+"""Choose the scales and zero points of values and weights."""
 
 from dataclasses import dataclass, field
 from math import ldexp, prod
@@ -47,61 +47,59 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import (
 )
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 
-# Give values that hardly fall below zero all eight bits, by a zero point.
-
-LOST = 1 / 8
-"""Share of what int8 holds at its exponent that a zero point may move out of reach."""
+MAX_LOST_SHARE = 1 / 8
+"""The maximum share of the int8 range that a zero point may exclude."""
 
 
 @dataclass(frozen=True)
 class ChooseZeroPointsPass(FloatNetworkPass):
     """
-    Choose a zero point for activations whose range is not symmetric.
+    Choose a zero point for activations with an asymmetric range.
 
-    Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU little.
-    `graph.affine` says which exponent and zero point calibration found best. Without it the range
-    decides: if the observed range of a value fits 255 steps of half the length, it gets these steps
-    and a `graph.zero_point`. The least stored number then stands for the least value seen. The same
-    happens if less than an eighth of the range above would be lost. Other values keep their steps;
-    one that would be clipped on one side gets what is free on the other. Scales stay powers of two.
+    Symmetric int8 spends half of the integers on negative values, which ReLU never and SiLU rarely
+    produces. Scales remain powers of two. The zero point is determined in this order:
 
-    These stay symmetric: values in 16 bits, second factors of products of activations, and values
-    that meet shift-only functions or averages whose ties a reciprocal would lose, and what only
-    moves the results of these. Accelerators put the zero points of convolutions and products into
-    their biases. VTA rounds half up, but sums and averages with zero points round to even; see
-    `half-up`. Its weights have no zero points, computed ones neither; see `symmetric-factors`.
+    1. `graph.affine` has the best exponent and zero point of the calibration.
+    2. If the observed range fits 255 steps of half the length, the value gets these steps and a
+       `graph.zero_point`. The smallest integer then represents the smallest observed value. The
+       same happens if less than an eighth of the positive range is lost.
+    3. A value that would be clipped on one side uses the free integers on the other side.
+    4. Other values keep their steps.
 
-    Needs `graph.range` and `graph.exponent`. Changes no value.
+    These values remain symmetric:
+
+    1. values in 16 bits, and second factors of products of activations;
+    2. operands and results of shift-only functions, and their results after data movement;
+    3. averages with ties that a reciprocal would miss;
+    4. with `half-up` and `symmetric-factors`, the values that these options exclude. VTA rounds
+       half up, but sums and averages with zero points round to even.
+
+    Accelerators fold the zero points of convolutions and products into the biases. Needs
+    `graph.range` and `graph.exponent`. Changes no value.
     """
 
     name = "choose-zero-points"
 
     half_up: bool = False
-    """
-    Keep the operands and results of sums of few and of averages symmetric, for a target that rounds
-    half up only.
-    """
+    """Keep operands and results of sums and averages symmetric."""
     symmetric_factors: bool = False
-    """
-    Keep symmetric also what is only moved before it becomes a second factor, for a target whose
-    weights have no zero points.
-    """
+    """Keep second factors symmetric also before data movement."""
 
     def change(self, main: FuncOp) -> None:
         refused: dict[SSAValue, None] = {}
         symmetric: set[SSAValue] = set()
         values: dict[SSAValue, None] = {}
         for inner in quantized_operations(main):
-            ends = [*data_operands(inner), *inner.results]
-            values |= dict.fromkeys(ends)
-            if _stays_symmetric(inner):
-                refused |= dict.fromkeys(ends)
+            own = [*data_operands(inner), *inner.results]
+            values |= dict.fromkeys(own)
+            if _is_symmetric(inner):
+                refused |= dict.fromkeys(own)
                 symmetric.update(inner.results)
             elif keeps_scale(inner) and not symmetric.isdisjoint(data_operands(inner)):
                 refused |= dict.fromkeys(inner.results)
                 symmetric.update(inner.results)
             elif self.half_up and _rounds_to_even(inner):
-                refused |= dict.fromkeys(ends)
+                refused |= dict.fromkeys(own)
             elif isinstance(inner, graph.LinearOperation) and inner.weights in values:
                 factor = source_of(inner.weights) if self.symmetric_factors else inner.weights
                 refused[factor] = None
@@ -110,7 +108,7 @@ class ChooseZeroPointsPass(FloatNetworkPass):
                 _choose(value)
 
 
-def _stays_symmetric(op: Operation) -> bool:
+def _is_symmetric(op: Operation) -> bool:
     match op:
         case graph.UnaryOp():
             return form_of(op) is Form.SHIFTS
@@ -121,7 +119,6 @@ def _stays_symmetric(op: Operation) -> bool:
 
 
 def _rounds_to_even(op: Operation) -> bool:
-    """Whether a requantization of the operation rounds to even where a zero point takes part."""
     match op:
         case graph.BinaryOp():
             return op.function in (graph.Binary.ADD, graph.Binary.SUB)
@@ -132,7 +129,7 @@ def _rounds_to_even(op: Operation) -> bool:
 
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:
-    """Whether windows of an average have an even number of elements, but no power of two."""
+    """Return whether windows of an average have an even number of elements, but no power of two."""
     size = prod(op.kernel.get_values())
     return op.function is graph.Pool.AVERAGE and (
         any(op.padding.get_values()) or (size % 2 == 0 and size.bit_count() > 1)
@@ -140,27 +137,27 @@ def _loses_ties(op: graph.Pool2dOp) -> bool:
 
 
 def _choose(value: SSAValue) -> None:
-    seen, known = interval(value), exponent(value)
-    if seen is None or known is None or width(value) != NARROW or zero_point(value):
+    bounds, known = interval(value), exponent(value)
+    if bounds is None or known is None or width(value) != NARROW or zero_point(value):
         return
     if (chosen := affine(value)) is not None:
         set_exponent(value, chosen[0])
         set_zero_point(value, chosen[1])
         return
-    # Zero is always stored exactly: padding is zero.
-    low, high = min(seen[0], 0.0), max(seen[1], 0.0)
+    # Zero is always represented exactly, because padding is zero.
+    low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
     point = zero_point_of(low, known - 1)
     least, most = signed_bounds(NARROW)
     reach, kept = ldexp(most, known), ldexp(most - point, known - 1)
-    if least <= point <= most and (high <= kept or -low <= LOST * reach):
+    if least <= point <= most and (high <= kept or -low <= MAX_LOST_SHARE * reach):
         set_exponent(value, known - 1)
         set_zero_point(value, point)
     else:
-        set_zero_point(value, _moved(ldexp(low, -known), ldexp(high, -known)))
+        set_zero_point(value, _shifted_zero_point(ldexp(low, -known), ldexp(high, -known)))
 
 
-def _moved(low: float, high: float) -> int:
-    """The zero point, in steps, that clips less on one side by what is free on the other."""
+def _shifted_zero_point(low: float, high: float) -> int:
+    """Return the zero point that reduces clipping on one side by the free integers on the other."""
     least, most = signed_bounds(NARROW)
     below, above = round(low) - least, most - round(high)
     if above < 0 < below:
@@ -168,19 +165,16 @@ def _moved(low: float, high: float) -> int:
     return min(-below, above) if below < 0 < above else 0
 
 
-# Choose a scale for the weights of every output channel.
-
-
 @dataclass(frozen=True)
 class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     """
-    Give the weights of every output channel a power of two of their own, with the least squared
-    error. `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
+    Choose a power of two for the weights of each output channel, with the least squared error. The
+    largest exponent becomes `graph.weight_exponent`, and `graph.row_exponents` has the differences.
 
-    The requantization then has one shift per channel. Accelerators with one shift per layer leave
-    such layers to the CPU. Where a layer adds a residual, its shifts must follow, so that scales
-    are at most `residual_spread` octaves apart. Where others are worth a separate addition,
-    `split-residual` has made it. Changes no value.
+    The requantization then has a shift per channel. Accelerators with a single shift per layer
+    leave such layers to the CPU. If a layer adds a residual, the scales are at most
+    `residual_spread` octaves apart, because its shifts must follow. `split-residual` separates the
+    addition if larger differences are worth it. Changes no value.
     """
 
     name = "choose-row-exponents"
@@ -194,21 +188,18 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
             exponents = row_exponents_within(weights.astype("float32", copy=False), spread)
             if exponents is None:
                 continue
-            greatest = max(exponents)
-            linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(greatest, i64)
-            if any(apart := [exponent - greatest for exponent in exponents]):
-                linear.attributes[ROW_EXPONENTS] = graph.integers(apart)
-
-
-# Choose the scales of constant weights.
+            largest = max(exponents)
+            linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(largest, i64)
+            if any(differences := [exponent - largest for exponent in exponents]):
+                linear.attributes[ROW_EXPONENTS] = graph.integers(differences)
 
 
 @dataclass(frozen=True)
 class ChooseWeightExponentsPass(FloatNetworkPass):
     """
     Choose the power of two at which constant weights, as integers in [-127, 127], have the least
-    squared error. It is stored as `graph.weight_exponent` on every convolution and matrix product
-    that will be quantized. An exponent that is there is kept. Changes no value.
+    squared error. It becomes `graph.weight_exponent` of each convolution and matrix product that
+    will be quantized. An existing exponent is kept. Changes no value.
     """
 
     name = "choose-weight-exponents"
@@ -222,30 +213,29 @@ class ChooseWeightExponentsPass(FloatNetworkPass):
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(chosen, i64)
 
 
-# Bring the scales of a network together, so that only shifts remain (S1, section 3.1.4).
-
-
 @dataclass(frozen=True)
 class AlignScalesPass(FloatNetworkPass):
     """
-    Choose the final `graph.exponent` of every value, so that few values are rescaled at run time.
-    `graph.requantizations` on the function counts those that remain.
+    Choose the final `graph.exponent` of each value, so that few values are requantized at run time.
+    `graph.requantizations` on the function counts the remaining requantizations (S1, section
+    3.1.4).
 
-    1. If all readers of a value ask for another scale, its producer makes it at that scale. The
-       shift moves into the producer's own.
-    2. Exponents are then raised until nothing changes: a result is no finer than its accumulator,
+    1. If all consumers of a value need another scale, the producer computes it at that scale. The
+       shift
+       becomes part of the shift of the producer.
+    2. Exponents are then raised until no rule changes them: a result is not finer than the
+       accumulator,
        no shift exceeds 31, and no accumulator can exceed 32 bits.
 
-    A state (`graph.state`) and the result that it was have one scale.
-
-    Changes no value of the float network.
+    The argument and the result of a state (`graph.state`) have the same scale. Changes no value of
+    the float network.
     """
 
     name = "align-scales"
 
     def change(self, main: FuncOp) -> None:
         ops = quantized_operations(main)
-        # If it was aligned before, what was counted then is the truth.
+        # The first count of an aligned network is kept.
         known = alignment(main)
         before = requantizations(ops) if known is None else known[0]
         classes = ScaleClasses(ops, states_of(main))
@@ -260,18 +250,15 @@ class AlignScalesPass(FloatNetworkPass):
 
 @dataclass
 class _Alignment:
-    """Raises exponents until every operation can be computed."""
-
     classes: ScaleClasses
     magnitudes: dict[Operation, Magnitudes] = field(default_factory=dict[Operation, Magnitudes])
 
     def run(self) -> None:
-        # Exponents only grow and are bounded, so this ends.
+        # The loop terminates, because exponents only grow and are bounded.
         while sum(self._adjust(op) for op in self.classes.ops):
             pass
 
     def _adjust(self, op: Operation) -> bool:
-        """Enforce the rules of one operation; whether an exponent changed."""
         match op:
             case graph.LinearOperation():
                 changed = self._adjust_weights(op)
@@ -287,7 +274,7 @@ class _Alignment:
                 return False
 
     def _adjust_weights(self, op: graph.LinearOperation) -> bool:
-        """Coarsen constant weights until the accumulator fits 32 bits and the shift is legal."""
+        """Coarsen constant weights until the accumulator fits 32 bits and the shift is allowed."""
         chosen = weight_exponent(op)
         if chosen is None:
             return False

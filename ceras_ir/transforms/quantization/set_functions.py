@@ -1,8 +1,7 @@
 """
-Choose how functions are computed in a network that will be quantized.
+Choose the forms of functions in a network that will be quantized.
 
-The pass `fit-functions` stores the arguments of functions as finely as the function's form reads
-them.
+The pass `fit-functions` stores the operand of each function at the resolution of its form.
 """
 
 from collections.abc import Callable
@@ -37,15 +36,12 @@ from ceras_ir.transforms.quantization_options import (
     SiluOptions,
 )
 
-# Store the arguments of functions as finely as the function's form reads them.
-
 
 @dataclass(frozen=True)
 class FitFunctionsPass(FloatNetworkPass):
     """
-    Give 16 bits to the argument of every function whose `graph.form` reads more than int8. The
-    exponent makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less than
-    there is.
+    Store the operand of a function in 16 bits if `graph.form` uses more than int8. The exponent is
+    the finest that the form can use: "table16" has 1024 entries, "shifts" uses 15 of 16 bits.
 
     Needs `graph.range`. Changes no value.
     """
@@ -62,10 +58,10 @@ class FitFunctionsPass(FloatNetworkPass):
 class RowRule(RowsOptions, FloatNetworkPass):
     """
     Choose whether softmax and normalizations of a network that will be quantized are computed in
-    integers or in float between them. Those that stay float get `graph.precision = "f32"`.
+    integers or in float. Float operations get `graph.precision = "f32"`.
 
-    In integers they read and make int8 or int16: `graph.integer_softmax` by a table of
-    exponentials, `graph.integer_normalize` by a root. Changes no value.
+    The integer forms have operands and results in int8 or int16: `graph.integer_softmax` with a
+    table of exponentials, `graph.integer_normalize` with a root. Changes no value.
     """
 
     name = "rows"
@@ -75,32 +71,30 @@ class RowRule(RowsOptions, FloatNetworkPass):
             return
         for inner in main.body.block.ops:
             if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
-                keep_in_float(inner, "functions of rows are computed in float")
+                keep_in_float(inner, "the option rows requires float")
 
 
 Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
 
-MEASURED = 8
-"""Samples on which HardSwish is compared with SiLU, at most."""
+MAX_MEASURED_SAMPLES = 8
+"""The maximum number of samples on which HardSwish is compared with SiLU."""
 
 
 @dataclass(frozen=True)
 class SiluRule(ArithmeticOptions, CalibrationOptions, SiluOptions, FloatNetworkPass):
     """
-    Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
-    `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
-    Runs after
-    `split-activations`.
+    Choose the form of SiLU (`swish`) in a network that will be quantized, as `graph.form` or
+    `graph.precision`. An existing `graph.form` is kept. Runs after `split-activations`.
 
-    `hardswish` is another function. Without retraining a network may lose its accuracy, so stderr
-    says its cost on some samples of `calibration`.
+    `hardswish` is another function. A network may lose accuracy without retraining, so stderr
+    prints the noise on some samples of `calibration`.
     """
 
     name = "silu"
 
     def change(self, main: FuncOp) -> None:
         if self.silu == "hardswish":
-            _harden(module_of(main), self.calibration)
+            _replace_by_hard_swish(module_of(main), self.calibration)
             return
         offer = None
         if self.silu == "auto" and self.target is not None:
@@ -115,9 +109,9 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
     if not is_table(op) or form_of(op) is not None:
         return
     if not reads_sum(op):
-        # There is no sum to keep in 16 bits; int8 it is, or float.
+        # There is no sum to store in 16 bits, so the operand is int8 or float.
         if silu == "float" and is_swish:
-            keep_in_float(op, "the option silu asks for float")
+            keep_in_float(op, "the option silu requires float")
         return
     linear = op.input.owner
     if offer is not None and isinstance(linear, graph.LinearOperation):
@@ -130,33 +124,33 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
         set_form(op, Form.FLOAT)
 
 
-def _harden(module: ModuleOp, calibration: str | None) -> None:
-    """Replace SiLU by HardSwish, and say what it costs."""
+def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
     before = module.clone() if calibration is not None else None
     replaced = replace_swish(module)
     if not replaced:
         return
-    cost = "give calibration=FILE.npz to see by how much"
+    cost = "give calibration=FILE.npz to measure the noise"
     if before is not None and calibration is not None:
         from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
         from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 
-        samples = list(calibration_samples(module, calibration, MEASURED, "measuring HardSwish"))
+        samples = list(
+            calibration_samples(module, calibration, MAX_MEASURED_SAMPLES, "measuring HardSwish")
+        )
         ratio = output_ratio(before, module, samples)
-        cost = f"in float, before any rounding, the outputs keep {ratio:.1f} dB of signal to noise"
+        cost = (
+            f"in float, before rounding, the outputs have a signal-to-noise ratio of {ratio:.1f} dB"
+        )
     remark(
         f"set-functions: WARNING: {replaced} SiLU became HardSwish, another function: a network "
-        f"that was not trained for it may lose its accuracy; {cost}. Without retraining take "
+        f"that was not trained for it may lose accuracy; {cost}. Without retraining use "
         "silu=table, table16 or piecewise"
     )
 
 
 @dataclass(frozen=True)
 class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass):
-    """
-    Choose how the functions of a network are computed after quantization: normalizations, softmax,
-    activations that are more than a clip, and SiLU.
-    """
+    """Choose the forms of normalizations, softmax, SiLU and other non-clipping activations."""
 
     name = "set-functions"
 

@@ -1,8 +1,8 @@
 """
-Keep chosen layers of a calibrated network in 16 bits, or in float.
+Set the precision of layers of a calibrated network to 16 bits or to float.
 
-The first part makes copies in 8 bits of values that others read in 16: what products take for the
-price of bytes.
+The file also inserts 8-bit copies of 16-bit values, so that products with constant weights remain
+products of bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,20 +45,22 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
 from ceras_ir.transforms.quantization_options import LayerOptions
 
 Copies = Mapping[SSAValue, graph.UnaryOp]
-"""The copy of each value that has one."""
+"""The copy of each value that has a copy."""
 
 
 def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
     """
-    Have products with constant weights read copies of the stored values that something else reads
-    too, such as a residual. A copy is a clip without bounds, with the range and scale of its value;
-    where both have one width, `erase_idle_copies` takes it out again. Of results of products there
-    are copies only if `of_products`: an accelerator of 8 bits does not make 16.
+    Insert a copy of each stored value that products with constant weights share with other
+    consumers, such as a residual connection, and let the products use the copy.
+
+    A copy is a clip without bounds, with the range and scale of the value. `erase_idle_copies`
+    removes it again if both have the same width. Results of products are copied only if
+    `of_products`: an accelerator with 8-bit results cannot produce 16 bits.
     """
-    inside = quantized_operations(main)
-    made = [op.results[0] for op in inside if has_quantized_form(op) or is_join(op)]
+    operations = quantized_operations(main)
+    computed = [op.results[0] for op in operations if has_quantized_form(op) or is_join(op)]
     copies: dict[SSAValue, graph.UnaryOp] = {}
-    for value in (*main.body.block.args, *made):
+    for value in (*main.body.block.args, *computed):
         products = [use for use in value.uses if _is_product(use)]
         is_narrow = width(value) == NARROW and exponent(value) is not None
         if isinstance(value.owner, graph.LinearOperation) and not of_products:
@@ -69,7 +71,7 @@ def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
 
 
 def erase_idle_copies(copies: Copies) -> None:
-    """Have products read a value itself that is stored as its copy is."""
+    """Remove the copies that have the same width as the copied value."""
     for value, copy in copies.items():
         if width(value) == width(copy.result):
             copy.result.replace_all_uses_with(value)
@@ -93,8 +95,8 @@ def _copied(main: FuncOp, value: SSAValue, uses: list[Use]) -> graph.UnaryOp:
 
 def _is_product(use: Use) -> bool:
     """
-    Whether products with constant weights read this use, moved or not, and nothing else does. What
-    floats move is stored behind them.
+    Return whether only products with constant weights use this use, directly or after data
+    movement. Float data movement does not count, because the result is stored.
     """
     op = use.operation
     if is_kept_in_float(op):
@@ -107,18 +109,18 @@ def _is_product(use: Use) -> bool:
     return bool(uses) and all(map(_is_product, uses))
 
 
-Thing = TypeVar("Thing", Operation, SSAValue)
+Named = TypeVar("Named", Operation, SSAValue)
 
 
 @dataclass(frozen=True)
 class SetPrecisionPass(LayerOptions, NetworkPass):
     """
-    Write `graph.precision` on the layers that `int16` and `float` name.
+    Set `graph.precision` of the layers that `int16` and `float` name.
 
-    Both options take node names of the model, with `*`, `?` and `[...]` as in file names. If both
-    name a layer, it is computed in float, and what is quantized reads it in 16 bits. A value that
-    is moved but not computed, by a maximum pooling or a reshape, keeps its operand's width. Changes
-    no value.
+    Both options accept node names of the model, with `*`, `?` and `[...]` as in file names. A layer
+    in both options is computed in float, and its quantized consumers use 16 bits. The result of a
+    data movement operation or a maximum pooling has the width of the operand. The pass changes no
+    value.
     """
 
     name = "set-precision"
@@ -148,15 +150,15 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
         for pattern in self.int16:
             matched = [v for v in chosen if is_named(known[v], [pattern])]
             if not any(v in storable for v in matched):
-                raise UsageError(f"layer '{pattern}' has no quantized form: it stays float")
+                raise UsageError(f"layer '{pattern}' has no quantized form: it remains float")
         for value in chosen:
-            # What has 16 bits already has a scale for them.
+            # A value of 16 bits already has a scale for 16 bits.
             if value in storable and width(value) != WIDE:
                 widen(value)
 
 
 def stored_values(main: FuncOp) -> set[SSAValue]:
-    """What has integers: arguments, results of quantized operations, and what those read."""
+    """Return arguments, and results and operands of quantized operations."""
     found: set[SSAValue] = set(main.body.block.args)
     for op in quantized_operations(main):
         found |= {op.results[0], *(v for v in data_operands(op) if not is_constant(v))}
@@ -164,15 +166,14 @@ def stored_values(main: FuncOp) -> set[SSAValue]:
 
 
 def is_named(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns is one of the names, or matches it."""
+    """Return whether a pattern equals or matches a name."""
     return any(n == p or fnmatchcase(n, p) for n, p in product(names, patterns))
 
 
-def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: str) -> list[Thing]:
-    """What the patterns name; one that names nothing is an error."""
-    found: dict[Thing, None] = {}
+def _matching(names: dict[Named, list[str]], patterns: Iterable[str], option: str) -> list[Named]:
+    found: dict[Named, None] = {}
     for pattern in patterns:
-        matched = [thing for thing, known in names.items() if is_named(known, [pattern])]
+        matched = [item for item, known in names.items() if is_named(known, [pattern])]
         if not matched:
             hint = did_you_mean(pattern, chain(*names.values())) or "; ceras-opt --fuse shows names"
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
@@ -181,7 +182,7 @@ def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: st
 
 
 def spread(main: FuncOp) -> None:
-    """Give operand and result of what only moves elements one width, the wider."""
+    """Give operand and result of each data movement operation the same width, the wider of both."""
     movers = [op for op in quantized_operations(main) if keeps_scale(op) and not is_join(op)]
     changed = True
     while changed:

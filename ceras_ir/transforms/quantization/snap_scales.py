@@ -1,6 +1,5 @@
-"""Move the scales of a Q/DQ network to powers of two, for targets that cannot multiply."""
+"""Replace the scales of a Q/DQ network by powers of two, for targets that cannot multiply."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import frexp, isfinite, log2, log10
 
@@ -31,40 +30,40 @@ from ceras_ir.transforms.quantization.qdq_rules import TieRule, repadded
 from ceras_ir.transforms.quantization.saturation import proven_bounds, range_of, saturated
 from ceras_ir.transforms.rebuilding import erase_dead, with_data
 
-WORST = 5
-"""How many layers the note on stderr names, and in how many characters."""
+MAX_LISTED_LAYERS = 5
 
 MIN_UNUSED_BITS = 3
 """
-Bits of the storage that proven bounds leave unused, from which steps fit the bounds instead.
-Models store numbers of few bits in 8 bits, after a clip.
+The number of bits that the proven bounds must leave unused, so that the scale fits the bounds.
+Models store values of fewer bits in 8 bits, after a clip.
 """
 
-WIDEST = 16
-"""Bits of numbers whose storage says something of their range; sums in 32 bits never fill it."""
+MAX_STORAGE_BITS = 16
+"""The maximum width of a storage that implies a range. Sums do not use all 32 bits."""
 
 
 @dataclass(frozen=True)
 class SnapScalesPass(NetworkPass):
     """
-    Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
-    symmetric int8 holds the whole range. `quantize` then uses these exponents. If each channel has
-    a scale, the range is that of all channels. If a clip before QuantizeLinear leaves at most an
-    eighth of the range, as for integers of 4 bits, the exponent fits the clip. Arguments and
-    results keep their types. A network without Q/DQ is left unchanged, and so is a network whose
-    scales are all powers of two.
+    Replace the Q/DQ pairs of a network by `graph.exponent`, the smallest power of two at which
+    symmetric int8 holds the entire range. `quantize` then uses these exponents.
 
-    QuantizeLinear also saturates, so each pair that is removed leaves a clip to its range. The clip
-    is part of the sum or product before it, and otherwise a `graph.unary`. It is left out only if
-    the operations prove that the value cannot exceed the range by more than one step, as after a
+    With per-channel scales, the range is that of all channels. If a clip before QuantizeLinear
+    leaves at most an eighth of the range, as for integers of 4 bits, the exponent fits the clip.
+    Arguments and results keep their types. A network is left unchanged if it has no Q/DQ, or if all
+    its scales are powers of two.
+
+    QuantizeLinear also saturates, so a clip to the range replaces each removed pair. The clip is
+    part of the sum or product before it, or otherwise a `graph.unary`. It is omitted only if the
+    operations prove that the value cannot exceed the range by more than one step, as after a
     sigmoid. If channels have different ranges, a minimum and a maximum clip each channel.
 
     Additions and factors that only decide ties are removed first, as by the rule `ties` of
     `fold-qdq`.
 
-    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr prints the cost:
-    decibels of signal to noise per activation, and the signal-to-noise ratio of constant weights
-    stored with a single power of two, compared with those of the model.
+    Not exact: steps become coarser by a factor of 1 to 4. A note on stderr prints the cost: the
+    signal-to-noise ratio in decibels that each activation loses, and the signal-to-noise ratio of
+    constant weights with a single power of two, compared with the weights of the model.
     """
 
     name = "snap-scales"
@@ -73,36 +72,28 @@ class SnapScalesPass(NetworkPass):
         # Constants that decide ties depend on the scales of the model.
         TieRule().change(main)
         block = main.body.block
-        computed = [
-            o
+        border = graph.QuantizeOp | graph.DequantizeOp | graph.ConstantOp
+        if any(
+            isinstance(o, graph.GraphOperation)
+            and o.is_quantized
+            and not isinstance(o, border | graph.PadOp)
+            and not only_moves(o)
             for o in block.ops
-            if isinstance(o, graph.GraphOperation) and o.is_quantized and not _is_border(o)
-        ]
-        if any(not only_moves(o) and not isinstance(o, graph.PadOp) for o in computed):
+        ):
             return  # Quantized to the end already; there are no floats to snap.
         if not any(isinstance(o, graph.QuantizeOp | graph.DequantizeOp) for o in block.ops):
             return
-        if all(map(has_power_scales, _stored_types(main))):
+        tensors = [v for v in network_values(block) if isinstance(v.type, TensorType)]
+        if all(has_power_scales(e) for e in map(graph.quantized_element, tensors) if e):
             return
         costs = _Costs()
-        _unpaired(main, costs)
+        _remove_pairs(main, costs)
         main.attributes[SNAPPED] = UnitAttr()
         costs.note(self.name)
 
 
-def _stored_types(main: FuncOp) -> Iterator[UniformType]:
-    """How the values of a network are stored that are."""
-    for value in network_values(main.body.block):
-        if isinstance(value.type, TensorType) and (element := graph.quantized_element(value)):
-            yield element
-
-
-def _is_border(op: Operation) -> bool:
-    return isinstance(op, graph.QuantizeOp | graph.DequantizeOp | graph.ConstantOp)
-
-
 class _Costs:
-    """What snapping takes from each layer, in decibels."""
+    """The loss of signal-to-noise ratio of each layer, in decibels."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, str]] = []
@@ -126,25 +117,24 @@ class _Costs:
     def note(self, name: str) -> None:
         if self.steps:
             mean = sum(cost for cost, _ in self.steps) / len(self.steps)
-            worst = sorted(self.steps, key=lambda s: -s[0])[:WORST]
-            _say(name, f"{len(self.steps)} scales moved to powers of two; steps are coarser by "
-                 f"{mean:.1f} dB on average; most: {_listed(worst)}")  # fmt: skip
+            worst = sorted(self.steps, key=lambda s: -s[0])[:MAX_LISTED_LAYERS]
+            text = (
+                f"{len(self.steps)} scales changed to powers of two; steps are coarser by "
+                f"{mean:.1f} dB on average; most: {_listed(worst)}"
+            )
+            remark(f"{name}: note: {text}")
         if self.weights:
-            worst = sorted(self.weights, key=lambda w: w[0])[:WORST]
-            _say(name, "signal to noise of weights with one power of two, least first: "
-                 f"{_listed(worst)}")  # fmt: skip
-
-
-def _say(name: str, text: str) -> None:
-    remark(f"{name}: note: {text}")
+            worst = sorted(self.weights, key=lambda w: w[0])[:MAX_LISTED_LAYERS]
+            text = "signal-to-noise ratio of weights with one power of two, lowest first: "
+            remark(f"{name}: note: {text}{_listed(worst)}")
 
 
 def _listed(entries: list[tuple[float, str]]) -> str:
     return ", ".join(f"{name} {cost:.1f} dB" for cost, name in entries)
 
 
-def _unpaired(main: FuncOp, costs: _Costs) -> None:
-    """Replace what is read of stored integers by the floats that were stored."""
+def _remove_pairs(main: FuncOp, costs: _Costs) -> None:
+    """Replace the results of DequantizeLinear by the float values before QuantizeLinear."""
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
     clipped: dict[tuple[SSAValue, Attribute], SSAValue] = {}
@@ -153,7 +143,7 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             case graph.QuantizeOp():
                 key = op.input, op.result.type
                 if key not in clipped:
-                    clipped[key] = _saturated(op, costs)
+                    clipped[key] = _clip_to_storage(op, costs)
                 floats[op.result] = clipped[key]
             case graph.DequantizeOp() if op.input in floats:
                 op.result.replace_all_uses_with(floats[op.input])
@@ -179,14 +169,14 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
     erase_dead(block)
     folding = GreedyRewritePatternApplier([FoldDequantize()])
     PatternRewriteWalker(folding).rewrite_region(main.body)
-    _complete(main)
+    _set_missing_exponents(main)
     for op in block.ops:
         if isinstance(op, graph.LinearOperation):
             costs.weight(op)
 
 
-def _saturated(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
-    """The operand of `quantize`, within the range that it stores, with an exponent."""
+def _clip_to_storage(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
+    """Return the operand of `quantize`, clipped to the range of the storage, with an exponent."""
     element, value = graph.stored_element(quantize.result), quantize.input
     chosen, known = _fitting_exponent(element), exponent(value)
     if chosen is None or isinstance(value.owner, graph.ConstantOp):
@@ -202,21 +192,20 @@ def _saturated(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
 
 
 def _exponent_of_few_bits(value: SSAValue, element: UniformType, chosen: int) -> int:
-    """Return the exponent that fits the bounds of `value`, if it has fewer bits than `element`."""
     owner = value.owner
-    if isinstance(owner, graph.PadOp) or keeps_scale(owner):
-        return chosen  # The operand decides.
+    if isinstance(owner, graph.PadOp) or keeps_scale(owner):  # The operand decides.
+        return chosen
     least, most = range_of(element)
     low, high = (min(max(end, least), most) for end in proven_bounds(value))
     finer = fitting_exponent(max(-low, high))
     return finer if chosen - finer >= MIN_UNUSED_BITS else chosen
 
 
-def _complete(main: FuncOp) -> None:
+def _set_missing_exponents(main: FuncOp) -> None:
     """
-    Give exponents to values that the model does not quantize: that of the result to operands that
-    are moved or clipped, and otherwise the least that holds the proven bounds. Synthetic samples
-    would say less.
+    Set the exponents of values that the model does not quantize. An operand that is moved or
+    clipped has the exponent of the result. All other values have the smallest exponent that holds
+    the proven bounds, which is more reliable than synthetic samples.
     """
     for op in reversed(list(main.body.block.ops)):
         if not isinstance(op, graph.GraphOperation) or not _keeps_range(op):
@@ -232,7 +221,6 @@ def _complete(main: FuncOp) -> None:
 
 
 def _keeps_range(op: graph.GraphOperation) -> bool:
-    """Whether elements of the result are elements of the operands, clipped perhaps."""
     match op:
         case graph.UnaryOp():
             return op.function.clip_range is not None
@@ -243,17 +231,15 @@ def _keeps_range(op: graph.GraphOperation) -> bool:
 
 
 def _snap(value: SSAValue, element: UniformType) -> None:
-    """Record the least power of two that holds the range of `element` in int8."""
     chosen, known = _fitting_exponent(element), exponent(value)
     if chosen is not None:
         set_exponent(value, chosen if known is None else max(known, chosen))
 
 
 def _fitting_exponent(element: UniformType) -> int | None:
-    """The least power of two that holds the range of `element` in int8; None for sums."""
-    if element.storage.width.data > WIDEST:
+    if element.storage.width.data > MAX_STORAGE_BITS:
         return None
-    # A power-of-two scale without zero point already is one; only -128 would not fit.
+    # A power-of-two scale without zero point is used unchanged. Only -128 would not fit.
     is_symmetric = element.is_signed and not any(point.data for point in element.zero_points)
     if is_symmetric and has_power_scales(element) and element.storage.width.data == 8:
         return frexp(max(s.data for s in element.scales))[1] - 1

@@ -1,10 +1,9 @@
 """
-Operations of a float network on stored numbers, as calibration decided: which storages they read.
+Convert operations of a calibrated float network to integer operations.
 
-The rest follows from types, see `integer_forms`. Where operands are so far apart that a sum
-of 32 bits would not hold both, the finer is rounded first.
-
-The quantized counterparts of values are made where a reader asks for them.
+This file chooses the storage of each operand. `integer_forms` derives the rest from the types. If
+two operands differ so much in scale that a sum of 32 bits cannot hold both, the finer operand is
+rounded first.
 """
 
 from collections.abc import Sequence
@@ -47,14 +46,15 @@ from ceras_ir.transforms.quantization.analysis.rescaling import (
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
 from ceras_ir.transforms.quantization.integer_forms import integer_form
 
-# The quantized counterparts of the values of a float network, made where they are asked for.
-#
-# Each value has one storage and one counterpart; a reader that asks for another gets
-# a `graph.requantize`, one per value and storage. Constants are quantized for their readers.
-
 
 class QuantizedValues:
-    """Finds and makes quantized values; everything it inserts dominates the reader."""
+    """
+    Creates the quantized counterparts of float values on demand.
+
+    Each value has a storage and a counterpart. A `graph.requantize` is inserted for each other
+    storage that a consumer needs. Constants are quantized for each consumer. All inserted
+    operations dominate the consumer.
+    """
 
     def __init__(self, block: Block):
         self.first_op = block.first_op
@@ -64,17 +64,15 @@ class QuantizedValues:
         self.storages: dict[SSAValue, Storage] = {}
 
     def storage(self, value: SSAValue) -> Storage:
-        """How a value of the float network is stored."""
         if value not in self.storages:
             self.storages[value] = value_storage(value)
         return self.storages[value]
 
     def exponent(self, value: SSAValue) -> int:
-        """The exponent of a value of the float network."""
         return self.storage(value).exponent
 
     def define(self, value: SSAValue, quantized: SSAValue) -> None:
-        """`quantized` takes the place of `value`, whose operation goes."""
+        """Replace `value` by `quantized`. The operation of `value` is removed later."""
         quantized.name_hint = value.name_hint
         self.known[value, self.storage(value)] = quantized
         self.replaced[value] = quantized
@@ -83,8 +81,8 @@ class QuantizedValues:
         self, value: SSAValue, exponent: int | None = None, bits: int | None = None
     ) -> SSAValue:
         """
-        The counterpart of `value`; of another exponent or width than its own if one is given,
-        and then without zero point.
+        Return the counterpart of `value`. If an exponent or width is given that differs from the
+        storage of the value, the result has no zero point.
         """
         own = self.storage(value)
         exponent, bits = own.exponent if exponent is None else exponent, bits or own.bits
@@ -92,12 +90,11 @@ class QuantizedValues:
         return self.get_as(value, own if same else Storage(exponent, bits))
 
     def get_as(self, value: SSAValue, wanted: Storage) -> SSAValue:
-        """The counterpart of `value`, stored as `wanted`."""
         if (value, wanted) not in self.known:
-            self.known[value, wanted] = self._made(value, self.storage(value), wanted)
+            self.known[value, wanted] = self._create(value, self.storage(value), wanted)
         return self.known[value, wanted]
 
-    def _made(self, value: SSAValue, own: Storage, wanted: Storage) -> SSAValue:
+    def _create(self, value: SSAValue, own: Storage, wanted: Storage) -> SSAValue:
         owner, element = value.owner, wanted.element
         if isinstance(owner, graph.ConstantOp):
             constant = stored_constant(owner.array(), wanted, owner.location)
@@ -110,15 +107,15 @@ class QuantizedValues:
         requant = rescaling(factor, (own.element,), element, clamp)
         return self._insert(graph.RequantizeOp(source, element, requant), source)
 
-    def real(self, value: SSAValue, reader: Operation) -> SSAValue:
-        """The float value for an operation that stays float, made before the first of those."""
+    def real(self, value: SSAValue, consumer: Operation) -> SSAValue:
+        """Return the float value, dequantized before the first float consumer."""
         if value not in self.replaced:
             return value
         if value not in self.floats:
             op = graph.DequantizeOp(self.replaced[value])
             op.location = _location(value)
             op.result.name_hint = value.name_hint
-            Rewriter.insert_op(op, InsertPoint.before(reader))
+            Rewriter.insert_op(op, InsertPoint.before(consumer))
             self.floats[value] = op.result
         return self.floats[value]
 
@@ -134,7 +131,6 @@ class QuantizedValues:
 
 
 def _location(value: SSAValue) -> LocationAttr:
-    """Where a value comes from: its operation's location, or an argument by its name."""
     if isinstance(value.owner, Operation):
         return value.owner.location
     name = attributes_of(value).get(NAME)
@@ -142,15 +138,15 @@ def _location(value: SSAValue) -> LocationAttr:
     return NameLoc(text, UnknownLoc())
 
 
-MAX_WIDE_WINDOW = 1 << 15
-"""Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
+MIN_NARROW_WINDOW = 1 << 15
+"""The window elements from which a pooling has an 8-bit operand, to fit 32 bits."""
 
-FINEST_SCORES = -8
-"""The exponent of the finest steps that a softmax reads: a table of exponentials has so many."""
+MIN_SOFTMAX_EXPONENT = -8
+"""The exponent of the finest operand of a softmax, the resolution of the exponential table."""
 
 
 def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
-    """The operations that replace `op`, which is quantizable; the last has its result."""
+    """Return the operations that replace the quantizable `op`, with the result last."""
     target = values.storage(op.output).element
     operands = _operands(op, values)
     new = integer_form(op, operands, target)
@@ -158,7 +154,7 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
         return _in_float(op, operands[0], target)
     if new is None:
         how = "run --align-scales, then --unfuse-residual, first"
-        message = f"its bias does not fit 32 bits, or its residual cannot be aligned: {how}"
+        message = f"the bias does not fit 32 bits, or the residual cannot be aligned: {how}"
         raise InputError([Finding(node_name(op), op.name, message)])
     for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
         new[-1].attributes.pop(name, None)
@@ -168,23 +164,23 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
 
 
 def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]:
-    """What `op` reads, stored; a bias stays as it is."""
+    """Return the quantized operands of `op`. The bias is returned unchanged."""
     match op:
         case graph.LinearOperation():
-            return _of_linear(op, values)
+            return _linear_operands(op, values)
         case graph.UnaryOp():
-            return [_argument(op, values)]
+            return [_function_operand(op, values)]
         case graph.SoftmaxOp():
-            return [values.get(op.input, max(values.exponent(op.input), FINEST_SCORES))]
+            return [values.get(op.input, max(values.exponent(op.input), MIN_SOFTMAX_EXPONENT))]
         case graph.NormalizeOp():
             return [values.get(op.input)]
         case graph.BinaryOp():
-            exponents = _of_binary(op, values)
+            exponents = _aligned_exponents(op, values)
             return [values.get(v, e) for v, e in zip(op.operands, exponents, strict=True)]
         case _ if op.keeps_scale:
             stored, moved = values.storage(op.output), op.data_operands
             return [values.get_as(v, stored) if v in moved else v for v in op.operands]
-        case graph.Pool2dOp() if prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW:
+        case graph.Pool2dOp() if prod(op.kernel.get_values()) >= MIN_NARROW_WINDOW:
             exponent = values.exponent(op.input)
             if width(op.input) == WIDE:
                 exponent = narrow_exponent(op.input, exponent)
@@ -193,27 +189,29 @@ def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]
             return [values.get(v) for v in op.operands]
 
 
-def _of_linear(op: graph.LinearOperation, values: QuantizedValues) -> list[SSAValue]:
+def _linear_operands(op: graph.LinearOperation, values: QuantizedValues) -> list[SSAValue]:
     source, weights = factor_exponents(op, values.exponent)
-    rows = row_exponents(op) or ()
     constant = weight_exponent(op) is not None
+    if rows := row_exponents(op):
+        owner = op.weights.owner
+        assert isinstance(owner, graph.ConstantOp)
+        stored = stored_constant(owner.array(), Storage(weights), owner.location, rows)
+        stored_weights = stored.result
+    else:
+        stored_weights = values.get(op.weights, weights, NARROW)
     return [
         values.get(op.input, source, None if constant else NARROW),
-        _of_rows(op.weights, weights, rows) if rows else values.get(op.weights, weights, NARROW),
+        stored_weights,
         *([] if op.bias is None else [op.bias]),
         *([] if op.residual is None else [values.get(op.residual)]),
     ]
 
 
-def _of_rows(weights: SSAValue, exponent: int, rows: Sequence[int]) -> SSAValue:
-    """Constant weights; `rows` is what to add to the exponent for each output channel."""
-    owner = weights.owner
-    assert isinstance(owner, graph.ConstantOp)
-    return stored_constant(owner.array(), Storage(exponent), owner.location, rows).result
-
-
-def _argument(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
-    """What a function reads; of 16 bits those that a table takes, if it becomes one."""
+def _function_operand(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
+    """
+    Return the operand of a function. If the function becomes a table of 16-bit operands, the
+    operand has the number of bits that this table needs.
+    """
     argument, form = values.storage(op.input), form_of(op)
     narrow = values.storage(op.result).bits == NARROW
     clips = op.function.clip_range is not None
@@ -224,14 +222,13 @@ def _argument(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
     return values.get(op.input, max(argument.exponent, exponent))
 
 
-def _of_binary(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:
-    """The exponents at which the operands are read."""
+def _aligned_exponents(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:
     lhs, rhs, target = (values.exponent(v) for v in (op.lhs, op.rhs, op.result))
     if op.function is graph.Binary.MUL:
-        # What a shift of 31 would all but drop loses its last bits first: 2^30 and a half fit.
+        # A shift by 31 would drop nearly all of the product: 2^30 plus a half must fit in 32 bits.
         return max(lhs, target - rhs - MAX_RIGHT + 1), rhs
-    # An operand too fine to be aligned is rounded first; its rest is below 2^-21 of the sum,
-    # or 2^-13 where the other one has 16 bits, because a sum has 32.
+    # An operand that is too fine to be aligned is rounded first. The rounding error is below 2^-21
+    # of the sum, or 2^-13 if the other operand has 16 bits, because a sum has 32 bits.
     coarser = op.lhs if lhs >= rhs else op.rhs
     reach = (values.storage(coarser).element.reach - 1).bit_length()
     least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
@@ -239,7 +236,6 @@ def _of_binary(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:
 
 
 def _in_float(op: GraphOperation, input: SSAValue, target: UniformType) -> list[GraphOperation]:
-    """The function itself, on the real numbers that its argument stands for."""
     real = graph.DequantizeOp(input)
     function = op.rebuilt([real.result, *op.operands[1:]])
     drop_statistics(function)

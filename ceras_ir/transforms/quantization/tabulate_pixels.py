@@ -1,10 +1,8 @@
 """
-Values that are a function of one pixel each: what a uint8 image becomes before the first layer.
+Replace functions of single pixels of uint8 images by tables.
 
-Such a function takes 256 numbers, in every channel at most, so that it can be evaluated whole. The
-interpreter computes them, operation by operation, on every byte in every channel at once.
-
-The pass `tabulate-pixels` replaces what is computed of single pixels by tables.
+Such a function has 256 results, for each channel if channels differ. The interpreter evaluates the
+operations on all bytes of all channels at once.
 """
 
 from dataclasses import dataclass
@@ -32,15 +30,15 @@ BYTES = 256
 
 @dataclass(frozen=True)
 class ByteFunction:
-    """How a value follows from plain ui8, element by element and in another order."""
+    """The function that computes a value from plain ui8 pixels, possibly in another order."""
 
     source: SSAValue
     steps: tuple[graph.GraphOperation, ...]
-    """In the order in which they are computed; none if the value is `source` itself."""
+    """The operations in order, empty if the value is `source`."""
     order: tuple[int, ...]
-    """Dimension `i` of the value is dimension `order[i]` of `source`."""
+    """Axis `i` of the value is axis `order[i]` of `source`."""
     axis: int | None
-    """The dimension of `source` along which the function differs, if there is one."""
+    """The axis of `source` along which the function differs, if there is one."""
 
     @property
     def channels(self) -> int:
@@ -48,16 +46,16 @@ class ByteFunction:
 
     @property
     def channel_dimension(self) -> int | None:
-        """The dimension of the value along which the function differs."""
+        """The axis of the value along which the function differs."""
         return None if self.axis is None else self.order.index(self.axis)
 
     def then(self, op: graph.GraphOperation) -> "ByteFunction | None":
-        """The function with one more step; None if that is more than a function of a pixel."""
+        """Return the function followed by `op`; None if that is not a function of a pixel."""
         if isinstance(op, graph.TransposeOp):
             order = tuple(self.order[p] for p in op.permutation.get_values())
             return ByteFunction(self.source, (*self.steps, op), order, self.axis)
         constants = [v for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
-        if not isinstance(op, COMPUTED) or len(op.operands) - len(constants) != 1:
+        if not isinstance(op, PIXEL_OPERATIONS) or len(op.operands) - len(constants) != 1:
             return None
         if shape_of(op.output) != tuple(shape_of(self.source)[d] for d in self.order):
             return None
@@ -73,7 +71,7 @@ class ByteFunction:
         return ByteFunction(self.source, (*self.steps, op), self.order, next(iter(axes), None))
 
     def evaluate(self) -> Array:
-        """What every byte becomes: one row per channel, 256 entries each."""
+        """Return the results for all bytes: a row of 256 entries per channel."""
         rank = len(self.order)
         along = next(d for d in range(rank) if d != self.axis)
         shape = [BYTES if d == along else 1 for d in range(rank)]
@@ -96,12 +94,12 @@ class ByteFunction:
         return moved.reshape(self.channels, BYTES)
 
 
-COMPUTED = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeOp)
-"""Operations that compute each element of one other, beside constants."""
+PIXEL_OPERATIONS = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeOp)
+"""The operations that compute each element from an element of a single operand and constants."""
 
 
 def byte_function(value: SSAValue) -> ByteFunction | None:
-    """How `value` follows from plain ui8; None if it does not, or not pixel by pixel."""
+    """Return the function that computes `value` from plain ui8 pixels, or None."""
     steps: list[graph.GraphOperation] = []
     while not _is_bytes(value):
         op = value.owner
@@ -118,8 +116,8 @@ def byte_function(value: SSAValue) -> ByteFunction | None:
 
 
 def byte_values(ops: list[Operation]) -> dict[SSAValue, ByteFunction]:
-    """The float values of a network that are functions of a pixel, in order."""
-    # From the pixels on: looking back from each value takes quadratic time.
+    """Return the float values of a network that are functions of a pixel, in order."""
+    # Start at the pixels: a search from each value would have quadratic complexity.
     known: dict[SSAValue, ByteFunction] = {}
     for op in ops:
         if (source := _computed_of(op)) is None:
@@ -140,27 +138,23 @@ def _identity(value: SSAValue) -> ByteFunction:
 
 
 def _computed_of(op: Operation) -> SSAValue | None:
-    """Return the operand that each element of the result is computed from, one from one."""
-    if not isinstance(op, (*COMPUTED, graph.TransposeOp)):
+    if not isinstance(op, (*PIXEL_OPERATIONS, graph.TransposeOp)):
         return None
     operands = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
     return operands[0] if len(operands) == 1 else None
 
 
-# Replace what is computed of single pixels by tables.
-
-
 @dataclass(frozen=True)
 class TabulatePixelsPass(NetworkPass):
     """
-    Replace each `graph.quantize` of a function of one pixel by a `graph.lookup` of the plain ui8.
-    Casts, scalings and means, and the quantization itself, become one table, or one per channel
-    where channels differ. No image in float is left.
+    Replace each `graph.quantize` of a function of a pixel by a `graph.lookup` of the plain ui8.
+    Casts, scalings, means and the quantization become a single table, or a table per channel if
+    channels differ. No float image is stored.
 
-    Channels must be the last dimension for tables of their own. Transpositions on the way, and
-    those behind that bring channels there, are done on bytes before.
+    Tables per channel need channels as the last axis. Transpositions before the quantization, and
+    transpositions after it that move channels there, are applied to the bytes.
 
-    Exact: an entry is what the interpreter computes for the byte of its place.
+    Exact: the interpreter computes each entry.
     """
 
     name = "tabulate-pixels"
@@ -181,10 +175,10 @@ def _tabulate(op: graph.QuantizeOp) -> None:
     tables, rows = _distinct(function)
     replaced: list[graph.GraphOperation] = [op]
     if rows is not None and function.channel_dimension != len(function.order) - 1:
-        behind = _transposed(op.result)
-        if not behind or (last := function.then(behind[0])) is None:
+        following = _transposed(op.result)
+        if not following or (last := function.then(following[0])) is None:
             return
-        function, replaced = last, behind
+        function, replaced = last, following
         if function.channel_dimension != len(function.order) - 1:
             return
     _replace(function, replaced, tables, rows, op)
@@ -193,7 +187,7 @@ def _tabulate(op: graph.QuantizeOp) -> None:
 def _distinct(
     function: ByteFunction,
 ) -> tuple[DenseIntOrFPElementsAttr, tuple[int, ...] | None]:
-    """The tables that differ, and which of them each channel has; None where all have one."""
+    """Return the distinct tables and the table index of each channel, if there are several."""
     entries = function.evaluate()
     distinct: dict[bytes, int] = {}
     rows = [distinct.setdefault(row.tobytes(), len(distinct)) for row in entries]
@@ -204,10 +198,9 @@ def _distinct(
 
 
 def _transposed(value: SSAValue) -> list[graph.GraphOperation]:
-    """The readers of a value, if all are the same transposition."""
-    readers = [use.operation for use in value.uses]
-    found = [r for r in readers if isinstance(r, graph.TransposeOp)]
-    if len(found) != len(readers) or len({r.permutation for r in found}) != 1:
+    users = [use.operation for use in value.uses]
+    found = [user for user in users if isinstance(user, graph.TransposeOp)]
+    if len(found) != len(users) or len({op.permutation for op in found}) != 1:
         return []
     return list(found)
 
@@ -219,7 +212,7 @@ def _replace(
     rows: tuple[int, ...] | None,
     quantize: graph.QuantizeOp,
 ) -> None:
-    """One lookup in the place of `replaced`, all of which have the same result."""
+    """Replace the operations `replaced`, which have equal results, by a single lookup."""
     first, value = replaced[0], function.source
     new: list[graph.GraphOperation] = []
     if function.order != tuple(range(len(function.order))):
@@ -233,8 +226,8 @@ def _replace(
     Rewriter.insert_op(new, InsertPoint.before(first))
     for op in replaced:
         op.output.replace_all_uses_with(new[-1].output)
-    # What nothing reads any more goes, last ones first.
-    gone: list[Operation] = [*replaced, *reversed(function.steps)]
-    for op in dict.fromkeys(gone):
+    # Erase unused operations, the last first.
+    unused: list[Operation] = [*replaced, *reversed(function.steps)]
+    for op in dict.fromkeys(unused):
         if not any(result.uses for result in op.results):
             erase_with_constants(op)

@@ -1,7 +1,6 @@
 """
-Masks survive every pass but those that lower a layer to something else, and so do the zeros.
-
-The verifier holds zeros to masks; what is held here is that no pass forgets a mask.
+Check that masks and zeros survive each pass that keeps the layer. The verifier compares zeros with
+masks; these tests check that no pass drops a mask.
 """
 
 from pathlib import Path
@@ -54,7 +53,7 @@ def calibration(module: ModuleOp, folder: str, seed: int) -> str:
 
 
 def hold(module: ModuleOp, passes: list[ModulePass]) -> None:
-    """Run passes; behind each the same layers have masks, and masked weights are zero."""
+    """Run passes. After each pass, the same layers have masks, and masked weights are zero."""
     kept = sorted(mask.kept.data for op in masked(module) if (mask := mask_of(op)))
     for pass_ in passes:
         for inner in flatten(pass_):

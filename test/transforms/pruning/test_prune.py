@@ -1,4 +1,4 @@
-"""Which weights `prune` keeps, and the targets that its scan meets."""
+"""Check the weights that `prune` keeps, and the targets that it meets."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.pruning import kept_weights
 from ceras_ir.transforms.pruning.kept_weights import best_within, encoded_bytes
 from ceras_ir.transforms.pruning.prune import PrunePass, smallest_bytes
-from ceras_ir.transforms.quantization.round_weights import compensated
+from ceras_ir.transforms.quantization.round_weights import round_with_compensation
 
 
 def network() -> ModuleOp:
@@ -157,10 +157,10 @@ def test_modelled_bytes_are_near_those_of_the_encoder():
 
 
 def test_rounding_weights_keeps_zeros():
-    """What makes up for the error of a neighbour may not bring a pruned weight back."""
+    """The compensation of rounding errors does not change a pruned weight."""
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 12)) @ rng.normal(size=(12, 12))
     weights = np.where(rng.random((1, 5, 12)) < 0.5, rng.normal(size=(1, 5, 12)), 0.0)
     pairs = (inputs.T @ inputs / 200)[None]
-    rounded = compensated(weights, pairs, np.full((1, 5, 1), 0.25))
+    rounded = round_with_compensation(weights, pairs, np.full((1, 5, 1), 0.25))
     assert not rounded[weights == 0].any() and rounded.any()

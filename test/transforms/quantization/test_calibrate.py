@@ -1,4 +1,4 @@
-"""Calibration data as users give it: what is taken, what is refused, and how."""
+"""Check the accepted and refused forms of calibration data."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Data that says nothing, or is no data: what is refused, and what is quantized all the same."""
+"""Check the quantization with constant data, and the refusal of invalid data."""
 
 from pathlib import Path
 from typing import get_args
@@ -53,7 +53,7 @@ func.func @main(%x: !map {graph.name = "image"})
 """
 LIVE = np.random.default_rng(1).normal(0, 0.4, (3, 3, 2)).round(2)
 WEIGHTS = np.stack([LIVE, np.zeros_like(LIVE)]).tolist()
-"""Of two channels, the second of which sees nothing."""
+"""Weights of two channels, of which the second one ignores the input."""
 
 SHAPE = (6, 4, 4, 2)
 DATA: dict[str, NDArray[np.float32]] = {
@@ -84,8 +84,8 @@ def network(bias: str) -> str:
 @pytest.mark.parametrize(("data", "bias"), [*((d, "0.5") for d in DATA), ("constant", "0.0")])
 def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: Path) -> None:
     """
-    A channel without weights, a relu that never opens, a range of one number or of zero: every
-    recipe comes to valid integers; what was always zero stays exactly zero.
+    Each recipe gives valid integers for zero weights, constant values and a relu that is always
+    zero. A value that is always zero remains exactly zero.
     """
     save_arrays(str(tmp_path / "c.npz"), {"image": DATA[data]})
     reference = parse_text(load_context(), network(bias), "network.mlir")
@@ -198,7 +198,7 @@ def test_every_command_refuses_it(
         tool, *words = (word.replace("BAD", name) for word in COMMANDS[command])
         assert MAINS[tool](words) == 1, name
         said = capsys.readouterr()
-        # Levels before the quantized ones are said as they are done.
+        # Messages of levels before the quantized graph are printed immediately.
         assert said.out == "" or command == "verify"
         assert message in said.err and name in said.err and said.err.count("\n") == 1
         assert not Path("out").exists()
@@ -214,7 +214,7 @@ func.func @main(%x: !map {graph.name = "x"}) -> (!map {graph.name = "scores"}) {
   func.return %2 : !map
 }
 """
-"""Scores far below the steps that a softmax reads, of a layer that is all but dead."""
+"""Scores far below the steps of a softmax operand, from a layer with nearly zero weights."""
 
 
 @pytest.mark.needs("nnet", "vta")

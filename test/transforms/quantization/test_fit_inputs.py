@@ -1,4 +1,4 @@
-"""`fit-inputs`: steps that fit a range, and the same numbers behind the layers."""
+"""Check that `fit-inputs` fits the range, and that layers compute the same values."""
 
 from math import ceil, inf, ldexp, log2
 from pathlib import Path
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.fit_inputs import WORTHWHILE, FitInputsPass, fitting_step
+from ceras_ir.transforms.quantization.fit_inputs import MIN_STEP_RATIO, FitInputsPass, fitting_step
 
 RNG = np.random.default_rng(0)
 LOG_UNIFORM = np.exp2(RNG.uniform(-20, 20, (200, 2)))
@@ -24,11 +24,11 @@ def test_range_and_zero_take_all_numbers(sides: tuple[int, int]) -> None:
         step = fitting_step(low, high)
         if step is None:
             continue
-        # With the zero point that choose-zero-points takes, both ends are inside.
+        # With the zero point of choose-zero-points, both bounds are representable.
         assert ceil(-low / step) + high / step <= 255
         # Not much longer than the shortest, and shorter than the next power of two.
         assert (high - low) / 255 <= step <= (high - low) / 253
-        assert ldexp(1.0, ceil(log2(step))) > WORTHWHILE * step / (1 + 1e-4)
+        assert ldexp(1.0, ceil(log2(step))) > MIN_STEP_RATIO * step / (1 + 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def results(module: ModuleOp, samples: NDArray[np.float32]) -> NDArray[np.float6
 
 
 def test_layers_compute_the_same(tmp_path: Path) -> None:
-    """Padding is zero before and after; weights are multiplied by what inputs are divided by."""
+    """The divisor of an input multiplies the weights, and padding remains zero."""
     x = RNG.integers(-100, 30, (4, 1, 4, 5, 2)).astype(np.float32) * np.float32(0.3)
     np.savez(tmp_path / "c.npz", x=x)
     weights = RNG.normal(size=(3, 3, 3, 2)).astype(np.float32)

@@ -1,10 +1,11 @@
-"""Q/DQ layers whose sums 32 bits would not hold: what becomes of them, and that it is the same."""
+"""Check Q/DQ layers with sums that exceed 32 bits, and the bounds of accumulators."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import pytest
 from onnx import TensorProto
 from onnx_models import Array, model, node, run_onnxruntime
 from xdsl.dialects.builtin import ModuleOp
@@ -16,6 +17,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.transforms.quantization.accumulators import Magnitudes, fits
 
 SCALES = {"s": 0.05, "t": 0.02}
 
@@ -64,14 +66,14 @@ def whole_range(dtype: str, *shape: int) -> Array:
 
 
 def test_bias_that_fills_32_bits_gets_a_coarser_channel():
-    # Two channels whose weights are almost nothing, their biases at the end of what int32 holds.
+    # Two channels with tiny weights and biases at the limit of int32.
     proto = layer([2**31 - 1, -(2**31) + 1, 1000], [2e-8, 1e-8, 0.01])
     module = quantized(proto)
     (product,) = (op for op in module.walk() if isinstance(op, graph.MatmulOp))
     assert product.is_quantized
     kind = graph.quantized_element(product.weights)
     assert kind is not None
-    # 40 products of up to 127 * 135 need one bit more; the third channel is as it was.
+    # 40 products of up to 127 * 135 need another bit; the third channel does not change.
     np.testing.assert_allclose([s.data for s in kind.scales], [4e-8, 2e-8, 0.01], 1e-6)
     assert distance(proto, module, {"x": whole_range("int8", 2, 40)}) <= 1
 
@@ -96,7 +98,7 @@ def test_product_that_never_fits_stays_float():
 
 
 def test_addends_that_vanish_beside_the_result():
-    # Scales so far apart that both multipliers come out as powers of two by accident.
+    # Scales with a ratio for which both multipliers happen to be powers of two.
     constants: dict[str, Array] = {
         "s": np.array(7.6e-10, np.float32),
         "t": np.array(7.1e-10, np.float32),
@@ -136,3 +138,27 @@ def test_16_bit_convolution_stays_float():
     (product,) = (op for op in module.walk() if isinstance(op, graph.MatmulOp))
     assert not product.is_quantized
     assert distance(proto, module, {"x": whole_range("int16", 1, 600)}) <= 1
+
+
+MOST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "shift", "residual"),
+    [(MOST, 0, 0), (MOST - 1, 1, 0), (MOST - 512, 10, 0), (MOST - 512 - 7, 10, 7)],
+)
+def test_the_last_unit(bound: int, shift: int, residual: int):
+    assert fits(bound, shift, residual)
+    assert not fits(bound + 1, shift, residual)
+
+
+def test_sums_and_biases_of_the_worst_channel():
+    magnitudes = Magnitudes(2, np.array([0.5, 1.5]), np.array([0.0, 2.0]), 128)
+    # 1.5 / 2^-3 and twice half a step, times 128; 2 / 2^-5 and half a step.
+    assert magnitudes.bound(-2, -3) == 13 * 128 + 64.5
+    # No stored weight exceeds 127.
+    assert magnitudes.bound(-2, -30) == 2 * 127 * 128 + 2.0**33 + 0.5
+
+
+def test_computed_weights_can_be_anything():
+    assert Magnitudes(2, None, np.array([0.0]), 128).bound(0, 0) == 2 * 128 * 128 + 0.5

@@ -25,7 +25,7 @@ def test_within_half_a_unit_of_the_shift(values: list[float]):
     assert 0 <= shift <= MAX_SHIFT and max(multipliers) < 1 << 31
     for value, multiplier in zip(values, multipliers, strict=True):
         error = abs(Fraction(multiplier, 1 << shift) - Fraction(value))
-        # One for what would have been rounded to nothing.
+        # A factor that rounds to zero has the multiplier 1.
         assert error <= Fraction(1, 1 << shift) * (1 if multiplier == 1 else Fraction(1, 2))
 
 

@@ -1,4 +1,4 @@
-"""Functions of uneven channels: what each form of SiLU keeps of the signal, and that C agrees."""
+"""Check the noise of each form of SiLU on channels of different ranges, and the C code."""
 
 from functools import cache
 from math import inf
@@ -45,7 +45,7 @@ def data() -> npt.NDArray[np.float32]:
 
 
 def network() -> ModuleOp:
-    """Depthwise convolutions behind SiLU whose channels are up to 2^7 apart, as in YOLOX-Nano."""
+    """Depthwise convolutions after SiLU with channel ratios of up to 2^7, as in YOLOX-Nano."""
     random = np.random.default_rng(4)
     gains = 2.0 ** random.uniform(-4, 3, 12)
     text = NETWORK.format(
@@ -167,12 +167,12 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 
 
 def test_sums_that_matter_have_16_bits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What a tanh makes reaches the output, and a thousandth of what a SiLU does."""
+    """The result of a tanh reaches the output, and a thousandth of that of a SiLU."""
     random = np.random.default_rng(8)
     shapes = {"first": (8, 1, 1, 4), "second": (8, 1, 1, 4), "loud": (8, 1, 1, 8)}
     weights = {name: random.normal(0, 1, shape) for name, shape in shapes.items()}
     weights["quiet"] = random.choice([-0.0005, 0.0005], (8, 1, 1, 8))
-    # What the tanh makes of small sums, at the scale of large ones that nobody reads.
+    # The result of the tanh of small sums, at the scale of large unused sums.
     weights["first"] *= np.repeat([4, 0.03], 4)[:, None, None, None]
     weights["loud"][..., :4] = 0
     text = UNEQUAL.format(**{name: w.round(6).tolist() for name, w in weights.items()})

@@ -1,4 +1,4 @@
-"""Gradients of the float network, against differences of what the interpreter computes."""
+"""Compare gradients of the float network with finite differences of the interpreter."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,10 +24,10 @@ Array = NDArray[np.generic]
 Reals = NDArray[np.float64]
 
 STEP = 1 / 32
-"""Of differences, longer than those of `gradients`: what bends there is seen here."""
+"""The step of differences, longer than in `gradients`, to detect bends."""
 
 PLACES = 40
-"""How many elements of a value are looked at."""
+"""The number of compared elements per value."""
 
 
 class Network:
@@ -104,7 +104,7 @@ def _share(x: SSAValue) -> graph.UnaryOp:
 
 
 def _chain(n: Network) -> SSAValue:
-    """One value is read three times, at different distances from the end."""
+    """A value with three consumers at different distances from the output."""
     first = n.conv(4, 3, 3, 4, padding=(1, 1, 1, 1))
     second = n.add(graph.UnaryOp(first, FunctionAttr(Function.SWISH)))
     third = n.conv(4, 3, 3, 1, x=second, padding=(1, 1, 1, 1), groups=4)
@@ -172,7 +172,7 @@ def evaluated(
     start: Mapping[SSAValue, Array],
     forced: Mapping[SSAValue, Array],
 ) -> dict[SSAValue, Array]:
-    """Every value, where those in `forced` are as given."""
+    """Return all values, with the values in `forced` replaced."""
     known = dict(start) | dict(forced)
     for op in main.body.block.ops:
         if op.results and op.results[0] not in forced:
@@ -187,10 +187,7 @@ def slopes(
     value: SSAValue,
     seed: Reals,
 ) -> tuple[list[tuple[int, ...]], Reals, NDArray[np.bool_]]:
-    """
-    Differences of `sum(seed * end)` by some elements of a value: their places, the differences,
-    and where shorter ones are the same, so that nothing bends between.
-    """
+    """Return positions, differences of `sum(seed * output)`, and whether shorter steps agree."""
     last = main.body.block.last_op
     assert last is not None
     at = evaluated(main, interpreter, start, {})[value].astype(np.float32)
@@ -245,7 +242,7 @@ def test_differences(case: str) -> None:
 
 
 def test_without_a_rule_power_is_spread() -> None:
-    """A product along rows has none: power goes in as it comes out, alike but for signs."""
+    """An operation without a rule distributes the power of the gradient evenly."""
     network = Network(0)
     end = network.add(graph.ReduceOp(graph.Reduce.PRODUCT, network.rows, (1,)))
     module = network.module(end)
@@ -283,7 +280,7 @@ def test_bits_are_spread_too() -> None:
 
 
 def test_hidden_scores_make_no_steps() -> None:
-    """Two thirds of the elements are -10000: the exponentials of the others have their slopes."""
+    """Two thirds of the elements are -10000, and the exponentials of the rest keep their slopes."""
     network = Network(0)
     end = network.add(graph.UnaryOp(network.rows, FunctionAttr(Function.EXP)))
     module = network.module(end)

@@ -30,7 +30,7 @@ func.func @main(%x: tensor<4x8xf32>, %m: tensor<1x4xi64>) -> tensor<4x4xf32> {
 GIVEN = re.sub(
     r"(?s)  %one =.*?(?=  %1 =)", "", SOURCE.replace("%m: tensor<1x4xi64>", "%0: tensor<1x4xf32>")
 )
-"""The same with the numbers that are added as an input."""
+"""The same network with the mask as an input."""
 
 FILLS = {"-inf": "0xFF800000", "least": "-3.4028235e38", "bert": "-1.0e4", "swin": "-100.0"}
 
@@ -45,7 +45,7 @@ def masked(folder: Path, fill: str, source: str = SOURCE) -> Path:
 
 
 def data(count: int) -> dict[str, NDArray[np.generic]]:
-    """Between one and all four tokens are there."""
+    """Between one and four tokens are present."""
     random = np.random.default_rng(6)
     lengths = random.integers(1, 5, count)
     return {
@@ -55,7 +55,7 @@ def data(count: int) -> dict[str, NDArray[np.generic]]:
 
 
 def adding(fill: float, present: NDArray[np.generic]) -> NDArray[np.float32]:
-    """What is added to the scores of tokens: 0, or `fill` to hide them."""
+    """The mask that is added to the scores of tokens: 0, or `fill` for missing tokens."""
     return np.where(np.equal(present, 1), 0, fill).astype(np.float32)[:, None]
 
 
@@ -74,7 +74,7 @@ def test_scores_beside_a_mask(tmp_path: Path, fill: str) -> None:
 @pytest.mark.parametrize("fill", first_fast(1, [-1e4, -100.0, float(np.finfo(np.float32).min)]))
 @pytest.mark.parametrize("target", ["c", "vta"])
 def test_scores_beside_an_input_that_masks(tmp_path: Path, fill: float, target: str) -> None:
-    """The input stays as it is given, and scores keep their steps: it was 6.6 dB."""
+    """The mask is not quantized, so scores keep their steps. It was 6.6 dB."""
     model, samples = ceras.load(masked(tmp_path, "", GIVEN)), data(40)
     samples["input1"] = np.where(np.equal(samples["input1"], 1), 0, fill).astype(np.float32)[
         :, None

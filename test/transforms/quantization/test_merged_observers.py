@@ -1,4 +1,4 @@
-"""Observers that merge: the same as one that saw everything, and calibration in chunks."""
+"""Check that merged observers equal a single observer, and calibration in chunks."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
     observe,
     sample_numbers,
 )
-from ceras_ir.transforms.quantization.analysis.observers import Seen, make_observer
+from ceras_ir.transforms.quantization.analysis.observers import ObservedArray, make_observer
 
 NAMES = ("mse", "minmax")
 
@@ -34,8 +34,8 @@ def test_merged_is_as_if_one_saw_all(name: str, cut: int):
     arrays = [(random.normal(size=400) * (1 + 0.3 * i)).astype(np.float32) for i in range(20)]
     whole, first, second = (make_observer(name) for _ in range(3))  # pyright: ignore
     for number, array in enumerate(arrays):
-        whole.observe(Seen(array))
-        (first if number < cut else second).observe(Seen(array))
+        whole.observe(ObservedArray(array))
+        (first if number < cut else second).observe(ObservedArray(array))
     first.merge(second)
     assert (first.low, first.high) == (whole.low, whole.high)
     assert first.choice().exponent == whole.choice().exponent
@@ -45,12 +45,12 @@ def test_merged_is_as_if_one_saw_all(name: str, cut: int):
 def test_zeros_on_either_side():
     for name in NAMES:
         one, other = make_observer(name), make_observer(name)  # pyright: ignore
-        one.observe(Seen(np.zeros(5, np.float32)))
-        other.observe(Seen(np.array([1.0, -3.0], np.float32)))
+        one.observe(ObservedArray(np.zeros(5, np.float32)))
+        other.observe(ObservedArray(np.array([1.0, -3.0], np.float32)))
         one.merge(other)
         assert (one.low, one.high) == (-3.0, 1.0)
         known = make_observer(name)  # pyright: ignore
-        known.observe(Seen(np.array([1.0, -3.0], np.float32)))
+        known.observe(ObservedArray(np.array([1.0, -3.0], np.float32)))
         assert one.choice().exponent == known.choice().exponent
 
 
@@ -92,7 +92,7 @@ def test_which_samples_are_looked_at() -> None:
 
 
 def test_large_steps_are_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "LARGE_STEP", -1)
+    monkeypatch.setattr(calibration, "MAX_STEP_MACS", -1)
     assert list(sample_numbers(module_of(', graph.state = "y"'), 1000, 4)) == [0, 1, 2, 3]
 
 
@@ -108,7 +108,7 @@ func.func @main(%x: tensor<1xf32> {graph.name = "x"},
 
 @pytest.mark.parametrize("numbers", [[], [0, 1, 2], [3, 4, 9], [9]])
 def test_states_are_those_of_all_steps_before(tmp_path: Path, numbers: list[int]) -> None:
-    """Also of steps that nobody looks at, as those between the ones that a seed draws."""
+    """Unobserved steps, as between those that a seed draws, also change the states."""
     module = parse_text(load_context(), SUM, "n.mlir")
     save_arrays(str(tmp_path / "x.npz"), {"x": np.arange(1, 11, dtype=np.float32).reshape(10, 1)})
     found = list(chosen_samples(module, str(tmp_path / "x.npz"), numbers))
@@ -126,7 +126,7 @@ def test_what_a_seed_draws() -> None:
 
 
 def test_stored_integers_are_seen() -> None:
-    """What a quantize makes has a range too, as in models with Q/DQ whose scales are snapped."""
+    """The result of a quantize has a range too, as in models with Q/DQ and changed scales."""
     int8 = UniformType(0.5)
 
     def build(x: SSAValue) -> list[SSAValue]:

@@ -1,4 +1,4 @@
-"""Networks that take NaN for what is missing, and replace it."""
+"""Check networks with NaN for missing elements, which they replace."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ OTHER = "%s = graph.select %c, %fill, %z : (tensor<1x3xi1>, tensor<3xf32>, tenso
 
 
 def text(choice: str) -> str:
-    """What is chosen goes into a layer."""
+    """The network, in which a layer uses the selected values."""
     return f"""
 func.func @main(%x: tensor<1x3xf32>, %z: tensor<1x3xf32>) -> tensor<1x4xf32> {{
   {HEAD}
@@ -45,10 +45,10 @@ func.func @main(%x: tensor<1x3xf32>, %z: tensor<1x3xf32>) -> tensor<1x4xf32> {{
         (PRESENT, {"input0", "input1"}),
         (MISSING, {"input0", "input1"}),
         (SCALED, {"input0", "input1"}),
-        # Taken where it is missing.
+        # The values that are selected for missing elements.
         (TURNED, {"input1"}),
         (ADDED, {"input1"}),
-        # What is chosen instead may be missing itself.
+        # The replacement may be NaN.
         (OTHER, {"input0"}),
     ],
     ids=["present", "missing", "scaled", "turned", "added", "other"],
@@ -62,7 +62,7 @@ def test_which_inputs_may_lack_elements(tmp_path: Path, choice: str, lacking: se
 @pytest.mark.needs("nnet")
 @pytest.mark.parametrize("choice", [PRESENT, MISSING, SCALED], ids=["present", "missing", "scaled"])
 def test_what_is_missing_counts_as_what_replaces_it(tmp_path: Path, choice: str) -> None:
-    """The same integers as of data in which it was replaced before."""
+    """The integers equal those of data in which NaN is replaced before."""
     (tmp_path / "n.mlir").write_text(text(choice))
     random = np.random.default_rng(3)
     x = random.normal(size=(40, 1, 3)).astype(np.float32)

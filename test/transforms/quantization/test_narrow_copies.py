@@ -1,4 +1,4 @@
-"""Copies in 8 bits for products, of values that others read in 16."""
+"""Check the 8-bit copies of 16-bit values, which products use."""
 
 from pathlib import Path
 
@@ -44,8 +44,8 @@ func.func @main(%x: !row) -> !row {
 }
 """
 """
-Two products read the stream, one of them moved, and a sum. Every second channel of it is small;
-the last layer alone, behind sums, has large weights for those.
+Two products and a sum use the stream, one product after data movement. The even channels are small,
+and the last layer has large weights for them.
 """
 
 
@@ -89,7 +89,7 @@ def test_products_read_copies(stream: tuple[str, str]):
 
 
 def test_accelerators_make_8_bits(stream: tuple[str, str]):
-    """A product makes the stream."""
+    """A product computes the stream."""
     module = parse_text(load_context(), stream[0], "stream.mlir")
     CalibratePass(stream[1], observer="minmax").apply(load_context(), module)
     assert not insert_copies(main_function(module), of_products=False)
@@ -130,7 +130,7 @@ def test_targets_are_exact(stream: tuple[str, str], name: str):
 
 
 def test_ends_in_8_bits_have_none(tmp_path: Path) -> None:
-    """Of an input, and of an output, that a product and a sum read."""
+    """A product and a sum use an input and an output."""
     data = str(tmp_path / "data.npz")
     save_arrays(data, {"input0": np.random.default_rng(0).normal(0, 1, (32, 2))})
     module = parse_text(

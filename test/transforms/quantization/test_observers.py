@@ -1,4 +1,4 @@
-"""Observers against what their docstrings say, computed from all elements at once."""
+"""Compare observers with a direct computation from all elements."""
 
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from ceras_ir.network.storage import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.observers import (
-    POINTS,
+    ZERO_POINTS,
+    Bounds,
     Distribution,
     Function,
     LeastSquaresObserver,
-    Seen,
+    ObservedArray,
     Sums,
     identity,
     make_observer,
@@ -39,7 +40,7 @@ def batches(seed: int, tail: float) -> list[NDArray[np.float32]]:
 def chosen(name: ObserverName, arrays: list[NDArray[np.float32]]) -> int:
     observer = make_observer(name)
     for array in arrays:
-        observer.observe(Seen(array))
+        observer.observe(ObservedArray(array))
     assert observer.low == min(float(a.min()) for a in arrays)
     assert observer.high == max(float(a.max()) for a in arrays)
     return observer.choice().exponent
@@ -67,7 +68,7 @@ def test_constants_are_exact_or_at_the_edge(name: ObserverName, value: float) ->
 def of_all(
     values: NDArray[np.float32], exponent: int, point: int, function: Function, alike: float = 1.0
 ) -> float:
-    """The squared error behind a function, element by element; more often of what is clipped."""
+    """Return the squared error after a function, with a weight for clipped elements."""
     steps = np.rint(values * 2.0**-exponent) + point
     stored = np.clip(steps, -128, 127)
     read = function((stored - point) * 2.0**exponent) - function(values.astype(np.float64))
@@ -86,12 +87,12 @@ def test_errors_of_all_zero_points_are_those_of_all_elements(
 ) -> None:
     random = np.random.default_rng(5)
     drawn = [random.triangular(low, min(0.1, high), high, 3000) for _ in range(4)]
-    # The first array is smaller, so that bars are joined for those behind.
+    # The first array is smaller, so bins are merged for the following arrays.
     arrays = [(size * a).astype(np.float32) for a, size in zip(drawn, (0.1, 1, 1, 1), strict=True)]
     observer = LeastSquaresObserver()
-    observer.functions, observer.alike = (function,), alike
+    observer.functions, observer.clipping_weight = (function,), alike
     for array in arrays:
-        observer.observe(Seen(array))
+        observer.observe(ObservedArray(array))
     everything = np.concatenate(arrays)
     first = fitting_exponent(float(np.abs(everything).max()))
     exact = {
@@ -100,7 +101,7 @@ def test_errors_of_all_zero_points_are_those_of_all_elements(
         for z in range(-128, 128, 8)
     }
     for (e, z), error in exact.items():
-        found = observer.seen.errors([e], (function,), alike)[e][z + 128]
+        found = observer.distribution.errors([e], (function,), alike)[e][z + 128]
         assert found == pytest.approx(error, rel=0.06, abs=1e-3 * everything.size * 4.0**e)
     pair = observer.choice().affine or (observer.choice().exponent, 0)
     assert of_all(everything, *pair, function, alike) <= 1.05 * min(exact.values())
@@ -108,24 +109,24 @@ def test_errors_of_all_zero_points_are_those_of_all_elements(
 
 def test_what_lies_on_the_steps_is_exact() -> None:
     observer = LeastSquaresObserver()
-    observer.observe(Seen(np.arange(256, dtype=np.float32)))
+    observer.observe(ObservedArray(np.arange(256, dtype=np.float32)))
     assert observer.choice().affine == (0, -128)
-    assert observer.seen.errors([0], (identity,))[0][0] == 0
+    assert observer.distribution.errors([0], (identity,))[0][0] == 0
 
 
 def test_no_zero_point_where_it_gains_little() -> None:
     observer = LeastSquaresObserver()
-    observer.observe(Seen(np.linspace(-7.9, 7.9, 5001, dtype=np.float32)))
+    observer.observe(ObservedArray(np.linspace(-7.9, 7.9, 5001, dtype=np.float32)))
     assert observer.choice().affine is None
 
 
 def test_each_kind_of_channels_is_judged_behind_its_function() -> None:
-    """Where the second function is flat nothing matters, and its channels need no reach there."""
+    """The second function is flat, so its channels need no range there."""
     x = np.random.default_rng(2).uniform(-8, 0, (500, 2)).astype(np.float32)
     x[:, 0] *= -7 / 8
     observer = LeastSquaresObserver()
     observer.functions = (identity, lambda x: np.maximum(x, -0.5))
-    observer.observe(Seen(x, None, np.array([0, 1], np.int64)))
+    observer.observe(ObservedArray(x, None, np.array([0, 1], np.int64)))
     step, point = observer.choice().affine or (0, 0)
     assert step == -5 and -112 <= point <= -97
     observer.functions = (identity, identity)
@@ -141,7 +142,7 @@ func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
 
 
 def test_the_argument_of_a_function_reaches_as_far_as_the_function_does(tmp_path: Path) -> None:
-    """SiLU leaves nothing of -8, so that int8 need not hold it."""
+    """SiLU of -8 is negligible, so int8 need not represent -8."""
     data = np.random.default_rng(0).uniform(-8, 1.8, (40, 1, 999)).astype(np.float32)
     np.savez(tmp_path / "c.npz", x=data)
     module = parse_text(load_context(), SWISH, "text")
@@ -151,12 +152,12 @@ def test_the_argument_of_a_function_reaches_as_far_as_the_function_does(tmp_path
 
 
 def test_where_a_function_is_flat_few_samples_may_be_clipped() -> None:
-    """Nothing is moved by more than half a step behind SiLU, which is flat below -4."""
+    """No element changes by more than half a step after SiLU, which is flat below -4."""
     x = np.random.default_rng(0).uniform(0, 6, 999).astype(np.float32)
     x[:9] = np.linspace(-8, 9.9, 9)
     observer = LeastSquaresObserver()
     observer.functions = (swish,)
-    observer.observe(Seen(x))
+    observer.observe(ObservedArray(x))
     step, point = observer.choice(clips=False).affine or (0, 0)
     low, high = (-128 - point) * 2.0**step, (127 - point) * 2.0**step
     assert step == -4 and high >= 9.9 - 2.0**-5
@@ -167,7 +168,7 @@ def test_where_a_function_is_flat_few_samples_may_be_clipped() -> None:
     ("shape", "clips"), [("1x1x6400", True), ("1x80x80", False), ("6400", True)]
 )
 def test_a_map_is_clipped_less_than_a_vector(tmp_path: Path, shape: str, clips: bool) -> None:
-    """Neighbours are clipped together; a vector has none."""
+    """Clipping errors of neighbors add up in a feature map, but not in a vector."""
     text = RELU.replace("1x999", shape)
     data = np.random.default_rng(0).normal(0, 1, (16, *map(int, shape.split("x"))))
     data.reshape(16, -1)[3, :4] = 40
@@ -188,7 +189,7 @@ func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
 
 @pytest.mark.parametrize(("count", "same_as"), [(15, "minmax"), (16, "mse")])
 def test_few_samples_are_not_clipped(count: int, same_as: ObserverName, tmp_path: Path) -> None:
-    """The default of a file: what least squares would clip is there, and nothing of few."""
+    """By default, the values of a file are clipped, but not with few samples."""
     data = np.random.default_rng(0).normal(0, 1, (count, 1, 999)).astype(np.float32)
     data[3, 0, 7] = 40
     np.savez(tmp_path / "c.npz", x=data)
@@ -219,7 +220,7 @@ func.func @main(%x: tensor<1x64xf32>) -> tensor<1x64xf32> {
 
 @pytest.mark.parametrize(("observer", "clips"), [("auto", False), ("mse", True), ("minmax", False)])
 def test_rare_scores_of_a_softmax_are_kept(tmp_path: Path, observer: ObserverName, clips: bool):
-    """One score of 2,560 is ten times as large as others: least squares alone would clip it."""
+    """A score of 2,560 is ten times as large as the rest, and least squares would clip it."""
     x = np.random.default_rng(0).uniform(0.5, 1, (40, 64)).astype(np.float32)
     x[7, 5] = 9.5
     save_arrays(str(tmp_path / "data.npz"), {"input0": x})
@@ -234,16 +235,53 @@ Errors = NDArray[np.float64]
 
 
 def test_a_sum_of_errors_may_come_out_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors are estimates: of a few numbers, nearly whole ones, they may add up to less than 0."""
+    """The estimated sum of a few small errors may be negative."""
 
     def errors(
         self: Distribution, exponents: range, functions: object, clipped: float
     ) -> dict[int, Errors]:
-        found = {e: np.full(POINTS.size, 1e5) for e in exponents}
+        found = {e: np.full(ZERO_POINTS.size, 1e5) for e in exponents}
         found[0][0] = -1.75
         return found
 
     monkeypatch.setattr(Distribution, "errors", errors)
     observer = LeastSquaresObserver()
-    observer.observe(Seen(np.array([4.5, 255], np.float32)))
+    observer.observe(ObservedArray(np.array([4.5, 255], np.float32)))
     assert observer.choice().affine == (0, -128)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 3, 7, 6), (1, 41, 50, 40), (1, 1, 1, 5000)])
+@pytest.mark.parametrize("kind", ["none", "one", "channels"])
+def test_parts_are_those_of_the_whole(shape: tuple[int, ...], kind: str) -> None:
+    random = np.random.default_rng(len(shape))
+    array = random.normal(size=shape).astype(np.float32)
+    bounds = {
+        "none": None,
+        "one": Bounds(np.array(-0.5, np.float32), np.array(np.inf, np.float32)),
+        "channels": Bounds(
+            *(sign * random.uniform(0.1, 2, shape[-1]).astype(np.float32) for sign in (-1, 1))
+        ),
+    }[kind]
+    seen = ObservedArray(array, bounds)
+    whole = array if bounds is None else np.clip(array, bounds.least, bounds.most)
+    assert seen.whole.tobytes() == whole.tobytes()
+    assert seen.ends == (whole.min(), whole.max())
+    assert seen.channel_peaks.tolist() == np.abs(whole).reshape(-1, shape[-1]).max(axis=0).tolist()
+    for count in (3, 1000, 1 << 16):
+        assert seen.sampled(count).tobytes() == ObservedArray(whole).sampled(count).tobytes()
+        kinds = np.arange(shape[-1]) % 3
+        of_all = np.broadcast_to(kinds, shape).astype(np.float32)
+        found = ObservedArray(array, bounds, kinds).sampled_kinds(count)
+        expected = ObservedArray(of_all).sampled(count)
+        assert found is not None
+        assert np.resize(found, expected.size).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_does_not_matter_must_be_finite_too(bad: float) -> None:
+    bounds = Bounds(np.full(4, -1, np.float32), np.full(4, 1, np.float32))
+    array = np.ones((6, 4), np.float32)
+    assert ObservedArray(array, bounds).is_finite
+    array[2, 3] = bad
+    assert not ObservedArray(array, bounds).is_finite
+    assert not ObservedArray(array).is_finite

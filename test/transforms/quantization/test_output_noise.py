@@ -143,7 +143,7 @@ RELU = "%1 = graph.unary <relu> %0 : tensor<1x3xf32>\n  func.return %1 : tensor<
         (PLAIN, (10.0, 500.0, 0.3), True),
         # Logits are compared with each other.
         (PLAIN, (1.0, 3.0, 0.5), False),
-        # A channel behind a rectifier is almost always zero.
+        # A channel after a rectifier is almost always zero.
         (RELU, (10.0, 500.0, 0.3), False),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_regressor_with_an_offset(target: str, tmp_path: Path) -> None:
         quantized = ceras.load(path).quantize({"x": calibration}, target=target)
     found = quantized.run({"x": test})["y"].reshape(right.shape)
     # A 16-bit result of the only layer would double the time of an accelerator.
-    is_told = any("int8 hardly computes this network" in str(w.message) for w in said)
+    is_told = any("int8 is too coarse for this network" in str(w.message) for w in said)
     assert is_told == (target != "c") and (ratio_by_hand(right, found) > 20) != is_told
 
 

@@ -1,4 +1,4 @@
-"""uint8 images: every operation before the first layer is in one table, exactly."""
+"""Check that a single table replaces the operations on uint8 images, exactly."""
 
 from pathlib import Path
 
@@ -70,10 +70,7 @@ CASES = [("1x4x4x3", NHWC), ("1x3x4x4", NCHW), ("1x4x4x3", RESCALING)]
 
 @pytest.mark.parametrize(("shape", "body"), [CASES[1], slow(*CASES[0]), slow(*CASES[2])])
 def test_no_float_image_is_left_and_nothing_changes(tmp_path: Path, shape: str, body: str) -> None:
-    """
-    Against the same network whose quantization keeps the float image; in C, which reads plain
-    bytes, against both.
-    """
+    """The results equal those of a network with a float image, also in C on plain bytes."""
     extents = [int(e) for e in shape.split("x")]
     images = RNG.integers(0, 256, (40, *extents[1:]), np.uint8)
     np.savez(tmp_path / "data.npz", x=images)
@@ -111,7 +108,7 @@ def test_no_float_image_is_left_and_nothing_changes(tmp_path: Path, shape: str, 
 
 
 def test_the_image_keeps_all_its_bits(tmp_path: Path) -> None:
-    """A layer that copies one channel gives back each of the 256 bytes, told apart."""
+    """A layer that copies a channel returns 256 different values."""
     text = """
     func.func @main(%x: tensor<1x16x16x1xui8>) -> tensor<1x16x16x1xf32> {
       %w = graph.constant dense<1.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>

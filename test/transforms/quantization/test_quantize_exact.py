@@ -1,6 +1,7 @@
-"""Every operation of a quantized network against plain fractions: one rounding, at the end."""
+"""Compare quantized operations with exact fractions and a single rounding at the end."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.driver.verify.tool import main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
@@ -56,7 +58,7 @@ def inputs(module: ModuleOp, seed: int) -> Iterator[Mapping[str, Floats]]:
 
 
 def check(module: ModuleOp, seed: int, count: int) -> int:
-    """How many operations were checked."""
+    """Return the number of checked operations."""
     checked = 0
     for sample in inputs(module, seed):
         values = trace(module, sample)
@@ -122,3 +124,30 @@ def test_every_operation(seed: int, recipe: tuple[str, ...]) -> None:
     assert check(module, seed, 40) == 3 * 15
     names = {op.name for op in main_function(module).body.block.ops}
     assert {"graph.requantize", "graph.lookup", "graph.integer_softmax"} <= names
+
+
+NETWORK = """
+!map = tensor<1x4x4x8xf32>
+!weights = tensor<8x1x1x8xf32>
+!rows = tensor<16x8xf32>
+func.func @main(%x: !map {graph.name = "x"}, %i: tensor<20xi64> {graph.name = "i"})
+    -> (tensor<20x8xf32> {graph.name = "y"}) {
+  %w = graph.constant dense<WEIGHTS> : !weights : !weights
+  %v = graph.constant dense<0.25> : tensor<8x8xf32> : tensor<8x8xf32>
+  %0 = graph.conv2d %x, %w {activation = #graph.function<relu>} : (!map, !weights) -> !map
+  %1 = graph.reshape %0 : (!map) -> !rows
+  %2 = graph.take %1[%i] : (!rows, tensor<20xi64>) -> tensor<20x8xf32>
+  %3 = graph.matmul %2, %v : (tensor<20x8xf32>, tensor<8x8xf32>) -> tensor<20x8xf32>
+  func.return %3 : tensor<20x8xf32>
+}
+"""
+WEIGHTS = [[[[(o * 8 + c) % 7 / 4 - 0.75 for c in range(8)]]] for o in range(8)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [[], ["--int16", "graph.take*"]])
+def test_every_level_agrees(option: list[str], tmp_path: Path) -> None:
+    model = tmp_path / "model.mlir"
+    model.write_text(NETWORK.replace("WEIGHTS", str(WEIGHTS)))
+    targets = "c,nnet" if option else "c,nnet,vta"
+    assert main([str(model), "--targets", targets, "--quantize", "int8", *option]) == 0

@@ -1,4 +1,4 @@
-"""Passes that make better numbers: exact where they say so, and better where they are not."""
+"""Check passes that improve the result: exactness, or smaller noise."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
 from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.round_weights import compensated, nearest
+from ceras_ir.transforms.quantization.round_weights import round_to_nearest, round_with_compensation
 from ceras_ir.transforms.quantization_options import (
     CHANNELS,
     NONE,
@@ -66,7 +66,7 @@ func.func @main(%x: tensor<1x8x8x4xf32>) -> !map {{
 
 
 def uneven() -> tuple[str, list[Floats]]:
-    """A depthwise network whose channels are up to 2^9 apart, and its data."""
+    """Return a depthwise network with channel ratios of up to 2^9, and data."""
     random = np.random.default_rng(11)
     gains = 2.0 ** random.uniform(-6, 3, 16)
     first = random.normal(0, 1, (16, 1, 1, 4)) * gains[:, None, None, None]
@@ -102,7 +102,7 @@ def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
         "channels": (CHANNELS,),
         "rounding": (ROUNDING,),
         "both": (CHANNELS, ROUNDING),
-        # Channels behind ReLU use all eight bits.
+        # Channels after ReLU use all eight bits.
         "asymmetric": (CHANNELS, ZERO_POINTS, ROUNDING),
         "default": (),
     }
@@ -125,7 +125,7 @@ def test_without_shifts_for_channels_rows_share_a_scale() -> None:
 
 @pytest.mark.parametrize("target", ["c", "nnet", "onnx", "vta"])
 def test_the_target_decides(target: str) -> None:
-    """Its arithmetic says which passes run; and the user may."""
+    """The arithmetic of the target and the user determine the passes."""
     quantize = QuantizePass(target=target)
     names = [p.name for p in quantize.passes() if p.name in OPTIONAL]
     assert tuple(names) == quantize.optional == DEFAULT
@@ -159,7 +159,7 @@ REFUSED = {
 def test_what_is_no_recipe(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Refused by every command, with what to write instead, which is accepted."""
+    """Each command refuses the text with a suggestion, which is accepted."""
     monkeypatch.chdir(tmp_path)
     Path("n.mlir").write_text(DIFFERENCE)
     save_large_pairs(Path("c.npz"))
@@ -189,7 +189,7 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
 
 
 def save_large_pairs(path: Path) -> None:
-    """Pairs whose difference is small beside them."""
+    """Save pairs with a small difference."""
     random = np.random.default_rng(5)
     left = random.uniform(0, 255, (32, 1))
     data = np.concatenate([left, left - random.uniform(-1, 1, (32, 1))], 1).astype(np.float32)
@@ -206,7 +206,7 @@ def test_inputs_that_int8_hurts_have_16_bits(
         quantize = QuantizePass(str(tmp_path / "c.npz"), budget=2, observer="minmax", tail=tail)
         quantize.apply(load_context(), module)
         verify_module(module)
-        # `--io int8` makes the input int8.
+        # `--io int8` gives int8 inputs.
         (first, *_) = (op for op in module.walk() if isinstance(op, graph.QuantizeOp))
         assert ("<i16" in str(first.result.type)) == (tail == "float")
         said = capfd.readouterr().err
@@ -243,15 +243,18 @@ def test_compensation_beats_rounding() -> None:
     x = random.normal(0, 1, (400, 24)) @ random.normal(0, 1, (24, 24))
     weights = random.normal(0, 0.3, (1, 10, 24))
     pairs = (x.T @ x / len(x))[None]
-    rounded = compensated(weights, pairs, np.full((1, 10, 1), 1 / 16))
+    rounded = round_with_compensation(weights, pairs, np.full((1, 10, 1), 1 / 16))
     assert (rounded * 16 == np.rint(rounded * 16)).all() and np.abs(rounded * 16).max() <= 127
-    errors = [np.square(x @ (w - weights)[0].T).mean() for w in (rounded, nearest(weights, 1 / 16))]
+    errors = [
+        np.square(x @ (w - weights)[0].T).mean()
+        for w in (rounded, round_to_nearest(weights, 1 / 16))
+    ]
     assert errors[0] < errors[1] / 2
 
 
 def test_weights_without_inputs_stay_nearest() -> None:
     weights = np.random.default_rng(3).normal(0, 0.3, (1, 5, 9))
     np.testing.assert_array_equal(
-        compensated(weights, np.zeros((1, 9, 9)), np.full((1, 5, 1), 1 / 32)),
-        nearest(weights, 1 / 32),
+        round_with_compensation(weights, np.zeros((1, 9, 9)), np.full((1, 5, 1), 1 / 32)),
+        round_to_nearest(weights, 1 / 32),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network import integer
+from ceras_ir.network.function import main_function
 from ceras_ir.network.integer import (
     WEIGHT_LOW,
     fitting_exponent,
@@ -20,13 +22,16 @@ from ceras_ir.network.integer import (
     squared_error,
 )
 from ceras_ir.network.storage import Storage
-from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver, Seen
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver, ObservedArray
 from ceras_ir.transforms.quantization.analysis.rescaling import (
     clamp_of,
     lookup_table,
     rescaling,
     stored_constant,
 )
+from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.integer_forms import stored_bias
 
 LARGEST = 2**31 - 1
@@ -154,7 +159,7 @@ def test_observer_agrees_with_all_at_once() -> None:
     arrays = [(scale * random.normal(size=(2, 3, 5))).astype(np.float32) for scale in (1, 2, 0, 3)]
     observer = LeastSquaresObserver()
     for array in arrays:
-        observer.observe(Seen(array))
+        observer.observe(ObservedArray(array))
     everything = np.concatenate([a.reshape(-1) for a in arrays])
     assert (observer.low, observer.high) == (everything.min(), everything.max())
     assert observer.choice().exponent == least_squares_exponent(everything)
@@ -163,7 +168,7 @@ def test_observer_agrees_with_all_at_once() -> None:
 def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
     observer = LeastSquaresObserver()
     for magnitude in (0.01, 1.0, 1000.0):
-        observer.observe(Seen(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32)))
+        observer.observe(ObservedArray(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32)))
     assert observer.choice().exponent == fitting_exponent(1000.0)
 
 
@@ -182,7 +187,7 @@ def test_a_bias_is_not_clipped() -> None:
         constant = stored_bias(bias, one, one)
         return None if constant is None else constant.array().tolist()
 
-    # The greatest below 2^31 that float32 holds, and ties, which go to even.
+    # The maximum float32 below 2^31, and ties, which are rounded to even.
     assert stored(2.0**31 - 128, -(2.0**31) + 128) == [2**31 - 128, -(2**31) + 128]
     assert stored(2.5, -1.5) == [2, -2]
     assert stored(2.0**31, 0.0) is None
@@ -199,3 +204,59 @@ def test_tables_are_within_half_a_step(function: Function) -> None:
     exact = {"sigmoid": sigmoid, "tanh": np.tanh(x), "swish": x * sigmoid}[function.value]
     bounded = np.clip(exact * 64, -128, 127)
     assert np.abs(table - bounded).max() <= 0.5 + 1e-4
+
+
+NETWORK = """
+func.func @main(%x: tensor<1x2xf32> {graph.name = "x"}) -> (tensor<1x1xf32> {graph.name = "y"}) {
+  %w = graph.constant dense<[[1.0, 0.0], [0.0, 1.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %k = graph.constant dense<[[4.0, 0.0], [0.0, 300.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %b = graph.constant dense<[0.0, 0.1]> : tensor<2xf32> : tensor<2xf32>
+  %v = graph.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %p = graph.matmul %x, %w {activation = #graph.function<relu>}
+    : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %q = graph.matmul %p, %k bias %b : tensor<2xf32>
+    : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %y = graph.matmul %q, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %y : tensor<1x1xf32>
+}
+"""
+
+
+def test_a_channel_stays_that_is_zero_in_front_of_a_large_factor(tmp_path: Path) -> None:
+    """
+    A batch normalization after a relu has such a channel. Its result is a bias of 0.1, compared
+    with values of 4, but a step of the operand is a step of the result already.
+    """
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.array([[1, -1]] * 20, np.float32))
+    module = parse_text(load_context(), NETWORK, "text")
+    EqualizeChannelsPass(str(data), rows=True).apply(load_context(), module)
+    layers = [op for op in main_function(module).body.block.ops if isinstance(op, graph.MatmulOp)]
+    assert layers[1].bias is not None
+    np.testing.assert_array_equal(graph.known_array(layers[1].bias), np.array([0, 0.1], np.float32))
+
+
+PREPARED = """
+func.func @main(%x: tensor<1x1xf32> {graph.name = "x"}, %z: tensor<1x1xf32> {graph.name = "z"})
+    -> (tensor<1x1xf32> {graph.name = "y"}) {
+  %f = graph.constant dense<[0.001]> : tensor<1xf32> : tensor<1xf32>
+  %w = graph.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %l = graph.unary <log> %x {graph.precision = "f32"} : tensor<1x1xf32>
+  %q = graph.binary mul %z, %f {graph.precision = "f32"}
+    : (tensor<1x1xf32>, tensor<1xf32>) -> tensor<1x1xf32>
+  %p = graph.concat %l, %q {axis = 1 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x2xf32>
+  %y = graph.matmul %p, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %y : tensor<1x1xf32>
+}
+"""
+
+
+def test_a_channel_is_not_raised_to_what_floats_made_it_of(tmp_path: Path) -> None:
+    """The logarithm of 100,000 and a quotient of 4 differ by two octaves, not fifteen."""
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.full((20, 1, 1), 1e5, np.float32), z=np.full((20, 1, 1), 4e3, np.float32))
+    module = parse_text(load_context(), PREPARED, "text")
+    EqualizeChannelsPass(str(data), rows=True).apply(load_context(), module)
+    product = next(op for op in main_function(module).body.block.ops if op.name == "graph.matmul")
+    assert isinstance(product, graph.MatmulOp)
+    np.testing.assert_array_equal(graph.known_array(product.weights), np.ones((1, 2), np.float32))

@@ -14,21 +14,21 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.storage import WEIGHT_EXPONENT, set_exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.quantization.round_weights import (
-    BLOCK,
-    CHANCE,
-    MAX_PART,
+    BLOCK_COLUMNS,
+    MAX_PART_PRODUCTS,
+    SHRINKAGE,
     InputMoments,
     RoundWeightsPass,
-    compensated,
-    nearest,
+    round_to_nearest,
+    round_with_compensation,
 )
 
-LENGTH, STEP = 2 * MAX_PART, 2.0**-4
+LENGTH, STEP = 2 * MAX_PART_PRODUCTS, 2.0**-4
 
 
 @pytest.mark.slow
 def test_parts_of_long_patches(tmp_path: Path) -> None:
-    """Rounding by parts makes less noise than to the nearest; weights stay in their places."""
+    """Rounding by parts causes less noise than rounding to the nearest."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(16, 1, LENGTH)) + rng.normal(size=(16, 1, 1))
     x[:, :, ::7] = 0
@@ -47,9 +47,9 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
     set_exponent(layer.result, 0)
     RoundWeightsPass(str(tmp_path / "c.npz")).apply(load_context(), module)
     rounded = graph.known_array(layer.weights).astype(np.float64)
-    plain = nearest(weights.astype(np.float64), STEP)
+    plain = round_to_nearest(weights.astype(np.float64), STEP)
     assert (rounded % STEP == 0).all()
-    # What never sees anything but zeros has nothing to make up for.
+    # Inputs that are always zero compensate no error.
     np.testing.assert_array_equal(rounded[:, ::7], plain[:, ::7])
     errors = [
         float(np.square(np.einsum("nk,ok->no", x[:, 0], made - weights)).mean())
@@ -58,7 +58,7 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
     assert errors[0] < errors[1] / 2
 
 
-@pytest.mark.parametrize("length", [BLOCK - 1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("length", [BLOCK_COLUMNS - 1, BLOCK_COLUMNS, 2 * BLOCK_COLUMNS + 3])
 def test_moments_are_those_of_all_patches(length: int) -> None:
     """Whatever the blocks are that products of pairs are summed in."""
     rng = np.random.default_rng(0)
@@ -72,18 +72,20 @@ def test_moments_are_those_of_all_patches(length: int) -> None:
     moments = InputMoments(layer)
     batches = [rng.normal(3, 1, size=(9, length)).astype(np.float32) for _ in range(4)]
     for x in batches:
-        moments.see(x, layer)
+        moments.add(x, layer)
     every = np.concatenate(batches).astype(np.float64)
     (centred,), (plain,) = (moments.products(slice(0, 1), centred=c) for c in (True, False))
     np.testing.assert_allclose(moments.mean[0], every.mean(axis=0))
-    kept = len(every) / (len(every) + CHANCE * length)
+    kept = len(every) / (len(every) + SHRINKAGE * length)
     weight = np.where(np.eye(length, dtype=np.bool_), 1, kept)
     np.testing.assert_allclose(centred, weight * np.cov(every.T, bias=True), atol=1e-5)
     np.testing.assert_allclose(plain, weight * (every.T @ every / len(every)), rtol=1e-5)
 
 
 def test_few_patches_of_many_inputs_do_not_mislead(tmp_path: Path) -> None:
-    """Independent inputs look alike by chance: others see little more noise than of nearest."""
+    """
+    Independent inputs are correlated by chance, which hardly increases the noise on other samples.
+    """
     rng = np.random.default_rng(4)
     x = rng.normal(size=(32, 1, 256)).astype(np.float32)
     weights = rng.normal(size=(40, 256)).astype(np.float32)
@@ -91,13 +93,13 @@ def test_few_patches_of_many_inputs_do_not_mislead(tmp_path: Path) -> None:
     assert layer.bias is not None
     made, bias = (graph.known_array(v).astype(np.float64) for v in (layer.weights, layer.bias))
     others = rng.normal(size=(512, 256))
-    plain = others @ (nearest(weights.astype(np.float64), 0.25) - weights).T
+    plain = others @ (round_to_nearest(weights.astype(np.float64), 0.25) - weights).T
     error = others @ (made - weights).T + bias
     assert np.square(error).mean() <= 1.25 * np.square(plain).mean()
 
 
 def test_equal_weights_stay_equal(tmp_path: Path) -> None:
-    """Of layers that see different inputs, such as the steps of a loop; steps of others differ."""
+    """Layers with different inputs, such as the steps of a loop, keep equal weights."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(5, 6)).astype(np.float32)
     x = rng.normal(size=(16, 3, 6)) * np.geomspace(1, 9, 6) + rng.normal(size=(16, 3, 1))
@@ -119,14 +121,14 @@ def test_equal_weights_stay_equal(tmp_path: Path) -> None:
     RoundWeightsPass(str(tmp_path / "c.npz")).apply(load_context(), module)
     first, second, other = (graph.known_array(layer.weights) for layer in layers)
     np.testing.assert_array_equal(first, second)
-    assert (first != nearest(weights.astype(np.float64), 2.0**-2)).any()
+    assert (first != round_to_nearest(weights.astype(np.float64), 2.0**-2)).any()
     assert (other != first).any()
 
 
 def rounded_layer(
     x: NDArray[np.float32], weights: NDArray[np.float32], bias: NDArray[np.float32], path: Path
 ) -> graph.MatmulOp:
-    """A layer whose weights were rounded to quarters on `x` [samples, 1, K]."""
+    """Return a layer with weights rounded to quarters on `x` [samples, 1, K]."""
     np.savez(path, input0=x)
 
     def build(value: SSAValue) -> list[SSAValue]:
@@ -144,7 +146,7 @@ def rounded_layer(
 
 
 def test_biases_take_up_mean_errors(tmp_path: Path) -> None:
-    """Of inputs far from zero only the deviations from their means count."""
+    """Only deviations from the mean count for inputs far from zero."""
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(32, 1, 6)) + np.arange(6) * 9).astype(np.float32)
     weights = rng.normal(size=(5, 6)).astype(np.float32)
@@ -155,7 +157,7 @@ def test_biases_take_up_mean_errors(tmp_path: Path) -> None:
     assert (made % 0.25 == 0).all()
     error = x[:, 0] @ (made - weights).T + moved - bias
     np.testing.assert_allclose(error.mean(axis=0), 0, atol=1e-5)
-    plain = x[:, 0] @ (nearest(weights.astype(np.float64), 0.25) - weights).T
+    plain = x[:, 0] @ (round_to_nearest(weights.astype(np.float64), 0.25) - weights).T
     assert np.square(error).mean() <= 1.1 * plain.var(axis=0).mean()
 
 
@@ -165,13 +167,13 @@ def test_one_sample_says_nothing_about_deviations(tmp_path: Path) -> None:
     weights = rng.normal(size=(5, 6)).astype(np.float32)
     layer = rounded_layer(x, weights, np.zeros(5, np.float32), tmp_path / "c.npz")
     np.testing.assert_array_equal(
-        graph.known_array(layer.weights), nearest(weights.astype(np.float64), 0.25)
+        graph.known_array(layer.weights), round_to_nearest(weights.astype(np.float64), 0.25)
     )
 
 
 def test_pairs_that_rounding_made_indefinite() -> None:
-    """Sums in float32 of inputs that are all one may have negative eigenvalues."""
+    """Float32 sums of inputs that are all 1 may have negative eigenvalues."""
     pairs = np.ones((1, 64, 64)) - 0.01 * np.eye(64)
     weights = np.random.default_rng(3).normal(size=(1, 4, 64))
-    rounded = compensated(weights, pairs, np.full((1, 4, 1), 0.25))
+    rounded = round_with_compensation(weights, pairs, np.full((1, 4, 1), 0.25))
     assert np.isfinite(rounded).all() and (rounded % 0.25 == 0).all()

@@ -1,7 +1,6 @@
 """
-A QuantizeLinear that saturates is a clip, after each operation and for each target.
-
-A Q/DQ network of one operation ends in a copy of its result (a product with the identity). The
+Check that a saturating QuantizeLinear is a clip, after each operation and for each target. A Q/DQ
+network with a single operation ends in a copy of the result (a product with the identity). The
 range of QuantizeLinear is a small part of the results. ONNX Runtime computes the expected values.
 """
 
@@ -113,7 +112,7 @@ QUICK = ("identity", "relu", "max_pool", "pad", "concat", "hard_swish")
 
 
 class Storage(NamedTuple):
-    """How the result is stored, and the integers to which it is clipped before."""
+    """The storage of the result, and the integers to which it is clipped before."""
 
     scale: float
     point: int
@@ -178,7 +177,7 @@ class Network:
         self.value = name
 
     def copy(self, name: str, shape: Sequence[int | str]) -> None:
-        """A product with the identity, whose weights are stored exactly."""
+        """A product with the identity. Its weights are stored exactly."""
         size = shape[1] if len(shape) == 4 else shape[-1]
         assert isinstance(size, int)
         identity = np.eye(size, dtype=np.int8) * np.int8(64)
@@ -204,8 +203,8 @@ class Network:
 
 def network(operation: str | None, storage: Storage, *, inner: bool = True) -> onnx.ModelProto:
     """
-    `operation` on a stored input, or on a stored product if `inner`, and a copy of its stored
-    result; without `operation` the input of the network is stored.
+    Return `operation` on a stored input (or on a stored product if `inner`), and a copy of the
+    stored result. Without `operation` the input of the network is stored.
     """
     made = Network()
     if operation is not None:

@@ -1,4 +1,4 @@
-"""What the noise of one value makes at the ends, as predicted and as measured."""
+"""Compare the estimated noise of a value at the outputs with the measured noise."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
-from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
+from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_outputs
 from ceras_ir.transforms.quantization.keep_in_float import TailRule
 
 Array = NDArray[np.generic]
@@ -62,7 +62,7 @@ def made() -> ModuleOp:
 def evaluated(
     module: ModuleOp, sample: Sample, forced: Mapping[SSAValue, Array]
 ) -> dict[SSAValue, Array]:
-    """Every value, where those in `forced` are as given."""
+    """Return all values, with the values in `forced` replaced."""
     main, interpreter = main_function(module), interpreter_of(module)
     known: dict[SSAValue, Array] = dict(forced)
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
@@ -83,14 +83,14 @@ def rounded(array: Array, bits: int = 8) -> NDArray[np.float32]:
 def measured(
     meter: SensitivityMeter, module: ModuleOp, samples: Sequence[Sample], value: SSAValue
 ) -> float:
-    """The noise-to-signal ratio, a mean over the ends, if one value is rounded."""
+    """Return the noise-to-signal ratio at the outputs if a single value is rounded."""
     known = [evaluated(module, sample, {}) for sample in samples]
     moved = [
         evaluated(module, sample, {value: rounded(exact[value])})
         for sample, exact in zip(samples, known, strict=True)
     ]
     shares = list[float]()
-    for end in meter.ends:
+    for end in meter.outputs:
         real, noisy = (
             np.stack([each[end] for each in of]).astype(np.float64) for of in (known, moved)
         )
@@ -101,7 +101,7 @@ def measured(
 
 @pytest.mark.parametrize("name", ["made", pytest.param("resnet8", marks=pytest.mark.slow)])
 def test_noise_of_one_value(name: str) -> None:
-    """What is predicted of one backward pass a sample is within a factor of two."""
+    """The estimate from a backward pass per sample is within a factor of two."""
     if name == "resnet8" and not RESNET8.exists():
         pytest.skip("needs ../shared")
     module = made() if name == "made" else read_network(str(RESNET8))
@@ -119,7 +119,7 @@ def test_noise_of_one_value(name: str) -> None:
     for sample in samples:
         for value, known, weights in meter.weigh(sample):
             error = rounded(known[value]) - known[value].astype(np.float32)
-            noise = noise_at_ends(weights, error) / len(samples)
+            noise = noise_at_outputs(weights, error) / len(samples)
             predicted[value] = predicted.get(value, 0.0) + noise
     assert len(predicted) >= 10
     ratios = {
@@ -143,7 +143,7 @@ def test_neighbours_that_are_rounded_alike() -> None:
         for v, known, weights in SensitivityMeter(module, [sample, other], seed).weigh(sample):
             if v is value:
                 error = rounded(known[v], 6) - known[v].astype(np.float32)
-                together += noise_at_ends(weights, error) / 32
+                together += noise_at_outputs(weights, error) / 32
                 apart += float(np.square(weights * error).sum()) / 32
     noise = SensitivityMeter(module, [sample, other]).measure(
         [sample], lambda v, array: rounded(array, 6) if v is value else array
@@ -153,7 +153,7 @@ def test_neighbours_that_are_rounded_alike() -> None:
 
 
 def test_noise_of_one_value_is_measured() -> None:
-    """What errors really make at the ends is what other code makes of them."""
+    """The measured noise equals that of a separate computation."""
     module = made()
     data = np.random.default_rng(3).uniform(0, 1, (3, 1, 8, 8, 3)).astype(np.float32)
     samples: list[Sample] = [{"input0": x} for x in data]
@@ -166,10 +166,10 @@ def test_noise_of_one_value_is_measured() -> None:
 
 
 def test_ends_are_where_integers_end() -> None:
-    """What the user's arithmetic makes of them has another scale, and does not count."""
+    """Results of float operations after integers have another scale, and do not count."""
     module = made()
     for expected in (graph.UnaryOp, graph.Conv2dOp):
-        owners = [end.owner for end in SensitivityMeter(module, []).ends]
+        owners = [end.owner for end in SensitivityMeter(module, []).outputs]
         assert len(owners) == 2
         assert {type(owner) for owner in owners} == {expected, graph.MatmulOp}
         TailRule().apply(load_context(), module)
@@ -192,9 +192,9 @@ func.func @main(%x: !steps, %h: tensor<1x2xf32>) -> (tensor<3x2xf32>, !steps) {
 
 
 def test_floats_before_integers_are_no_ends() -> None:
-    """What a recurrent layer reads is no output; what it makes for the caller is one."""
+    """The operand of a recurrent layer is no output; the result for the caller is."""
     module = parse_text(load_context(), LAYERS, "layers.mlir")
-    owners = [end.owner for end in SensitivityMeter(module, []).ends]
+    owners = [end.owner for end in SensitivityMeter(module, []).outputs]
     assert [type(owner) for owner in owners] == [graph.RecurrenceOp, graph.MatmulOp]
 
 
@@ -228,16 +228,16 @@ def test_an_end_without_a_signal_says_nothing() -> None:
     other = {"input0": -sample["input0"]}
     meter = SensitivityMeter(parse_text(load_context(), text, "zeros.mlir"), [sample, other])
     found = {value: weights for value, _, weights in meter.weigh(sample)}
-    assert not found[meter.ends[1]].any() and found[meter.ends[0]].all()
+    assert not found[meter.outputs[1]].any() and found[meter.outputs[0]].all()
 
     def moved(value: SSAValue, array: Array) -> Array:
-        return np.ones((3, 2), np.float32) if value is meter.ends[1] else array
+        return np.ones((3, 2), np.float32) if value is meter.outputs[1] else array
 
     assert meter.measure([sample], moved) == 0
 
 
 def test_what_rounding_makes_no_number_is_infinite_noise() -> None:
-    """As a quotient is whose ends round to zero."""
+    """A quotient of values that round to zero is NaN."""
     text = """
     func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
       %c = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
@@ -262,6 +262,6 @@ def test_noise_of_all_samples_is_over_the_signal_of_all() -> None:
     samples = [{"input0": np.array([row], np.float32)} for row in rows]
     meter = SensitivityMeter(parse_text(load_context(), text, "sum.mlir"), samples)
     off = meter.measure(
-        samples, lambda v, a: a.astype(np.float32) + np.float32(0.5) if v in meter.ends else a
+        samples, lambda v, a: a.astype(np.float32) + np.float32(0.5) if v in meter.outputs else a
     )
     assert off == pytest.approx(0.25 / np.var([4, 0, 0.125], ddof=1))

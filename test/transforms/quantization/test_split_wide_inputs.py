@@ -18,8 +18,8 @@ ROWS, COLUMNS, OUTPUTS = 400, 24, 5
 
 def layer(seed: int, *, made: bool) -> ModuleOp:
     """
-    Products with random numbers of 16 bits, which another layer makes if `made`. Their results go
-    beyond 8 bits at times.
+    Return products with random 16-bit values, which another layer computes if `made`. Some results
+    exceed 8 bits.
     """
     rng = np.random.default_rng(seed)
     wide = UniformType(0.25, 0 if made else int(rng.integers(-99, 99)), storage=i16)
@@ -89,7 +89,7 @@ def test_two_layers_say_what_one_says(seed: int, made: bool) -> None:
     products = [op for op in module.walk() if isinstance(op, graph.MatmulOp)]
     assert len(products) == (4 if made else 2)
     assert all(graph.stored_element(op.input).storage.width.data == 8 for op in products)
-    # Nothing joins bytes that nobody else reads.
+    # Bytes without other consumers are not joined.
     assert any(isinstance(op, graph.BinaryOp) for op in module.walk()) != made
     (found,) = run(module, data).values()
     apart = np.abs(found.astype(int) - wanted.astype(int))
@@ -99,7 +99,7 @@ def test_two_layers_say_what_one_says(seed: int, made: bool) -> None:
 
 
 def test_bytes_are_taken_apart_once() -> None:
-    """Two layers that read one value share its bytes."""
+    """Two layers with the same operand share the bytes."""
     text = """
     func.func @main(%x: tensor<1x4x!quant.uniform<i16:f32, 0.5>>) -> (
         tensor<1x1x!quant.uniform<i8:f32, 128.0>>, tensor<1x1x!quant.uniform<i8:f32, 128.0>>) {
@@ -125,7 +125,7 @@ def test_bytes_are_taken_apart_once() -> None:
 @pytest.mark.parametrize("weights", ["u8:f32, 0.25:128", "i8:f32, 0.25:3"])
 @pytest.mark.parametrize("widths", [("i8", "i16"), ("i16", "i8")])
 def test_weights_that_cannot_be_negated_stay(weights: str, widths: tuple[str, str]) -> None:
-    """As ONNX Runtime's dynamic quantization writes them: they wrapped around."""
+    """Weights of -128, as in ONNX Runtime's dynamic quantization, would overflow."""
     read, made = (f"tensor<1x1x!quant.uniform<{width}:f32, 0.5>>" for width in widths)
     kind = f"tensor<1x1x!quant.uniform<{weights}>>"
     low, high = (-128, 127) if widths[1] == "i8" else (-(1 << 15), (1 << 15) - 1)

@@ -1,5 +1,7 @@
 """Layers of 16 bits and the two of 8 bits that replace them, number by number."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, TensorType, i16, i32
@@ -10,7 +12,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.transforms.quantization.split_wide import LEAST, WideResultRule
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.split_wide import MIN_JOINED, WideResultRule
 
 ROWS, COLUMNS, LAYERS = 400, 3, 24
 
@@ -70,12 +74,12 @@ def test_both_bytes_say_what_16_bits_say(seed: int) -> None:
     (found,) = run(module, {"input0": x}).values()
     (joined,) = (op for op in module.walk() if isinstance(op, graph.BinaryOp))
     point = graph.stored_element(joined.result).zero_point
-    np.testing.assert_array_equal(found, np.maximum(wanted, LEAST + point))
+    np.testing.assert_array_equal(found, np.maximum(wanted, MIN_JOINED + point))
 
 
 @pytest.mark.parametrize("seed", range(LAYERS))
 def test_a_residual_is_added_behind_both_bytes(seed: int) -> None:
-    """The ends are those of the sum; between them it is at most a step off."""
+    """The sum saturates as before, and is off by at most a step otherwise."""
     module = layer(seed, residual=True)
     rng = np.random.default_rng(seed)
     product = next(op for op in module.walk() if isinstance(op, graph.MatmulOp))
@@ -90,3 +94,31 @@ def test_a_residual_is_added_behind_both_bytes(seed: int) -> None:
     assert str(module).count("graph.matmul") == 2 and "binary add" in str(module)
     (found,) = run(module, samples).values()
     assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+# Rows of %w are similar; the last channel of the residual and of the sum is octaves smaller.
+TEXT = """
+func.func @main(%x: tensor<1x4xf32> {graph.name = "x"}) -> tensor<1x4xf32> {
+  %v = graph.constant dense<V> : tensor<4x4xf32> : tensor<4x4xf32>
+  %w = graph.constant dense<W> : tensor<4x4xf32> : tensor<4x4xf32>
+  %a = graph.matmul %x, %v {activation = #graph.function<relu>}
+    : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %b = graph.matmul %a, %w residual %a : tensor<1x4xf32> {activation = #graph.function<relu>}
+    : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %c = graph.matmul %b, %v : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  func.return %c : tensor<1x4xf32>
+}
+"""
+
+
+def test_rows_that_channels_move_apart_get_scales(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (32, 1, 4)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", x=x)
+    before = rng.uniform(0.5, 1, (4, 4)) * [[8], [8], [8], [0.05]]
+    alike = rng.uniform(0.5, 1, (4, 4)) * [[0.001, 0.001, 0.001, 0.1]]
+    text = TEXT.replace("<V>", f"<{before.tolist()}>").replace("<W>", f"<{alike.tolist()}>")
+    module = parse_text(load_context(), text, "text")
+    QuantizePass(calibration=str(tmp_path / "c.npz")).apply(load_context(), module)
+    assert "residual %" not in str(module)
+    assert "graph.binary add" in str(module)

@@ -26,7 +26,7 @@ def decibels(
     samples: Samples,
     budget: float | None = None,
 ) -> float:
-    """Signal to noise at `y` of the last 8 samples of `x`; those before calibrate."""
+    """Return the signal-to-noise ratio at `y` of the last 8 samples of `x`; the rest calibrate."""
     np.savez(folder / "c.npz", x=samples[:-8, None])
     module = import_model(model(nodes, {"x": (1, *samples.shape[1:])}, ["y"], constants))
     FusePass().apply(load_context(), module)
@@ -38,7 +38,7 @@ def decibels(
 
 
 def test_loud_and_quiet_frames(tmp_path: Path) -> None:
-    """Frames whose powers differ by a factor of a thousand: powers in int8 leave -4 dB."""
+    """The powers of frames differ by a factor of a thousand: -4 dB with powers in int8."""
     rng = np.random.default_rng(0)
     frames = rng.normal(size=(40, 16, 32)) * 10.0 ** rng.uniform(-1.5, 0, (40, 16, 1))
     constants = {
@@ -78,8 +78,8 @@ def test_a_lower_bound_before_a_logarithm(tmp_path: Path) -> None:
 
 def test_magnitudes_of_a_spectrum(tmp_path: Path) -> None:
     """
-    Bands whose loudness differs by a factor of a hundred, all of which count. Squares in int8, or
-    magnitudes that share a scale, lose the quiet bands.
+    The magnitudes of bands differ by a factor of a hundred. Squares in int8, or magnitudes with a
+    common scale, lose the quiet bands.
     """
     rng = np.random.default_rng(0)
     time = np.arange(64) / 64
@@ -108,7 +108,7 @@ def test_magnitudes_of_a_spectrum(tmp_path: Path) -> None:
 
 
 def test_channels_that_few_samples_show(tmp_path: Path) -> None:
-    """Channels that 16 samples hardly show are not made as large as others: that leaves 9 dB."""
+    """Channels that are nearly zero in 16 samples are not raised: raised, they leave 9 dB."""
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(48, 1, 16)) * 0.01
     samples[16:] *= 10.0 ** rng.uniform(0, 2, (32, 1, 16))
@@ -129,11 +129,11 @@ def test_channels_that_few_samples_show(tmp_path: Path) -> None:
 
 
 UNITS = np.array([1000, 30, 1, 0.01], np.float32)
-"""What features are measured in: all tell as much."""
+"""The units of the features, all with the same information."""
 
 
 def test_features_that_the_network_normalizes(tmp_path: Path) -> None:
-    """Small features vanish beside large ones unless floats are normalized: 0 dB."""
+    """Small features are lost unless they are normalized in float: 0 dB."""
     rng = np.random.default_rng(0)
     samples = ((rng.normal(size=(72, 4)) + 3) * UNITS).astype(np.float32)
     constants = {
@@ -146,7 +146,7 @@ def test_features_that_the_network_normalizes(tmp_path: Path) -> None:
 
 
 def test_features_as_they_are(tmp_path: Path) -> None:
-    """A layer that reads features of different sizes: in one scale 0 dB."""
+    """A layer uses features of different sizes: 0 dB with a common scale."""
     rng = np.random.default_rng(0)
     samples = (rng.normal(size=(72, 4)) * UNITS).astype(np.float32)
     constants = {"k": (rng.normal(size=(4, 8)) / UNITS[:, None]).astype(np.float32)}
@@ -154,7 +154,7 @@ def test_features_as_they_are(tmp_path: Path) -> None:
 
 
 def test_rows_that_the_network_normalizes(tmp_path: Path) -> None:
-    """Series whose levels differ by a factor of 1000, each less its own mean: -1 dB in int8."""
+    """Series with levels that differ by a factor of 1000, minus the mean: -1 dB in int8."""
     rng = np.random.default_rng(0)
     walks = np.cumsum(rng.normal(size=(72, 16)), axis=1)
     samples = ((walks + 100) * 10.0 ** rng.uniform(-1.5, 1.5, (72, 1))).astype(np.float32)
@@ -170,8 +170,8 @@ def test_rows_that_the_network_normalizes(tmp_path: Path) -> None:
 
 def test_variances_of_planes(tmp_path: Path) -> None:
     """
-    Instance normalization of planes whose contrast differs by a factor of a hundred from sample to
-    sample: their variances in int8 leave -2 dB.
+    Instance normalization of planes with contrasts that differ by a factor of a hundred between
+    samples: -2 dB with variances in int8.
     """
     rng = np.random.default_rng(0)
     contrast = 10.0 ** rng.uniform(-2, 0, (40, 1, 1, 1))
@@ -199,7 +199,7 @@ def test_what_int8_cannot_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     }
     nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "r"), node("MatMul", "r k", "y")]
     samples = (rng.uniform(0, 1, (40, 2)) * [1, 0.3]).astype(np.float32)
-    told = "warning: int8 hardly computes this network: stored values leave"
+    told = "warning: int8 is too coarse for this network: the signal-to-noise ratio of stored"
     assert decibels(tmp_path, nodes, constants, samples, budget=1e-6) < 10
     assert told in capsys.readouterr().err
     constants["k"] = np.abs(constants["k"])
@@ -208,7 +208,7 @@ def test_what_int8_cannot_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_channels_without_variance(tmp_path: Path) -> None:
-    """A batch normalization behind relu, one channel of which is always zero: 0 dB in int8."""
+    """A batch normalization after relu with a channel that is always zero: 0 dB in int8."""
     rng = np.random.default_rng(0)
     constants = {
         "w": rng.normal(size=(8, 8)).astype(np.float32),

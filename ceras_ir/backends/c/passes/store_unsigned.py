@@ -11,7 +11,7 @@ from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_eleme
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.pass_kinds import NetworkPass
-from ceras_ir.transforms.quantization.qdq_rules import store_moved
+from ceras_ir.transforms.quantization.qdq_rules import shift_storage
 
 U8, HALF = IntegerType(8, Signedness.UNSIGNED), 128
 
@@ -39,7 +39,7 @@ class StoreUnsignedPass(NetworkPass):
                 if element.storage == i8 and not element.is_per_axis:
                     point = element.zero_point + HALF
                     moved = UniformType(element.scale, point, storage=U8)
-                    store_moved(op.result, moved, HALF)
+                    shift_storage(op.result, moved, HALF)
 
 
 def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:

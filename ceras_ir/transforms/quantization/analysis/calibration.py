@@ -1,8 +1,8 @@
 """
-Calibration: run the float network on samples and record what its values were.
+Run the float network on samples and record the ranges of values.
 
-The interpreter runs one sample after the other and an observer per value looks on; nothing
-of a sample is kept, so memory does not grow with their number.
+The interpreter runs one sample at a time, and each value has an observer. No sample is kept, so
+memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
-from ceras_ir.transforms.quantization.analysis.observers import Extremes, Seen, make_observer
-from ceras_ir.transforms.quantization.analysis.sensitivity import NEIGHBOURS, multiplications
+from ceras_ir.transforms.quantization.analysis.observers import (
+    Extremes,
+    ObservedArray,
+    make_observer,
+)
+from ceras_ir.transforms.quantization.analysis.sensitivity import BLOCK_POSITIONS, multiplications
 from ceras_ir.transforms.quantization_options import ObserverName, SampleOptions
 from ceras_ir.transforms.rebuilding import release_memory
 
@@ -68,21 +72,23 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.generic]
 
-FEW, UNSURE = 16, 32
-"""Samples below which nothing is clipped, and below which a network's ranges are chance."""
+MIN_CLIPPING_SAMPLES = 16
+"""The minimum number of samples with which values are clipped."""
 
-STRIDE = 8
-"""How many steps of a sequence are run for each that is looked at: speech has pauses, and a look at
-seconds of it costs little."""
+MIN_RELIABLE_SAMPLES = 32
 
-LARGE_STEP = 100_000_000
-"""Multiplications of a step from which that would cost minutes."""
+MAX_STRIDE = 8
+"""The maximum number of steps of a sequence per observed step. Running steps is fast, and a longer
+part of a sequence, such as speech with pauses, is more representative."""
 
-LARGE_CONSTANTS = 1_000_000
-"""Elements in all constants from which a look at everything that Python holds frees enough."""
+MAX_STEP_MACS = 100_000_000
+"""The number of multiplications per step above which unobserved steps would take minutes."""
 
-APART = 0.05
-"""Share of the values whose range may differ by more than an octave between halves of the data."""
+MIN_COLLECTED_ELEMENTS = 1_000_000
+"""The number of elements in all constants from which a garbage collection is worth the time."""
+
+MAX_UNSTABLE_SHARE = 0.05
+"""The maximum share of values whose range differs by an octave between halves of the data."""
 
 
 def calibrate(
@@ -92,33 +98,35 @@ def calibrate(
     observer: ObserverName,
 ) -> str | None:
     """
-    Run the network on `samples` and record range and exponent of `values`. The observer `auto`
-    clips nothing of fewer than `FEW` samples: how rare an extreme is they cannot say. Nor does it
-    clip what a softmax reads or makes. Returns what is doubtful about the samples, if anything.
+    Run the network on `samples`, and record ranges and exponents of `values`. Return a warning
+    about the samples, or None.
+
+    The observer `auto` does not clip with fewer than `MIN_CLIPPING_SAMPLES` samples, because they
+    do not show how rare an extreme is. It also does not clip operands and results of a softmax.
     """
-    chosen = list(values)
-    found = observe(module, samples, chosen, observer)
-    return record(main_function(module), chosen, found, observer)
+    values = list(values)
+    found = observe(module, samples, values, observer)
+    return record(main_function(module), values, found, observer)
 
 
 class Observations:
-    """What was seen of some values, in the order that they are in, of some samples."""
+    """The observations of some values, in the given order, on some samples."""
 
     def __init__(self, count: int, observer: ObserverName):
         self.observers: list[Extremes] = [make_observer(observer) for _ in range(count)]
         self.halves = [[0.0, 0.0] for _ in range(count)]
-        """The peaks of every other sample, and of those between."""
+        """The largest magnitudes of the even and of the odd samples."""
         self.samples = 0
 
-    def see(self, number: int, seen: Seen, value: SSAValue) -> None:
+    def add(self, number: int, array: ObservedArray, value: SSAValue) -> None:
         half, side = self.halves[number], self.samples % 2
-        self.observers[number].observe(seen)
-        if not seen.is_finite:
+        self.observers[number].observe(array)
+        if not array.is_finite:
             raise not_finite(value)
-        half[side] = max(half[side], seen.magnitude)
+        half[side] = max(half[side], array.magnitude)
 
     def merge(self, following: Self) -> None:
-        """Take in what was seen of the samples behind these."""
+        """Include the observations of later samples."""
         for mine, other in zip(self.observers, following.observers, strict=True):
             mine.merge(other)
         turned = self.samples % 2
@@ -133,17 +141,17 @@ def observe(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Run the network on `samples` and look at `values`."""
+    """Run the network on `samples` and observe `values`."""
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
     readings = [reading_of(value) for value in values]
 
-    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
+    def add(value: SSAValue, array: NDArray[np.float32]) -> None:
         if (number := numbers.get(value)) is not None:
-            found.see(number, readings[number].seen(_without_masks(value, array)), value)
+            found.add(number, readings[number].observed(_without_masks(value, array)), value)
 
     for sample in samples:
-        watch(module, [sample], see)
+        watch(module, [sample], add)
         found.samples += 1
     return found
 
@@ -151,52 +159,47 @@ def observe(
 def record(
     main: FuncOp, values: Sequence[SSAValue], found: Observations, observer: ObserverName
 ) -> str | None:
-    """Write range and exponent of every value; what is doubtful about the samples, if anything."""
-    # The greatest scores of a softmax are rare and decide; clipped probabilities sum to less.
-    kept = set(values) if found.samples < FEW else _of_softmax(main)
-    for value, seen in zip(values, found.observers, strict=True):
-        set_range(value, seen.low, seen.high)
-        seen.functions = reading_of(value).functions
-        seen.alike = _clipped_alike(value)
-        chosen = seen.choice(clips=observer != "auto" or value not in kept)
+    """Write range and exponent of each value. Return a warning about the samples, or None."""
+    # The largest scores of a softmax are rare but decide; clipped probabilities do not add up to 1.
+    unclipped = set(values) if found.samples < MIN_CLIPPING_SAMPLES else _softmax_values(main)
+    for value, observed in zip(values, found.observers, strict=True):
+        set_range(value, observed.low, observed.high)
+        observed.functions = reading_of(value).functions
+        observed.clipping_weight = _clipping_weight(value)
+        chosen = observed.choice(clips=observer != "auto" or value not in unclipped)
         set_exponent(value, chosen.exponent)
         set_affine(value, chosen.affine)
         if width(value) == WIDE:
             widen(value)
-    if (constant := _constant_input(main, values, found)) is not None:
-        return constant
-    return _doubt(found.samples, found.halves)
+    return _constant_input(main, values, found) or _doubt(found.samples, found.halves)
 
 
-def _clipped_alike(value: SSAValue) -> float:
+def _clipping_weight(value: SSAValue) -> float:
     """
-    How many neighbours are taken to be clipped together, of what is large in one place: the root of
-    the side of a map, 4 from 16 by 16 positions on, and one where there is one position. The last
-    axis has channels.
+    Return the weight of clipping errors: the root of the side length of a feature map, from 1 for a
+    single position to 4 for 16x16 positions and more. The last axis is the channels.
     """
     positions = prod(shape_of(value)[:-1])
-    return float(min(max(positions, 1), NEIGHBOURS**2)) ** 0.25
+    return float(min(max(positions, 1), BLOCK_POSITIONS**2)) ** 0.25
 
 
 def _constant_input(main: FuncOp, values: Sequence[SSAValue], found: Observations) -> str | None:
-    """What is doubtful about data in which no input of floats ever changes."""
-    kept = {state.argument for state in states_of(main)}
+    states = {state.argument for state in states_of(main)}
     named = zip(main.body.block.args, input_names(main), strict=True)
-    inputs: dict[SSAValue, str] = {v: name for v, name in named if v not in kept}
-    seen = {v: o for v, o in zip(values, found.observers, strict=True) if v in inputs}
-    if not seen or any(observer.low != observer.high for observer in seen.values()):
+    inputs: dict[SSAValue, str] = {v: name for v, name in named if v not in states}
+    known = {v: o for v, o in zip(values, found.observers, strict=True) if v in inputs}
+    if not known or any(observer.low != observer.high for observer in known.values()):
         return None
-    if all(prod(shape_of(v)) <= 1 for v in seen):
+    if all(prod(shape_of(v)) <= 1 for v in known):
         return None
-    value, observer = next(iter(seen.items()))
+    value, observer = next(iter(known.items()))
     return (
-        f"input '{inputs[value]}' is {observer.low:g} everywhere in the calibration data, from "
-        "which no range can be learnt: give inputs that the network was made for"
+        f"input '{inputs[value]}' is {observer.low:g} everywhere in the calibration data, which "
+        "therefore has no range: give typical inputs of the network"
     )
 
 
-def _of_softmax(main: FuncOp) -> set[SSAValue]:
-    """What a softmax makes, or reads, moved, with constants added or multiplied."""
+def _softmax_values(main: FuncOp) -> set[SSAValue]:
     found: set[SSAValue] = set()
     for op in reversed(list(main.body.block.ops)):
         if isinstance(op, SoftmaxOp):
@@ -211,15 +214,17 @@ def _has_constant(op: Operation) -> bool:
 
 
 def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
-    """Why so many samples, with these peaks of every value in either half, say little."""
-    if count < UNSURE:
+    if count < MIN_RELIABLE_SAMPLES:
         samples = "sample" if count == 1 else "samples"
-        return f"only {count} calibration {samples}; {UNSURE} or more keep ranges from being chance"
-    apart = sum(max(pair) > 2 * min(pair) for pair in halves)
-    if apart > APART * len(halves):
         return (
-            f"the ranges of {apart} of {len(halves)} values differ by more than a factor of two "
-            f"between the halves of {count} calibration samples: give more of them"
+            f"only {count} calibration {samples}: give {MIN_RELIABLE_SAMPLES} or more for "
+            "reliable ranges"
+        )
+    unstable = sum(max(pair) > 2 * min(pair) for pair in halves)
+    if unstable > MAX_UNSTABLE_SHARE * len(halves):
+        return (
+            f"the ranges of {unstable} of {len(halves)} values differ by more than a factor of two "
+            f"between the halves of {count} calibration samples: give more samples"
         )
     return None
 
@@ -228,27 +233,24 @@ def calibration_samples(
     module: ModuleOp,
     path: str,
     limit: int,
-    what: str = "calibrating",
+    title: str = "calibrating",
     draw: int | None = None,
-    most: int | None = None,
+    count: int | None = None,
 ) -> Iterator[Mapping[str, Array]]:
-    """
-    The samples of `sample_numbers`, or `most` of them, one at a time, with a progress bar that says
-    `what` is done.
-    """
+    """Yield at most `count` of the samples of `sample_numbers`, with a progress bar."""
     main = main_function(module)
     inputs = network_inputs(main)
     try:
         numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
-        if most is not None:
-            numbers = [numbers[i] for i in sample_numbers(module, len(numbers), most)]
-        yield from progress(chosen_samples(module, path, numbers), what, len(numbers))
+        if count is not None:
+            numbers = [numbers[i] for i in sample_numbers(module, len(numbers), count)]
+        yield from progress(chosen_samples(module, path, numbers), title, len(numbers))
     except InputError as error:
         error.file = error.file or path
         raise
-    # The next runs find free what these left, and what the pass before them has replaced.
+    # Release the memory of these runs and of replaced operations before the next runs.
     constants = (op for op in main.body.block.ops if isinstance(op, ConstantOp))
-    if sum(prod(shape_of(op.result)) for op in constants) >= LARGE_CONSTANTS:
+    if sum(prod(shape_of(op.result)) for op in constants) >= MIN_COLLECTED_ELEMENTS:
         release_memory()
 
 
@@ -256,9 +258,11 @@ def sample_numbers(
     module: ModuleOp, total: int, limit: int, draw: int | None = None
 ) -> Sequence[int]:
     """
-    Which samples are looked at, in ascending order: `limit` at most of `total` with even distances,
-    or those that the seed `draw` chooses. Samples of a network with states are its steps, all of
-    which are run up to the last: distances are at most `STRIDE`, and 1 where steps are large.
+    Return the numbers of the calibration samples in ascending order: at most `limit` of `total` at
+    equal distances, or a random choice with the seed `draw`.
+
+    Samples of a network with states are its steps, and all steps up to the last sample are run. The
+    distances are then at most `MAX_STRIDE`, and 1 if steps are large.
     """
     count = min(limit, total)
     if draw is not None:
@@ -266,7 +270,7 @@ def sample_numbers(
         return sorted(int(number) for number in chosen)
     main = main_function(module)
     if states_of(main):
-        total = min(total, count if multiplications(main) > LARGE_STEP else count * STRIDE)
+        total = min(total, count if multiplications(main) > MAX_STEP_MACS else count * MAX_STRIDE)
     return [i * total // count for i in range(count)]
 
 
@@ -274,9 +278,9 @@ def chosen_samples(
     module: ModuleOp, path: str, numbers: Sequence[int]
 ) -> Iterator[Mapping[str, Array]]:
     """
-    The samples in `path` of these ascending numbers, all of them finite, but for NaN that the
-    network replaces. A network with states runs through what lies before them, and its states there
-    are a part of them.
+    Yield the samples in `path` with these ascending numbers. All elements are finite, except NaN
+    that the network replaces. A network with states also runs the steps in between, and its states
+    are part of the samples.
     """
     main = main_function(module)
     inputs, lacking = network_inputs(main), inputs_with_missing_values(main)
@@ -292,7 +296,7 @@ def chosen_samples(
 
 
 def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
-    """`sample`, unless something in it is not finite; inputs `lacking` may have NaN."""
+    """Return `sample` if all elements are finite, except NaN in the inputs `lacking`."""
     for name, array in sample.items():
         if not is_finite(array, allow_nan=name in lacking):
             raise not_finite(name)
@@ -302,20 +306,20 @@ def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str
 def watch(
     module: ModuleOp,
     samples: Iterable[Mapping[str, Array]],
-    see: Callable[[SSAValue, NDArray[np.float32]], None],
+    observe: Callable[[SSAValue, NDArray[np.float32]], None],
 ) -> None:
-    """Show `see` every value of the network as floats, arguments included, on every sample."""
+    """Call `observe` with each value, including arguments, as floats, for each sample."""
     main = main_function(module)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
-            see(value, array.astype(np.float32, copy=False))
+            observe(value, array.astype(np.float32, copy=False))
 
     for sample in samples:
-        # What overflows, as squares do, becomes an error that names the operation.
+        # An overflow, as of squares, becomes an error that names the operation.
         with np.errstate(all="ignore"), for_statistics():
             for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-                see(argument, sample[name].astype(np.float32, copy=False))
+                observe(argument, sample[name].astype(np.float32, copy=False))
             run(module, sample, look)
 
 
@@ -326,36 +330,37 @@ def channel_statistics(
     *,
     powers: bool,
 ) -> dict[SSAValue, ChannelStatistics]:
-    """Magnitudes of the channels of `values`; what is not finite is an error."""
+    """Return the magnitudes of channels. An element that is not finite is an error."""
     wanted = {value: reading_of(value) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
 
-    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
+    def add(value: SSAValue, array: NDArray[np.float32]) -> None:
         if value not in wanted:
             return
         if value not in found:
             found[value] = ChannelStatistics(array.shape[-1] if array.ndim else 1)
-        seen = wanted[value].seen(_without_masks(value, array))
-        found[value].see(seen, powers=powers)
-        if not seen.is_finite:
+        observed = wanted[value].observed(_without_masks(value, array))
+        found[value].add(observed, powers=powers)
+        if not observed.is_finite:
             raise not_finite(value)
 
-    watch(module, samples, see)
+    watch(module, samples, add)
     return found
 
 
 def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """
-    `array`, with 0 for infinities if it stays in float, as masks of scores do; for NaN too if only
-    floats and conditions are made of it, as where a later choice leaves out what has no logarithm,
-    or what an input lacks. If only maximum poolings use the value, -inf becomes 0 too.
+    Replace infinities of float values, such as masks of scores, by 0.
+
+    NaN is also replaced if all consumers are float operations or conditions, for example a Where
+    that selects other elements. -inf is also replaced if all consumers are maximum poolings.
     """
     if _only_pooled(value):
         array = np.where(np.isneginf(array), np.float32(0), array)
     if isinstance(value.owner, Operation) and not is_kept_in_float(value.owner):
         return array
-    readers = [use.operation for use in value.uses]
-    if all(op.results and (is_kept_in_float(op) or is_plain(op.results[0])) for op in readers):
+    users = [use.operation for use in value.uses]
+    if all(op.results and (is_kept_in_float(op) or is_plain(op.results[0])) for op in users):
         return np.where(np.isfinite(array), array, np.float32(0))
     if isinstance(value.owner, Block):
         return array
@@ -363,17 +368,16 @@ def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.fl
 
 
 def _only_pooled(value: SSAValue) -> bool:
-    """Whether all users of a value are maximum poolings, directly or through moves."""
-    readers = [use.operation for use in value.uses]
-    return bool(readers) and all(
+    users = [use.operation for use in value.uses]
+    return bool(users) and all(
         (isinstance(op, Pool2dOp) and op.function is Pool.MAX)
         or (is_alias(op) and _only_pooled(op.results[0]))
-        for op in readers
+        for op in users
     )
 
 
 def not_finite(value: SSAValue | str) -> InputError:
-    """What is wrong when a value of the network, or the data of an input, is not finite."""
+    """Return the error for a value of the network, or the data of an input, that is not finite."""
     if isinstance(value, OpResult):
         op = value.op
         message = "the result is not finite on the calibration samples; check their scale and type"
@@ -383,22 +387,15 @@ def not_finite(value: SSAValue | str) -> InputError:
         assert isinstance(main, FuncOp)
         value = input_names(main)[value.index]
     return InputError(
-        f"the calibration data for input '{value}' has NaN or infinite elements: replace them, for "
-        "example by np.nan_to_num. An attention mask can use -10000 instead of -inf. NaN for a "
-        "missing value is accepted only if the network replaces it (IsNaN and Where, Imputer, "
-        "trees)"
+        f"the calibration data for input '{value}' has NaN or infinite elements; use -10000 "
+        "instead of an infinity in a mask, and NaN for missing elements only if the network "
+        "replaces it in float (IsNaN and Where, Imputer, trees)"
     )
-
-
-# What the passes of `quantize` that learn from calibration data have in common.
 
 
 @dataclass(frozen=True)
 class CalibratedPass(SampleOptions, FloatNetworkPass):
-    """
-    Change a float network so that its integers become better, as `samples` samples of `calibration`
-    show. Without data nothing is done. `improve` is the change that a pass makes.
-    """
+    """Base class of passes that adapt a float network to calibration data, if given."""
 
     def change(self, main: FuncOp) -> None:
         if self.calibration is not None:
@@ -406,13 +403,13 @@ class CalibratedPass(SampleOptions, FloatNetworkPass):
 
     @abstractmethod
     def improve(self, main: FuncOp) -> None:
-        """Change `main`, of which there is data."""
+        pass
 
     def data(
-        self, main: FuncOp, what: str = "calibrating", most: int | None = None
+        self, main: FuncOp, title: str = "calibrating", count: int | None = None
     ) -> Iterator[Sample]:
-        """The samples, `most` at most, one by one, with a progress bar that says `what` is done."""
+        """Yield at most `count` samples, with a progress bar titled `title`."""
 
         assert self.calibration is not None
         module = module_of(main)
-        return calibration_samples(module, self.calibration, self.samples, what, self.draw, most)
+        return calibration_samples(module, self.calibration, self.samples, title, self.draw, count)

@@ -1,9 +1,13 @@
 """
-How a function of one argument becomes integers, and which part of its argument matters.
+Forms of functions of one argument in a quantized network, and the flat parts of functions.
 
-`graph.form` on a `graph.unary` says it: "table", a table of 256 entries on int8; "table16", a table
-of `ENTRIES` on the argument in 16 bits; "shifts", `graph.shift_swish` on 16 bits; "float", the
-function itself on the argument in 16 bits. One without is a table on int8, unless a pass decides.
+The attribute `graph.form` of a `graph.unary` specifies the form. Without it, a function is a table
+of int8 operands, unless a pass decides.
+
+1. "table": a table of 256 entries for int8 operands;
+2. "table16": a table of `ENTRIES` for 16-bit operands;
+3. "shifts": `graph.shift_swish` on 16-bit operands;
+4. "float": the float function of a 16-bit operand.
 """
 
 from dataclasses import dataclass
@@ -32,8 +36,8 @@ from ceras_ir.network.storage import (
 from ceras_ir.transforms.quantization.analysis.observers import (
     Bounds,
     Function,
+    ObservedArray,
     Reals,
-    Seen,
     Sums,
     identity,
 )
@@ -41,14 +45,14 @@ from ceras_ir.transforms.quantization.analysis.observers import (
 FORM = "graph.form"
 
 ENTRIES = 1024
-"""Of a table on 16 bits: argument steps four times as fine as those of int8."""
+"""The entries of a table of 16-bit operands, which are four times as fine as int8."""
 
-REACH, STEP, FLAT = 64.0, 1 / 16, 2.0**-9
-"""Where functions are searched for flat ends, how finely, and what counts as flat."""
+FLAT_SEARCH_RANGE, FLAT_SEARCH_STEP, FLAT_TOLERANCE = 64.0, 1 / 16, 2.0**-9
+"""The range and step of the search for flat parts of functions, and the tolerance of flatness."""
 
 
 class Form(StrEnum):
-    """What a function of one argument is made of; a table on int8 if nothing else is said."""
+    """The implementation of a unary function; by default a table of int8 operands."""
 
     TABLE = "table"
     TABLE16 = "table16"
@@ -57,18 +61,17 @@ class Form(StrEnum):
 
 
 def form_of(op: Operation) -> Form | None:
-    """The form that was chosen for a function."""
+    """Return the form that was chosen for a function."""
     form = op.attributes.get(FORM)
     return Form(form.data) if isinstance(form, StringAttr) and form.data in set(Form) else None
 
 
 def set_form(op: Operation, form: Form) -> None:
-    """Have a function take `form`."""
     op.attributes[FORM] = StringAttr(form.value)
 
 
 def quantized_form(op: Operation) -> Form | None:
-    """What a function became in a quantized network; None for other operations."""
+    """Return the form of a function in a quantized network; None for other operations."""
     match op:
         case graph.LookupOp():
             return Form.TABLE16 if op.tables.shape[-1] == ENTRIES else Form.TABLE
@@ -81,7 +84,7 @@ def quantized_form(op: Operation) -> Form | None:
 
 
 def is_table(op: Operation) -> bool:
-    """Whether a float operation becomes a table, or shifts, so that it can take any factors."""
+    """Return whether a float operation becomes a table or shifts, with free channel factors."""
     return (
         isinstance(op, graph.UnaryOp)
         and op.function.clip_range is None
@@ -90,10 +93,7 @@ def is_table(op: Operation) -> bool:
 
 
 def reads_sum(op: graph.UnaryOp) -> bool:
-    """
-    Whether the argument is a sum of products that nothing else reads, so that it can be kept in
-    more than 8 bits.
-    """
+    """Return whether the operand is a sum of products without other consumers."""
     producer = op.input.owner
     return (
         isinstance(producer, graph.LinearOperation)
@@ -103,12 +103,12 @@ def reads_sum(op: graph.UnaryOp) -> bool:
 
 
 def separates(op: Operation) -> bool:
-    """Whether the factors of argument and result are free: a table takes in any, shifts one."""
+    """Return whether operand and result may have different channel factors, as for tables."""
     return is_table(op) and form_of(op) is not Form.SHIFTS
 
 
 def finer_bits(form: Form | None) -> int:
-    """By how many bits a form reads its argument finer than int8 would have it."""
+    """Return the number of bits by which the operand of a form is finer than int8."""
     match form:
         case Form.TABLE16:
             return (ENTRIES // 256).bit_length() - 1
@@ -119,16 +119,16 @@ def finer_bits(form: Form | None) -> int:
 
 
 def fit_argument(op: graph.UnaryOp) -> None:
-    """Store the argument of a function as finely as its form reads it, if that is finer."""
-    finer, seen = finer_bits(form_of(op)), interval(op.input)
-    if finer and seen is not None:
+    """Store the operand of a function at the resolution of the form, if that is finer."""
+    finer, bounds = finer_bits(form_of(op)), interval(op.input)
+    if finer and bounds is not None:
         set_width(op.input, WIDE)
         set_zero_point(op.input, 0)
-        set_exponent(op.input, fitting_exponent(max(-seen[0], seen[1])) - finer)
+        set_exponent(op.input, fitting_exponent(max(-bounds[0], bounds[1])) - finer)
 
 
 def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
-    """Bends in steps of the argument; one out of reach may as well be at the greatest number."""
+    """Return the bends in steps of the operand, limited to the largest integer."""
     exponents = op.channel_exponents or ((0,), (0,))
     assert exponents[0] == exponents[1], "shifts keep factors as they are"
     most = graph.ShiftSwishOp.MAX_BEND
@@ -137,14 +137,16 @@ def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
 
 @cache
 def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
-    """Bounds outside of which a function hardly changes; infinite where it does."""
-    x = np.arange(-REACH, REACH + STEP, STEP).astype(np.float32)
+    """Return the bounds beyond which a function hardly changes; infinite if there are none."""
+    x = np.arange(
+        -FLAT_SEARCH_RANGE, FLAT_SEARCH_RANGE + FLAT_SEARCH_STEP, FLAT_SEARCH_STEP
+    ).astype(np.float32)
     with np.errstate(all="ignore"):
         y = apply_function(function, x).astype(np.float64)
     if not np.isfinite(y).all():
         return -np.inf, np.inf
-    below, above = (int((np.abs(v - v[0]) > FLAT).argmax()) for v in (y, y[::-1]))
-    wide = REACH / STEP / 4
+    below, above = (int((np.abs(v - v[0]) > FLAT_TOLERANCE).argmax()) for v in (y, y[::-1]))
+    wide = FLAT_SEARCH_RANGE / FLAT_SEARCH_STEP / 4
     return (
         float(x[below - 1]) if below > wide else -np.inf,
         float(x[len(x) - above]) if above > wide else np.inf,
@@ -153,26 +155,26 @@ def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How one function alone reads a value; kinds are numbers of what it does to channels."""
+    """The only consumer of a value, a function. `kinds` has a function index per channel."""
 
     bounds: Bounds | None
     kinds: NDArray[np.int64] | None
     functions: tuple[Function, ...]
 
-    def seen(self, array: NDArray[np.float32]) -> Seen:
-        """An array, and what matters of it."""
-        return Seen(array, self.bounds, self.kinds)
+    def observed(self, array: NDArray[np.float32]) -> ObservedArray:
+        """Return an array for observers, with the bounds beyond which elements have no effect."""
+        return ObservedArray(array, self.bounds, self.kinds)
 
 
-EVERYTHING = Reading(None, None, (identity,))
-"""Where no function alone reads a value, all of it matters."""
+UNBOUNDED_READING = Reading(None, None, (identity,))
+"""The reading of a value with several consumers, or with no table as a consumer."""
 
 
 def reading_of(value: SSAValue) -> Reading:
-    """How a value is read if one function alone does it, which becomes a table."""
+    """Return the function that consumes a value, if it is the only consumer and becomes a table."""
     uses = list(value.uses)
     if len(uses) != 1 or not is_table(op := uses[0].operation):
-        return EVERYTHING
+        return UNBOUNDED_READING
     assert isinstance(op, graph.UnaryOp)
     if (factors := op.channel_factors) is None:
         return Reading(_bounds(op.function, None), None, (_encoded(op.function, (1.0, 1.0)),))
@@ -182,7 +184,6 @@ def reading_of(value: SSAValue) -> Reading:
 
 
 def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Function:
-    """A function of channels times one factor, times another, see `graph.unary`."""
     up, down = factors
 
     def encoded(x: Sums) -> Sums:
@@ -192,7 +193,6 @@ def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Func
 
 
 def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
-    """Between which elements a function is not flat, channel by channel."""
     low, high = flat_ends(function)
     if np.isinf(low) and np.isinf(high):
         return None
@@ -203,5 +203,5 @@ def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
 
 
 def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What matters of a value, see `reading_of`."""
-    return reading_of(value).seen(array).whole
+    """Clip an array to the bounds beyond which the consumer of `value` is flat."""
+    return reading_of(value).observed(array).whole

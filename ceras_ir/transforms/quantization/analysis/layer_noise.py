@@ -1,11 +1,14 @@
 """
-Where a quantized network loses precision: its layers beside the same layers in float.
+Compare the layers of a quantized network with float layers, to find losses of precision.
 
-Both networks carry `graph.layer = N` on their operations. Errors are measured of what really
-arrives (accumulated); of one operation alone, fed with the float network's values rounded to its
-operands' types (isolated); and what of the latter gets to the outputs when all that follows is
-float (reaching). Where one function alone reads a value, what lies beyond its flat ends is cut
-off before: no one sees it. Nothing of a sample is kept.
+Operations of both networks carry `graph.layer = N`. There are three errors:
+
+1. accumulated: the error of the value in the quantized network;
+2. isolated: the error of a single operation on the rounded values of the float network;
+3. reaching: the isolated error at the outputs, if all following operations are float.
+
+If a function is the only consumer of a value, elements are clipped to the bounds beyond which the
+function is flat. No sample is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,62 +37,61 @@ from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import Moments, channel_ratios, decibels
-from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_ends
+from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_outputs
 
 Array: TypeAlias = NDArray[np.generic]
 
-BINS = 48
-"""Bars of a histogram."""
+HISTOGRAM_BINS = 48
 
 
 @dataclass
 class LayerNoise:
-    """What was seen of one layer; sums over all samples."""
+    """The errors of a layer, as sums over all samples."""
 
     name: str
     operator: str
     channels: int
     element: UniformType | None
-    """Type of the quantized result's numbers; None where it stays float."""
+    """The type of the quantized result; None if it is float."""
     reference_scale: float | None = None
-    """Step of the other network's result; None where that is float."""
+    """The scale of the result in the reference network; None if that is float."""
     low: float = np.inf
     high: float = -np.inf
     moments: Moments = field(default_factory=Moments)
-    """Of each channel, over samples and positions."""
+    """The moments of each channel, over samples and positions."""
     accumulated: float = 0.0
     isolated: float = 0.0
     reaching: float = 0.0
-    """Of the isolated error, power at the outputs over that of the signal there; a mean."""
+    """The noise-to-signal ratio at the outputs due to the isolated error, a mean over samples."""
     share: float | None = None
-    """Of what reaches the outputs from all layers, if that was measured."""
+    """The share of the noise at the outputs, if it was measured."""
     clipped: int = 0
     elements: int = 0
     edges: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(HISTOGRAM_BINS, np.int64))
     magnitudes: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
-    """Largest magnitude of each channel."""
+    """The largest magnitude of each channel."""
 
     @property
     def scale(self) -> float | None:
-        """Step of the quantized result; None where it stays float."""
+        """The scale of the quantized result; None if it is float."""
         return None if self.element is None else self.element.scale
 
     @property
     def bits(self) -> int:
-        """Of the quantized result; 8 where it stays float."""
+        """The width of the quantized result; 8 if it is float."""
         return 8 if self.element is None else self.element.storage.width.data
 
     @property
     def held(self) -> tuple[float, float] | None:
-        """The least and the greatest number that the quantized result can be."""
+        """The range of the quantized result."""
         if (e := self.element) is None:
             return None
         return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
 
     @property
     def signal(self) -> float:
-        """Return the power of the reference without the mean of each channel."""
+        """The power of the reference without the mean of each channel."""
         return float(self.moments.variance.sum()) * self.moments.count
 
     @property
@@ -106,40 +108,34 @@ class LayerNoise:
 
     @property
     def imbalance(self) -> float:
-        """Octaves between the largest and the median channel that is ever non-zero."""
+        """The octaves between the largest and the median channel that is not always zero."""
         used = self.magnitudes[self.magnitudes > 0]
         return float(np.log2(used.max() / np.median(used))) if used.size else 0.0
 
-    def see(
+    def add(
         self,
         real: NDArray[np.float32],
         bounds: tuple[float, float] | None,
         factors: NDArray[np.float32] | np.float32,
     ) -> None:
-        """Take the reference's values of one sample into account, `factors` of what is stored."""
+        """Include the reference values of a sample, divided by the channel `factors`."""
         self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
         if not self.edges.size:
             low, high = bounds or (self.low, self.high)
-            self.edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+            self.edges = np.linspace(low, high if high > low else low + 1, HISTOGRAM_BINS + 1)
         self.histogram += np.histogram(real, self.edges)[0]
         peaks = np.abs(real).reshape(-1, real.shape[-1] if real.ndim else 1).max(axis=0)
         self.magnitudes = np.maximum(self.magnitudes, peaks) if self.magnitudes.size else peaks
         self.moments.add(real.reshape(-1, real.shape[-1] if real.ndim else 1))
         self.elements += real.size
         if self.element is not None:
-            # What rounds to a number that the storage holds is not clipped.
+            # A value that rounds to a representable integer is not clipped.
             stored = real / (np.float32(self.element.scale) * factors) + self.element.zero_point
-            beyond = (stored >= self.element.high + 0.5) | (stored < self.element.low - 0.5)
-            self.clipped += int(beyond.sum())
-
-
-def _finite(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`array` with 0 for infinities, as masks of scores have them."""
-    return np.where(np.isinf(array), np.float32(0), array)
+            is_clipped = (stored >= self.element.high + 0.5) | (stored < self.element.low - 0.5)
+            self.clipped += int(is_clipped.sum())
 
 
 def _error(actual: NDArray[np.float32], real: NDArray[np.float32]) -> NDArray[np.float32]:
-    """By how much `actual` differs; equal infinities do not."""
     with np.errstate(invalid="ignore"):
         return np.where(actual == real, np.float32(0), actual - real)
 
@@ -150,30 +146,30 @@ def _power(array: Array) -> float:
 
 
 def _may_be_equalized(module: ModuleOp) -> bool:
-    """Whether channels may have factors; in ONNX and in older text integers do not say so."""
     main = main_function(module)
     return EQUALIZED in main.attributes or is_quantized(main)
 
 
 def label_layers(module: ModuleOp) -> None:
-    """Number the operations whose values are compared, so that both networks name them alike."""
+    """Number the compared operations, so that both networks have the same numbers."""
     for number, op in enumerate(main_function(module).body.block.ops):
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             op.attributes[LAYER] = IntegerAttr(number, i64)
 
 
 def layer_of(op: Operation) -> int | None:
-    """The number of a labelled operation."""
+    """Return the number of a labelled operation."""
     label = op.attributes.get(LAYER)
     return label.value.data if isinstance(label, IntegerAttr) else None
 
 
 class NoiseMeter:
     """
-    Measures a quantized network against the float one that it was made from, or one variant
-    against another, `aligned` by names. Channels of variants may stand for powers of two of the
-    other's where `equalize-channels` has made them so, which integers do not tell: which ones, the
-    first sample says.
+    Measures a quantized network against the float network that it was created from, or a variant
+    against another variant, `aligned` by names.
+
+    In variants, `equalize-channels` may have scaled channels by powers of two, which the integers
+    do not show. The first sample determines these factors.
     """
 
     def __init__(self, reference: ModuleOp, quantized: ModuleOp, *, aligned: bool = False):
@@ -182,8 +178,8 @@ class NoiseMeter:
         self.scaled = aligned and (_may_be_equalized(reference) or _may_be_equalized(quantized))
         self.factors: dict[int, NDArray[np.float32]] = {}
         self.values: dict[int, SSAValue] = {}
-        self.returned = set(result_values(main_function(reference)))
-        """What the outputs are, whose channels have no factors."""
+        self.outputs = set(result_values(main_function(reference)))
+        """The graph outputs, which have no factors."""
         self.names = input_names(main_function(quantized))
         self.layers: dict[int, LayerNoise] = {}
         self.ranges: dict[int, tuple[float, float] | None] = {}
@@ -212,8 +208,8 @@ class NoiseMeter:
         self, samples: Iterable[Mapping[str, Array]]
     ) -> Iterable[tuple[dict[str, Array], dict[str, Array]]]:
         """
-        Run both networks on every sample; yields float and quantized outputs. With states samples
-        are steps, in which either network goes on from what it has kept itself.
+        Run both networks on each sample, and yield float and quantized outputs. In a network with
+        states, samples are steps, and each network keeps separate states.
         """
         references, stored = Sequence(self.reference), Sequence(self.quantized)
         for step in samples:
@@ -244,28 +240,29 @@ class NoiseMeter:
                     self.scaled
                     and number not in self.factors
                     and floats[number].dtype.kind == "f"
-                    and self.values[number] not in self.returned
+                    and self.values[number] not in self.outputs
                 ):
                     self.factors[number] = self._factors(op, real, actual)
                 if number not in self.layers:
                     return
                 layer, factors = self.layers[number], self.factors.get(number, np.float32(1))
-                # What lies where the next function is flat does not matter to anybody.
-                value, alone = self.values[number], self._alone(op, floats, sample)
+                # Elements at which the next function is flat have no effect.
+                value, isolated = self.values[number], self._isolated(op, floats, sample)
                 real = trimmed(value, real)
                 layer.accumulated += _power(_error(trimmed(value, actual * factors), real))
-                layer.isolated += _power(_error(trimmed(value, alone * factors), real))
+                layer.isolated += _power(_error(trimmed(value, isolated * factors), real))
 
             actual = stored.step(step, compare)
             for number, layer in self.layers.items():
                 real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
-                layer.see(
-                    _finite(real), self.ranges[number], self.factors.get(number, np.float32(1))
-                )
+                # Masks of scores are infinite.
+                real = np.where(np.isinf(real), np.float32(0), real)
+                factors = self.factors.get(number, np.float32(1))
+                layer.add(real, self.ranges[number], factors)
             yield expected, actual
 
     def measure_reach(self, steps: Iterable[Mapping[str, Array]]) -> None:
-        """See what of the error of every layer alone gets to the outputs of the float network."""
+        """Measure the part of each isolated error that reaches the outputs of the float network."""
         samples = list(with_states(self.reference, steps))
         meter = SensitivityMeter(self.reference, samples)
         quantized = {
@@ -273,14 +270,14 @@ class NoiseMeter:
             for op in main_function(self.quantized).body.block.ops
             if (number := layer_of(op)) is not None and number in self.layers
         }
-        for sample in progress(samples, "what reaches the outputs"):
+        for sample in progress(samples, "measuring noise at the outputs"):
             for value, known, weights in meter.weigh(sample):
                 if value not in quantized:
                     continue
                 op, layer = quantized[value]
                 floats = {number: known[v] for number, v in self.values.items() if v in known}
-                error = _error(self._alone(op, floats, sample), known[value].astype(np.float32))
-                layer.reaching += noise_at_ends(weights, error) / len(samples)
+                error = _error(self._isolated(op, floats, sample), known[value].astype(np.float32))
+                layer.reaching += noise_at_outputs(weights, error) / len(samples)
         total = sum(layer.reaching for layer in self.layers.values())
         for layer in self.layers.values():
             layer.share = layer.reaching / total if total > 0 else 0.0
@@ -288,7 +285,7 @@ class NoiseMeter:
     def _factors(
         self, op: Operation, real: NDArray[np.float32], actual: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """What each channel of `actual` is to be multiplied by, a power of two."""
+        """Return the power of two by which each channel of `actual` must be multiplied."""
         if isinstance(op, graph.ReshapeOp | graph.TransposeOp):
             number = layer_of(op.input.owner) if isinstance(op.input.owner, Operation) else None
             if number in self.factors:
@@ -298,10 +295,10 @@ class NoiseMeter:
                 return moved.transpose(op.permutation.get_values())
         return channel_ratios(real, actual).astype(np.float32)
 
-    def _alone(
+    def _isolated(
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
     ) -> NDArray[np.float32]:
-        """The result of one operation on the float network's values."""
+        """Return the result of an operation on the values of the float network."""
         between: dict[SSAValue, Array] = {}
         operands = tuple(self._operand(v, floats, sample, between) for v in op.operands)
         return _real(op.results[0], self.interpreter.run_op(op, operands)[0])
@@ -313,14 +310,14 @@ class NoiseMeter:
         sample: Mapping[str, Array],
         between: dict[SSAValue, Array],
     ) -> Array:
-        """What `value` is on the float network's values; `between` keeps those of no layer."""
+        """Return `value`, computed from the float network. `between` caches values of no layer."""
         source = value
         while isinstance(source.owner, Operation) and _only_rounds(source.owner):
             source = source.owner.operands[0]
         if isinstance(source, BlockArgument):
             real = np.asarray(sample[self.names[source.index]])
             stored = graph.quantized_element(source)
-            # States of a float sample are floats, whatever they are stored as.
+            # States of a float sample are floats, independent of their storage.
             if stored is not None and real.dtype.kind != "f":
                 real = dequantize(real, stored)
         elif isinstance(source.owner, graph.ConstantOp):
@@ -328,7 +325,7 @@ class NoiseMeter:
         else:
             assert isinstance(source.owner, Operation)
             if (number := layer_of(source.owner)) is None:
-                # In between, as a function of 16 bits is, which is computed on floats.
+                # An unlabelled operation, such as a 16-bit function that is computed in float.
                 if source not in between:
                     operands = [
                         self._operand(v, floats, sample, between) for v in source.owner.operands
@@ -338,10 +335,9 @@ class NoiseMeter:
                         self.interpreter.run_op(source.owner, tuple(operands)),
                         strict=True,
                     )
-                made = between[source]
                 if value is source:
-                    return made
-                real = _unquantized(source, made)
+                    return between[source]
+                real = _unquantized(source, between[source])
             else:
                 real = floats[number]
                 if number in self.factors:
@@ -351,12 +347,12 @@ class NoiseMeter:
 
 
 def _only_rounds(op: Operation) -> bool:
-    """Whether `op` is no layer and gives the number it takes, as well as it can be stored."""
+    """Return whether `op` is not a layer and only changes the storage of the operand."""
     if layer_of(op) is not None:
         return False
     if isinstance(op, graph.RequantizeOp):
         stored = graph.quantized_element(op.result)
-        # Bounds inside of those of the storage are a function, such as ReLU.
+        # A clamp inside the range of the storage is a function, such as ReLU.
         return stored is not None and (op.requant.low.data, op.requant.high.data) == (
             stored.low,
             stored.high,
@@ -365,7 +361,6 @@ def _only_rounds(op: Operation) -> bool:
 
 
 def _operator(op: Operation) -> str:
-    """The operation's name, with its function where it has one."""
     function = op.properties.get("function") or op.attributes.get("graph.function")
     name = op.name.removeprefix("graph.")
     match op:
@@ -380,11 +375,10 @@ def _operator(op: Operation) -> str:
 
 
 def _real(value: SSAValue, array: Array) -> NDArray[np.float32]:
-    """What an array stands for."""
     return _unquantized(value, array).astype(np.float32, copy=False)
 
 
 def _unquantized(value: SSAValue, array: Array) -> Array:
-    """What an array stands for; indices and truth values keep their type, as operands need them."""
+    """Return the dequantized array. Indices and truth values keep their types."""
     element = graph.quantized_element(value)
     return array if element is None else dequantize(array, element)

@@ -1,13 +1,23 @@
 """
-The signal-to-noise ratio of outputs: the single definition for all decisions and reports.
+Compute the signal-to-noise ratio of outputs, which all decisions and reports use.
 
 1. The signal of an element is the variance over the samples. A constant carries no signal.
 2. The noise of an element is the mean squared error.
-3. Signal and noise are summed over the elements of a quantity, see the first part. An output has
-   the mean noise-to-signal ratio of the quantities; a network has the mean ratio of the outputs.
-   Quantities and outputs that do not vary are left out.
-4. Without a second sample, or if nothing varies, the ratio is NaN, printed as "n/a". All
+3. Signal and noise are summed over the elements of a quantity. An output has the mean
+   noise-to-signal
+   ratio of the quantities; a network has the mean ratio of the outputs. Quantities and outputs
+   that do not vary are ignored.
+4. Without a second sample, or without variance, the ratio is NaN, printed as "n/a". All
    comparisons with NaN are false: a decision must not depend on it.
+
+Errors are added within a quantity, a set of similar elements:
+
+1. The operands of a concatenation, such as boxes and scores, are different quantities.
+2. The channels of a layer are different quantities, such as temperature and pressure, if their
+   standard deviations differ by more than `MIN_QUANTITY_RATIO`. Constants may be added to the
+   channels or multiplied by them.
+3. All other elements of a value are a single quantity: logits, pixels, the results of an activation
+   or of a softmax. Channels of these may be almost constant.
 """
 
 from __future__ import annotations
@@ -36,31 +46,23 @@ from ceras_ir.network.function import (
     result_values,
 )
 
-# Which elements of an output are one quantity, whose errors can be added.
-#
-# 1. Parts that a concatenation joins, moved at most, are different quantities: boxes and scores.
-# 2. The channels of a layer, with constants added and multiplied per channel at most, are different
-#    quantities if the standard deviations differ by more than `APART`: temperature and pressure.
-# 3. All other elements of a value are one quantity: logits, pixels, the results of an activation
-#    function or of a softmax. Channels of these may be almost constant.
-
-APART = 16.0
-"""Ratio of the standard deviations of two channels from which they are different quantities."""
+MIN_QUANTITY_RATIO = 16.0
+"""The ratio of the standard deviations of two channels from which they are different quantities."""
 
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Quantities:
-    """The candidates for quantities of one value."""
+    """The possible quantities of a value."""
 
     labels: Labels
-    """The candidate of each element, in row-major order."""
+    """The index of each element, in row-major order."""
     families: Labels
-    """The value that each candidate is a channel of, or the candidate itself."""
+    """The value of which each index is a channel, or the index itself."""
 
     def groups(self, variance: NDArray[np.float64]) -> Labels:
-        """Return the quantity of each element: families are split if channels lie far apart."""
+        """Return the quantity of each element, with channels of different variance separate."""
         count = len(self.families)
         sizes = np.maximum(np.bincount(self.labels, minlength=count), 1)
         means = np.bincount(self.labels, variance, count) / sizes
@@ -68,8 +70,8 @@ class Quantities:
         varying = means > 0
         np.maximum.at(most, self.families[varying], means[varying])
         np.minimum.at(least, self.families[varying], means[varying])
-        apart = (most > APART**2 * least)[self.families]
-        return np.where(apart, np.arange(count), self.families)[self.labels]
+        is_split = (most > MIN_QUANTITY_RATIO**2 * least)[self.families]
+        return np.where(is_split, np.arange(count), self.families)[self.labels]
 
 
 def quantities_of_outputs(main: FuncOp) -> Mapping[str, Quantities]:
@@ -80,16 +82,16 @@ def quantities_of_outputs(main: FuncOp) -> Mapping[str, Quantities]:
 
 
 def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
-    """Return the quantities of a value; None if it is certainly a single quantity."""
-    walk = _Walk(main)
+    """Return the quantities of a value; None for a single quantity."""
+    walk = _Labelling(main)
     labels = walk.labels(value).reshape(-1).astype(np.int64)
     if len(np.unique(labels[labels > 0])) < 2:
         return None
     return Quantities(labels, np.array(walk.families))
 
 
-class _Walk:
-    """Labels values from their origins, through moves; label 0 is a constant or padding."""
+class _Labelling:
+    """Labels elements by their origins, through data movement. Label 0 is a constant or padding."""
 
     def __init__(self, main: FuncOp) -> None:
         self.interpreter = interpreter_of(module_of(main))
@@ -130,7 +132,7 @@ class _Walk:
         return np.asarray(self.interpreter.run_op(op, operands)[0], np.float64)
 
     def _origin(self, value: SSAValue, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Number a value that is computed: each channel if the channels may differ."""
+        """Assign labels to a computed value: one per channel if the channels may differ."""
         first = len(self.families)
         axis = _channel_axis(value, shape)
         if axis is None:
@@ -143,7 +145,6 @@ class _Walk:
 
 
 def _channel_axis(value: SSAValue, shape: tuple[int, ...]) -> int | None:
-    """Return the axis of channels that may be different quantities; None if they are one."""
     layer = value.owner
     extents = [extent for extent in shape if extent > 1]
     if not extents or not _is_affine(layer):
@@ -154,13 +155,12 @@ def _channel_axis(value: SSAValue, shape: tuple[int, ...]) -> int | None:
 
 
 def _is_affine(op: object) -> bool:
-    """Whether an operation is a layer without a function, or adds or multiplies constants to it."""
     if isinstance(op, graph.LinearOperation):
         return op.activation is None
     if not isinstance(op, graph.BinaryOp) or op.activation is not None:
         return False
     computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
-    return len(computed) == 1 and (_scales_apart(op) or _is_affine(_origin_of(computed[0])))
+    return len(computed) == 1 and (_scales_unequally(op) or _is_affine(_origin_of(computed[0])))
 
 
 def _origin_of(value: SSAValue) -> object:
@@ -172,31 +172,20 @@ def _origin_of(value: SSAValue) -> object:
     return owner
 
 
-def _scales_apart(op: graph.BinaryOp) -> bool:
-    """Whether an operation multiplies by constants that differ by more than `APART`."""
+def _scales_unequally(op: graph.BinaryOp) -> bool:
     if op.function not in (graph.Binary.MUL, graph.Binary.DIV):
         return False
     constants = [graph.known_array(v) for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
     sizes = np.abs(constants[0][constants[0] != 0])
-    return bool(sizes.size) and float(sizes.max()) > APART * float(sizes.min())
+    return bool(sizes.size) and float(sizes.max()) > MIN_QUANTITY_RATIO * float(sizes.min())
 
-
-# The signal-to-noise ratio of outputs: the single definition for all decisions and reports.
-#
-# 1. The signal of an element is the variance over the samples. A constant carries no signal.
-# 2. The noise of an element is the mean squared error.
-# 3. Signal and noise are summed over the elements of a quantity, see the first part. An output has
-#    the mean noise-to-signal ratio of the quantities; a network has the mean ratio of the outputs.
-#    Quantities and outputs that do not vary are left out.
-# 4. Without a second sample, or if nothing varies, the ratio is NaN, printed as "n/a". All
-#    comparisons with NaN are false: a decision must not depend on it.
 
 Array = NDArray[np.generic]
 Powers = NDArray[np.float64]
 Outputs = Mapping[str, Array]
 
-ROUNDING = 2.0**-22
-"""Relative standard deviation up to which an element is a constant with float32 rounding errors."""
+MAX_CONSTANT_DEVIATION = 2.0**-22
+"""The relative standard deviation of a constant with float32 rounding errors."""
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -222,7 +211,7 @@ class Moments:
         self._squares: Powers = np.zeros(())
 
     def add(self, rows: Array) -> None:
-        """Include samples, first axis samples. Elements that are not finite count as 0."""
+        """Include samples along the first axis. Elements that are not finite count as 0."""
         real = rows.astype(np.float64)
         real = np.where(np.isfinite(real), real, 0.0)
         mean = real.mean(axis=0)
@@ -247,11 +236,11 @@ class Moments:
         if self.count < 2:
             return np.zeros(self.mean.shape)
         variance = self._squares / (self.count - 1)
-        return np.where(variance > np.square(ROUNDING * self.mean), variance, 0.0)
+        return np.where(variance > np.square(MAX_CONSTANT_DEVIATION * self.mean), variance, 0.0)
 
 
 class OutputNoise:
-    """Signal and noise of one output over samples. `signal` may come from other samples."""
+    """The signal and noise of an output over samples. `signal` may be that of other samples."""
 
     def __init__(self, quantities: Quantities | None = None, signal: Moments | None = None) -> None:
         self.quantities = quantities
@@ -260,12 +249,12 @@ class OutputNoise:
         self._count = 0
 
     def add(self, real: Array, actual: Array) -> float:
-        """Include one sample of the reference and of the network; return the sum of squares."""
+        """Include a sample of both networks; return the sum of squared errors."""
         self.signal.add(real[None])
         return self.add_noise(real, actual)
 
     def add_noise(self, real: Array, actual: Array) -> float:
-        """Include only the noise of one sample; return the sum of squared errors."""
+        """Include only the noise of a sample; return the sum of squared errors."""
         squares = squared_errors(real, actual)
         self._noise, self._count = self._noise + squares, self._count + 1
         return float(squares.sum())
@@ -296,20 +285,20 @@ class OutputNoise:
 
     @property
     def share(self) -> float:
-        """The mean noise-to-signal ratio of the quantities; NaN if none varies."""
+        """The mean noise-to-signal ratio of the quantities; NaN without variance."""
         shares = self.shares()
         return float(shares.mean()) if shares.size else nan
 
     @property
     def ratio(self) -> float:
-        """The signal-to-noise ratio in decibels; NaN if nothing varies."""
+        """The signal-to-noise ratio in decibels; NaN without variance."""
         return decibels(1.0, self.share)
 
 
 def squared_errors(real: Array, actual: Array) -> Powers:
     """
-    Return the squared errors of the elements in float64. Equal infinities and two NaN are no error;
-    a number that is NaN in only one of the two is an infinite error.
+    Return the squared errors of the elements in float64. Equal infinities and two NaN are no error.
+    A NaN in only one array is an infinite error.
     """
     expected, found = real.astype(np.float64), actual.astype(np.float64)
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
@@ -319,7 +308,7 @@ def squared_errors(real: Array, actual: Array) -> Powers:
 
 
 def mean_share(shares: Iterable[float]) -> float:
-    """Return the mean noise-to-signal ratio of outputs, without NaN; NaN if there is no other."""
+    """Return the mean noise-to-signal ratio of outputs, ignoring NaN; NaN if all are NaN."""
     known = [share for share in shares if not isnan(share)]
     return sum(known) / len(known) if known else nan
 
@@ -338,7 +327,7 @@ def noise_of(
 
 
 def network_ratio(noise: Mapping[str, OutputNoise]) -> float:
-    """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
+    """Return the signal-to-noise ratio of all outputs in decibels; NaN without variance."""
     return decibels(1.0, mean_share(each.share for each in noise.values()))
 
 
@@ -347,15 +336,12 @@ def ratio_of(
     actual: Sequence[Outputs],
     quantities: Mapping[str, Quantities] | None = None,
 ) -> float:
-    """Return the signal-to-noise ratio of all outputs in decibels; NaN if nothing varies."""
+    """Return the signal-to-noise ratio of all outputs in decibels; NaN without variance."""
     return network_ratio(noise_of(expected, actual, quantities))
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
-    """
-    Return the outputs of a network on samples. States continue from sample to sample. Overflow is
-    not reported.
-    """
+    """Return the outputs on samples. States continue, and overflow is not reported."""
     with np.errstate(all="ignore"):
         return list(in_turn(module, samples))
 
@@ -368,20 +354,18 @@ def output_ratio(
     return ratio_of(outputs_of(reference, samples), outputs_of(module, samples), quantities)
 
 
-# What passes note on the function: numbers before and after what they have done.
-
 REQUANTIZATIONS = "graph.requantizations"
-"""Attribute of the function: rescalings at run time, before scales were aligned and after."""
+"""Attribute of the function: requantizations at run time before and after alignment."""
 
 NOISE = "graph.stored_noise"
 """
-Attribute of the function: decibels of stored values, estimated before values got 16 bits and after,
-and measured after.
+Attribute of the function: the signal-to-noise ratio of stored values in decibels, estimated before
+and after values got 16 bits, and measured afterwards.
 """
 
 
 def note(main: FuncOp, name: str, **numbers: float) -> None:
-    """Write numbers down: counts as integers, others in float32; without numbers, remove them."""
+    """Record integer or float32 figures on the function. Without figures, remove the record."""
     if not numbers:
         main.attributes.pop(name, None)
         return
@@ -394,13 +378,13 @@ def note(main: FuncOp, name: str, **numbers: float) -> None:
 
 
 def alignment(main: FuncOp) -> tuple[int, int] | None:
-    """How many rescalings there were before scales were aligned, and after, if they were."""
+    """Return the number of requantizations before and after scale alignment, if recorded."""
     counts = _noted(main, REQUANTIZATIONS)
     return (int(counts["before"]), int(counts["after"])) if counts else None
 
 
 def stored_noise(main: FuncOp) -> dict[str, float]:
-    """Signal to noise of stored values in decibels: `before`, `after` and `measured`, if noted."""
+    """Return the recorded ratios of stored values in decibels: `before`, `after`, `measured`."""
     return _noted(main, NOISE)
 
 
@@ -415,34 +399,32 @@ def _noted(main: FuncOp, name: str) -> dict[str, float]:
     }
 
 
-# Find by which powers of two the channels of a value differ from those of another network.
-
 Vector: TypeAlias = NDArray[np.float64]
 
-ALIKE = 0.5
-"""Of a channel's power, what a multiple of the other's must explain for both to be the same."""
+MIN_EXPLAINED_POWER = 0.5
+"""The minimum share of the power of a channel that a multiple of another channel explains."""
 
-CERTAIN = 4.0
-"""How many times the noise of the other channels a factor must explain not to be noise itself."""
+MIN_FACTOR_NOISE_RATIO = 4.0
+"""The minimum ratio of the effect of a factor to the noise of the other channels."""
 
 
 def channel_ratios(wanted: NDArray[np.floating], found: NDArray[np.floating]) -> Vector:
     """
-    What each channel of `found`, its last axis, is to be multiplied by to be as `wanted`: powers
-    of two, as `equalize-channels` makes them. Channels that do something else, or may differ by
-    noise alone, stay as they are.
+    Return the power of two by which each channel (last axis) of `found` must be multiplied to match
+    `wanted`, as `equalize-channels` creates them. The factor is 1 for channels that differ
+    otherwise, or only by noise.
     """
     axes = tuple(range(wanted.ndim - 1))
     mine = (found.astype(np.float64) ** 2).sum(axis=axes)
     theirs = (wanted.astype(np.float64) ** 2).sum(axis=axes)
     both = (found.astype(np.float64) * wanted).sum(axis=axes)
     ratio = both / np.where(mine > 0, mine, 1)
-    known = (ratio > 0) & (both**2 > ALIKE * mine * theirs)
+    known = (ratio > 0) & (both**2 > MIN_EXPLAINED_POWER * mine * theirs)
     factors = np.exp2(np.where(known, np.rint(np.log2(np.where(known, ratio, 1))), 0))
 
     def error(by: Vector | float) -> Vector:
         return np.sqrt(np.maximum(theirs - 2 * by * both + by**2 * mine, 0))
 
-    # A channel of one element that is near zero may be any multiple of the other's.
+    # A channel with a single element near zero may match any multiple of the other channel.
     noise = np.median(error(factors)[theirs > 0]) if (theirs > 0).any() else 0.0
-    return np.where(error(1.0) > CERTAIN * noise, factors, 1.0)
+    return np.where(error(1.0) > MIN_FACTOR_NOISE_RATIO * noise, factors, 1.0)

@@ -1,6 +1,7 @@
 """
-Q/DQ networks: whether one is, or was calibrated to become integers, and which operations integers
-pass as floats do.
+Queries about Q/DQ networks, and the ties of their sums.
+
+The queries find quantized networks, calibrated networks, and data movement.
 """
 
 from collections.abc import Sequence
@@ -20,88 +21,79 @@ from ceras_ir.network.storage import exponent, network_values
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 
 HALF_EVEN = "graph.half_even"
-"""
-Attribute of a quantization whose ties go to even, in a network that says where its ties go; without
-it those between powers of two go up.
-"""
+"""Attribute of a quantization by a power of two that rounds half to even instead of up."""
 
 COMES_QUANTIZED = (
-    "a model that comes quantized has its precision in its Q/DQ nodes; calibrate the float model "
-    "instead"
+    "the Q/DQ nodes of a quantized model specify the precision; calibrate the float model instead"
 )
-"""Why options of quantization have no say in a network."""
+"""The reason why options of quantization do not apply to a quantized model."""
 
 
 def only_moves(op: graph.GraphOperation) -> bool:
-    """Whether elements are moved, or the greatest taken; what puts others around is apart."""
+    """Return whether an operation only moves elements or selects maxima. A pad does not."""
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
 
 
 def carries_exponents(main: FuncOp) -> bool:
-    """Whether values have exponents, as calibrated text has them."""
+    """Return whether a network is calibrated, that is, whether values have exponents."""
     return any(exponent(value) is not None for value in network_values(main.body.block))
 
 
 def carries_quantization(module: ModuleOp) -> bool:
-    """
-    Whether activations are quantized or dequantized anywhere; constants that are only stored
-    in integers say nothing about activations.
-    """
+    """Return whether activations, not only constants, are quantized."""
     for op in module.walk():
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             if op.is_quantized:
                 return True
-            if isinstance(op, graph.DequantizeOp) and not isinstance(
-                op.input.owner, graph.ConstantOp
-            ):
+            is_dequantized = isinstance(op, graph.DequantizeOp)
+            if is_dequantized and not isinstance(op.input.owner, graph.ConstantOp):
                 return True
     return False
 
 
 def is_quantized_alike(op: graph.QuantizeOp) -> bool:
-    """Whether all that reads the operand of `op` quantizes it as `op` does."""
-    readers = [use.operation for use in op.input.uses]
-    return all(isinstance(r, graph.QuantizeOp) and r.result.type == op.result.type for r in readers)
+    """Return whether all consumers of the operand of `op` quantize it to the same type."""
+    users = [use.operation for use in op.input.uses]
+    return all(isinstance(u, graph.QuantizeOp) and u.result.type == op.result.type for u in users)
 
 
 def stored_types(op: Operation) -> list[UniformType]:
-    """How the operands and results of an operation are stored, those that are quantized."""
+    """Return the quantized element types of the operands and results of an operation."""
     found = (graph.quantized_element(value) for value in (*op.operands, *op.results))
     return [element for element in found if element is not None]
 
 
-# Sums half way between two results, seen from the float form of an operation between Q/DQ.
+# Ties of sums, derived from the float form of an operation between Q/DQ:
 #
-# What a quantized operation adds up before it is rounded are whole multiples of a unit; averages
-# over partial windows are not, but as far from a tie as the full ones.
-#
-# An average multiplies a sum by a reciprocal of fixed point, which is a little more or less than
-# 1/k unless it is exact, so that a tie goes away from zero or towards it. What does the same to a
-# true average, and to no other number, is a factor a little more or less than 1.
+# 1. The accumulator of a quantized operation is a multiple of a unit. Averages over partial windows
+#    are not, but their distance from a tie is at least that of full windows.
+# 2. An average is a product of a sum and a fixed-point reciprocal. If the reciprocal is not exact,
+#    it is slightly above or below 1/k, which moves a tie away from zero or towards zero. A factor
+#    slightly above or below 1 has the same effect on an exact average, and changes no other result.
 
 Units = NDArray[np.float64]
-"""One for the whole tensor, or one per channel of its last dimension."""
-REACHABLE_BITS = 25
-"""Ties of longer shifts are met by sums only that float32 does not hold."""
-FINEST = 2.0**-23
-"""The least by which a float32 can differ from 1 on both sides, within a unit in the last place."""
+"""The unit of the accumulator, for the tensor or for each channel of the last axis."""
+MAX_TIE_SHIFT = 25
+"""The longest shift with ties. Ties of longer shifts exceed the precision of float32."""
+MIN_TILT = 2.0**-23
+"""The smallest difference from 1 that float32 can represent above and below 1."""
 
 
-def tie_rooms(units: Units, multipliers: Sequence[int], shift: int) -> Units:
+def tie_break_bounds(units: Units, multipliers: Sequence[int], shift: int) -> Units:
     """
-    How much less must be added to sums so that it decides ties of a rescaling and nothing else:
-    half a unit, divided by the odd part of the multiplier; 0 where no sum is a tie.
+    Return the upper bounds of constants that only decide ties when added to sums: half a unit
+    divided by the odd part of the multiplier. The bound is 0 if no sum is a tie.
     """
     trailing = np.array([(m & -m).bit_length() - 1 for m in multipliers])
     odd = np.array(multipliers) >> trailing
-    has_ties = (odd == 1) | (shift - trailing <= REACHABLE_BITS)
+    has_ties = (odd == 1) | (shift - trailing <= MAX_TIE_SHIFT)
     return np.where(has_ties, units / (2 * odd), 0.0)
 
 
 def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
     """
-    Of `op`, whose data operands (and weights) are stored as `types`; None where it has none:
-    functions, and sums of scales that share no unit.
+    Return the unit of the accumulator of `op`, for data operands and weights stored as `types`.
+    Return None for functions, and for sums of scales without a common unit.
     """
     scales = [np.array([scale.data for scale in element.scales]) for element in types]
     match op:
@@ -119,23 +111,21 @@ def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
             return None
 
 
-def tilt(op: graph.Pool2dOp, source: UniformType, target: UniformType) -> float:
-    """
-    By how much a factor may differ from 1 so that it decides ties and nothing else, with a margin
-    of two for the rounding of float32.
-    """
-    # Averages are multiples of `ratio / k`; those that are no tie keep half of the smallest off.
+def max_tie_tilt(op: graph.Pool2dOp, source: UniformType, target: UniformType) -> float:
+    """Return the largest difference from 1 for which a factor only decides ties, halved."""
+    # Averages are multiples of `ratio / k`. An average that is not a tie differs from a tie by half
+    # of this or more.
     distance = min(source.scale / target.scale, 1.0) / (2 * prod(op.kernel.get_values()))
     room = distance / (2 * target.reach)
-    return max(2.0 ** np.floor(log2(room)), FINEST)
+    return max(2.0 ** np.floor(log2(room)), MIN_TILT)
 
 
 def tie_directions(
     op: graph.Pool2dOp, source: UniformType, target: UniformType
 ) -> NDArray[np.int64]:
     """
-    For every position [OH, OW] 1 where ties leave zero, -1 where they approach it, and 0 where
-    the reciprocal is exact and they go up. Scales are powers of two, and ties round half up.
+    Return how the average of each position [OH, OW] rounds ties: 1 away from zero, -1 towards zero,
+    0 half up with an exact reciprocal. Scales are powers of two, and ties round half up.
     """
     _, height, width, _ = graph.shape_of(op.input)
     windows = counts(height, width, Window.of_operation(op))
@@ -144,7 +134,7 @@ def tie_directions(
     directions = np.zeros_like(windows)
     for count in np.unique(windows).tolist():
         requant = graph.average_requant(op, count)
-        # multiplier / 2^shift against ratio / count, both sides times count and powers of two.
+        # Compare multiplier / 2^shift with ratio / count, both times count and a power of two.
         ours = requant.multiplier.data * count
         exact = 2.0**requant.shift.data * (source.scale / target.scale)
         directions[windows == count] = (ours > exact) - (ours < exact)

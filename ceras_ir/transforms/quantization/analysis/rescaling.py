@@ -1,11 +1,10 @@
 """
-Requantizations by real factors, and the clamp range that stands for an activation.
+Requantizations by real factors, clamp ranges of activations, and constants of quantized networks.
 
-A factor is `multiplier / 2**shift`, with one shift for a whole list. The greatest multiplier has 31
-bits where the shift allows it, so every factor is off by at most `2**-(shift + 1)`, relative to the
-greatest one by `2**-31`. Powers of two are exact: shifts, or multipliers without one.
-
-The second part makes constants of a quantized network from float constants.
+A factor is `multiplier / 2**shift`, with a common shift for all channels. The largest multiplier
+has 31 bits if the shift allows it, so the error of a factor is at most `2**-(shift + 1)`, or
+`2**-31` relative to the largest factor. Powers of two are exact, as shifts or as multipliers
+without shift.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,23 +31,23 @@ from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.storage import Storage, signed_bounds
 
 MULTIPLIER_BITS, MAX_SHIFT = 31, 47
-"""What 64-bit products leave room for, and the longest shift that accelerators have."""
+"""The multiplier width that 64-bit products allow, and the longest shift of accelerators."""
 
 MAX_RIGHT, MAX_LEFT = 31, 30
-"""Longest shifts of numbers below 2^30. Further ones give the same: zero, or saturated."""
+"""The longest useful shifts of values below 2^30. Longer shifts result in zero or saturation."""
 
 
 def fixed_point(
     factors: Sequence[float], bits: int = MULTIPLIER_BITS, longest: int = MAX_SHIFT
 ) -> tuple[tuple[int, ...], int]:
-    """Multipliers of at most `bits` bits, at least 1, and their common shift."""
-    greatest = max(factors)
-    # frexp: greatest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
-    shift = min(max(bits - frexp(greatest)[1], 0), longest)
+    """Return positive multipliers with a maximum of `bits` bits, and the common shift."""
+    largest = max(factors)
+    # frexp: largest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
+    shift = min(max(bits - frexp(largest)[1], 0), longest)
     most = (1 << bits) - 1
-    if shift and int(ldexp(greatest, shift) + 0.5) > most:
-        shift -= 1  # It would be rounded up to one bit too many.
-    # Compared before it is rounded: a factor beyond 2**bits saturates whatever it meets.
+    if shift and int(ldexp(largest, shift) + 0.5) > most:
+        shift -= 1  # Rounding up would exceed the multiplier width.
+    # Compare before rounding: a factor of 2**bits and more saturates all values.
     multipliers = [
         most if ldexp(f, shift) >= most else max(int(ldexp(f, shift) + 0.5), 1) for f in factors
     ]
@@ -63,7 +62,7 @@ def rescaling_by(
     clamp: tuple[int, int],
     rounding: Rounding = Rounding.HALF_UP,
 ) -> RequantAttr:
-    """Multiply by the factors, one per output channel or one for all."""
+    """Return a requantization by per-channel factors or a common factor."""
     multipliers, shift = fixed_point(factors)
     return RequantAttr(
         shift,
@@ -79,8 +78,9 @@ def rescaling(
     factor: float, sources: Sequence[UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> RequantAttr:
     """
-    The same for what adds up no products, numbers below 2^30 made of `sources`: half up where
-    shifts alone do it, as shifters round; else to even on ties, which equal scales make common.
+    Return a requantization of values below 2^30 that are computed from `sources` without products.
+    Round half up if shifts are sufficient, as shifters do. Otherwise round half to even, because
+    equal scales make ties frequent.
     """
     elements = (*sources, target)
     if has_powers(elements):
@@ -89,24 +89,23 @@ def rescaling(
 
 
 def rounding_of(elements: Iterable[UniformType]) -> Rounding:
-    """How sums of few numbers of such types are rounded."""
+    """Return the rounding of a requantization between such types without products."""
     return Rounding.HALF_UP if only_shifts(elements) else Rounding.HALF_EVEN
 
 
 def has_powers(elements: Iterable[UniformType]) -> bool:
-    """Whether all scales are powers of two, and numbers signed."""
+    """Return whether all types are signed and all scales are powers of two."""
     return all(element.is_signed and has_power_scales(element) for element in elements)
 
 
 def has_power_scales(element: UniformType) -> bool:
-    """Whether all scales of one type are powers of two."""
     return all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
 
 
 def only_shifts(elements: Iterable[UniformType]) -> bool:
     """
-    Whether numbers of these types are rescaled into each other by shifts alone: no zero points
-    either. Such networks are made for shifters, which round half up.
+    Return whether only shifts are necessary between these types, without zero points. Such networks
+    are intended for shifters, which round half up.
     """
     return all(
         has_powers((element,)) and not any(point.data for point in element.zero_points)
@@ -116,9 +115,9 @@ def only_shifts(elements: Iterable[UniformType]) -> bool:
 
 def clamp_of(activation: FunctionAttr | None, target: UniformType) -> tuple[int, int] | None:
     """
-    What stored results an activation leaves; None if it does more than clip. Bounds are rounded
-    half up where the scale is a power of two, which commutes with rounding sums of products so;
-    else as `graph.quantize` stores them.
+    Return the clamp range of an activation; None if the activation does more than clip. Bounds are
+    rounded half up if the scale is a power of two, which commutes with the rounding of products.
+    Otherwise they are rounded as by `graph.quantize`.
     """
     if activation is None:
         return target.low, target.high
@@ -132,7 +131,7 @@ def clamp_of(activation: FunctionAttr | None, target: UniformType) -> tuple[int,
 
 
 def _half_up(bound: float, target: UniformType) -> int:
-    # Compared before it is scaled: an infinite or huge bound does not become an integer.
+    # Compare before scaling: an infinite or huge bound cannot be converted to an integer.
     low, high, point = target.low, target.high, target.zero_point
     if bound >= (high - point) * target.scale:
         return high
@@ -141,16 +140,13 @@ def _half_up(bound: float, target: UniformType) -> int:
     return floor(bound / target.scale + 0.5) + point
 
 
-# The integers of a quantized network: weights, biases and tables, from float constants.
-
-
 def stored_constant(
     values: NDArray[np.generic], storage: Storage, location: LocationAttr, rows: Sequence[int] = ()
 ) -> graph.ConstantOp:
     """
-    Constants as integers, rounded half to even; the least one is left out, [-127, 127], where
-    there is no zero point. With `rows`, what to add to the exponent for each index of the first
-    dimension.
+    Return a constant as integers, rounded half to even. Without a zero point, the range is
+    symmetric ([-127, 127] for 8 bits). `rows` is added to the exponent for each index of the first
+    axis.
     """
     exponent, bits, point = storage
     steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
@@ -173,9 +169,9 @@ def lookup_table(
     exponents: Sequence[tuple[int, int]] = (),
 ) -> DenseIntOrFPElementsAttr:
     """
-    `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
-    the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give. With
-    `exponents` one row for each pair of what is added to those of argument and result.
+    Return `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1. The result is
+    bit-identical to `graph.dequantize`, `graph.unary` and `graph.quantize`. With `exponents` there
+    is a row per pair, which is added to the exponents of operand and result.
     """
     rows = [
         _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
@@ -190,19 +186,17 @@ def _entries(
     function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int
 ) -> NDArray[np.generic]:
     stored = np.arange(-entries // 2, entries // 2).astype(np.int32)
-    # A function may overflow far outside what the network computes; infinity saturates.
+    # A function may overflow far outside the range of the network; infinity saturates.
     with np.errstate(all="ignore"):
         values = apply_function(function, dequantize(stored, source))
     return quantize(values.astype(np.float32), target).astype(f"int{target.storage.width.data}")
 
 
-# Tables in the place of functions of one argument, and what they were made from.
-
 FUNCTION = "graph.function"
-"""Attribute of a `graph.lookup`: the function that its table was made from."""
+"""Attribute of a `graph.lookup`: the function from which the table was computed."""
 
 INPUT_EXPONENTS, RESULT_EXPONENTS = "graph.input_exponents", "graph.result_exponents"
-"""Attributes of a `graph.lookup` with rows: the exponents of `graph.unary`, one per channel."""
+"""Attributes of a `graph.lookup` with rows: the channel exponents of `graph.unary`."""
 
 
 def table(
@@ -212,23 +206,23 @@ def table(
     entries: int,
     exponents: tuple[Sequence[int], Sequence[int]] | None,
 ) -> graph.LookupOp:
-    """One table, or one for each pair of exponents that channels have."""
+    """Return a lookup operation with a table for each distinct pair of channel exponents."""
     source = graph.stored_element(input)
     if exponents is None:
-        made = graph.LookupOp(input, lookup_table(function, source, target, entries), target)
+        lookup = graph.LookupOp(input, lookup_table(function, source, target, entries), target)
     else:
         pairs = list(zip(*exponents, strict=True))
         distinct = sorted(set(pairs))
         tables = lookup_table(function, source, target, entries, distinct)
-        made = graph.LookupOp(input, tables, target, [distinct.index(pair) for pair in pairs])
-        made.attributes[INPUT_EXPONENTS] = integers(exponents[0])
-        made.attributes[RESULT_EXPONENTS] = integers(exponents[1])
-    made.attributes[FUNCTION] = function
-    return made
+        lookup = graph.LookupOp(input, tables, target, [distinct.index(pair) for pair in pairs])
+        lookup.attributes[INPUT_EXPONENTS] = integers(exponents[0])
+        lookup.attributes[RESULT_EXPONENTS] = integers(exponents[1])
+    lookup.attributes[FUNCTION] = function
+    return lookup
 
 
 def exponents_of(op: graph.LookupOp) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Which powers of two of its scales the channels of a table stand for."""
+    """Return the channel exponents of operand and result of a lookup operation, if it has any."""
     found = [op.attributes.get(name) for name in (INPUT_EXPONENTS, RESULT_EXPONENTS)]
     lists = [tuple(int(v) for v in f.get_values()) for f in found if isinstance(f, DenseArrayBase)]
     return (lists[0], lists[1]) if len(lists) == 2 else None

@@ -1,9 +1,9 @@
 """
-Values that must share one scale, and the exponents of all scales.
+Partition values into classes with a common scale, and channels into slots with a common factor.
 
-Reshapes, pooling by maximum and the like tie their operand to their result at once. A
-concatenation asks its operands for its own scale: an operand that nobody else reads is made
-at that scale to begin with; another one is rescaled at run time.
+Data movement and maximum poolings give operand and result the same scale. A concatenation requires
+its scale of the operands: an operand without other consumers is computed at this scale; any other
+operand is requantized at run time.
 """
 
 from collections.abc import Iterable
@@ -33,19 +33,21 @@ from ceras_ir.network.storage import (
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table, separates
 
 MAX_RAISES = 4
-"""How often one scale may be raised; where a value is fed back into its own class by a
-concatenation, it could go on for ever. Afterwards results are scaled up by multipliers."""
+"""
+The maximum number of times that the exponent of a class is raised. If a concatenation feeds a value
+back into its class, there would be no end. Afterwards multipliers scale up the results.
+"""
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether a value is quantized anew for every reader, at the scale that it asks for."""
+    """Return whether a value is a constant, which is quantized separately for each consumer."""
     return isinstance(value.owner, graph.ConstantOp)
 
 
 def value_exponent(value: SSAValue) -> int:
     """
-    The exponent recorded for `value`; that of the operand for a result that has none because
-    it holds the same elements; chosen now for a constant.
+    Return the exponent of `value`: the recorded exponent, or that of the operand if the value holds
+    the same elements. The exponent of a constant is chosen here.
     """
     owner = value.owner
     if (known := exponent(value)) is not None:
@@ -58,13 +60,13 @@ def value_exponent(value: SSAValue) -> int:
 
 
 def value_storage(value: SSAValue) -> Storage:
-    """How `value` is stored, by what is recorded of it or of what it holds the elements of."""
+    """Return the storage of `value`, or of the value with the same elements."""
     point = 0 if is_constant(value) else zero_point(source_of(value))
     return Storage(value_exponent(value), width(value), point)
 
 
 def source_of(value: SSAValue) -> SSAValue:
-    """The value whose elements `value` has in another order."""
+    """Return the value whose elements `value` has in another order."""
     owner = value.owner
     while isinstance(owner, Operation) and is_alias(owner) and exponent(value) is None:
         value = owner.operands[0]
@@ -73,22 +75,22 @@ def source_of(value: SSAValue) -> SSAValue:
 
 
 def requantizations(ops: Iterable[Operation]) -> int:
-    """How many values must be rescaled at run time because a reader asks for another scale."""
-    asked: dict[tuple[SSAValue, Storage], None] = {}
+    """Return the number of values that must be requantized at run time for a consumer."""
+    required: set[tuple[SSAValue, Storage]] = set()
     for op in ops:
         if not keeps_scale(op):
             continue
         wanted = value_storage(op.results[0])
         for value in data_operands(op):
             if not is_constant(value) and value_storage(value) != wanted:
-                asked[value, wanted] = None
-    return len(asked)
+                required.add((value, wanted))
+    return len(required)
 
 
 class ScaleClasses:
     """
-    A partition of the quantized values of a network; all values of a class have the same storage.
-    Without `joined`, a concatenation does not tie the operands to the result.
+    A partition of the quantized values of a network into classes with the same storage. Without
+    `joined`, a concatenation does not tie the operands to the result.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class ScaleClasses:
             if keeps_scale(op) and not is_join(op):
                 self._join(op.operands[0], op.results[0])
         for state in states:
-            # What is kept from call to call has one scale.
+            # A state has the same scale in all calls.
             if state.argument in self.root and state.result in self.root:
                 self._join(state.argument, state.result)
         self.storages = {root: self._preferred(root) for root in self.members}
@@ -113,25 +115,24 @@ class ScaleClasses:
         self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
-        """The exponent of a value, constants included."""
+        """Return the exponent of a value or constant."""
         return self.storage(value).exponent
 
     def storage(self, value: SSAValue) -> Storage:
-        """How a value is stored; its class has the bits of the widest of its members."""
+        """Return the storage of a value. A class has the width of the widest member."""
         return value_storage(value) if is_constant(value) else self.storages[self.root[value]]
 
     def coarsen(self, value: SSAValue, least: int) -> bool:
-        """Raise the exponent of a value's class to `least`; whether it rose."""
+        """Raise the exponent of the class to `least`, and return whether it was lower."""
         root = self.root[value]
         if self.storages[root].exponent >= least or self.raises[root] == MAX_RAISES:
             return False
         self.raises[root] += 1
-        # A zero point at coarser steps leaves more room below zero than was asked for.
+        # With a coarser scale, the zero point leaves a larger negative range than required.
         self.storages[root] = self.storages[root]._replace(exponent=least)
         return True
 
     def _join(self, part: SSAValue, whole: SSAValue) -> None:
-        """Make one class of two, stored like `whole`."""
         if is_constant(part) or (a := self.root[part]) is (b := self.root[whole]):
             return
         for member in self.members[a]:
@@ -139,36 +140,35 @@ class ScaleClasses:
         self.members[b] += self.members.pop(a)
 
     def _preferred(self, root: SSAValue) -> Storage:
-        """What holds every member that is really computed with, in the bits of the widest."""
+        """Return the storage that holds all members with consumers outside the class."""
         members = self.members[root]
-        read = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
+        used = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
         bits = max(width(v) for v in members)
-        return common_storage([value_storage(v) for v in read or members], bits)
+        return common_storage([value_storage(v) for v in used or members], bits)
 
-    def _is_outside(self, reader: Operation, root: SSAValue) -> bool:
-        """Whether a reader does more than move elements within the class."""
-        moves = reader in self.ops and keeps_scale(reader)
-        return not moves or self.root[reader.results[0]] is not root
+    def _is_outside(self, user: Operation, root: SSAValue) -> bool:
+        moves = user in self.ops and keeps_scale(user)
+        return not moves or self.root[user.results[0]] is not root
 
     def _merge_concatenations(self) -> None:
         joined = [op for op in self.ops if is_join(op)]
         changed = True
         while changed:
             changed = False
-            # The last first: its scale is what an inner concatenation has to come to.
+            # From the last one, because it determines the scale of nested concatenations.
             for op in reversed(joined):
                 (result,) = op.results
                 for operand in op.operands:
                     if is_constant(operand) or self.root[operand] is self.root[result]:
                         continue
-                    if self._may_become(self.root[operand], result):
+                    if self._can_join(self.root[operand], result):
                         self._join(operand, result)
                         changed = True
 
-    def _may_become(self, root: SSAValue, whole: SSAValue) -> bool:
+    def _can_join(self, root: SSAValue, whole: SSAValue) -> bool:
         """
-        Whether the class is stored like `whole`, or is read only where that is asked for. A
-        class in 16 bits does not give them up.
+        Return whether the class has the storage of `whole`, or all consumers need that storage. A
+        class with 16 bits does not become narrower.
         """
         wanted = self.storage(whole)
         if self.storages[root] == wanted:
@@ -177,24 +177,23 @@ class ScaleClasses:
             return False
         for value in self.members[root]:
             for use in value.uses:
-                reader = use.operation
-                if not self._is_outside(reader, root):
+                user = use.operation
+                if not self._is_outside(user, root):
                     continue
-                if reader not in self.ops or not is_join(reader):
+                if user not in self.ops or not is_join(user):
                     return False
-                if self.storage(reader.results[0]) != wanted:
+                if self.storage(user.results[0]) != wanted:
                     return False
         return True
 
 
-# Which channels of a float network may be rescaled together without changing what it computes.
+# Slots of channels that may be rescaled together without a change of the network function.
 #
-# Every channel (index of the last dimension) of every value belongs to a slot. Channels of one slot
-# must be multiplied by one factor; a slot that is pinned keeps factor 1. Convolutions and matrix
-# products with constant weights separate their operand's slots from their result's, because their
-# weights absorb any factor, and so do functions that become tables and float multiplications of
-# channels by constants; what commutes with positive factors ties slots. Constants that are added to
-# channels take the factors of the sum.
+# Each channel (index of the last axis) of each value belongs to a slot. All channels of a slot have
+# the same factor, and a pinned slot has the factor 1. Operations with constant weights separate the
+# slots of operand and result, because the weights absorb any factor. Functions that become tables
+# and float multiplications of channels by constants also separate them. Operations that commute
+# with positive factors tie slots. Constants that are added to channels have the factors of the sum.
 
 Slots = NDArray[np.int64]
 
@@ -202,7 +201,7 @@ ADDITIONS = graph.Binary.ADD, graph.Binary.SUB
 
 
 def absorbs(op: Operation) -> bool:
-    """Whether the weights and bias of `op` can take factors of its operand and result."""
+    """Return whether constant weights and bias can absorb factors of operand and result."""
     return (
         isinstance(op, graph.LinearOperation)
         and not op.is_quantized
@@ -213,7 +212,7 @@ def absorbs(op: Operation) -> bool:
 
 
 def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
-    """Whether `op` multiplies each channel by a constant of its own, in float."""
+    """Return whether `op` multiplies each channel by a constant, in float."""
     if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
         return False
     if not _is_real(op.lhs) or op.activation is not None or not is_kept_in_float(op):
@@ -223,7 +222,7 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
 
 
 def channel_addend(op: Operation) -> SSAValue | None:
-    """The constant that `op` adds or subtracts, if it has a number for each channel."""
+    """Return the constant that `op` adds or subtracts, if it has an element for each channel."""
     if not isinstance(op, graph.BinaryOp) or op.function not in ADDITIONS:
         return None
     channels = graph.shape_of(op.result)[-1:]
@@ -235,7 +234,6 @@ def channel_addend(op: Operation) -> SSAValue | None:
 
 
 def _scales_channels(op: graph.BinaryOp) -> bool:
-    """Whether `op` multiplies by constants, as the slopes of a PRelu: factors pass."""
     constants = [isinstance(value.owner, graph.ConstantOp) for value in op.operands]
     return op.function is graph.Binary.MUL and any(constants) and not all(constants)
 
@@ -245,12 +243,11 @@ def _is_float(value: SSAValue) -> bool:
 
 
 def _is_real(value: SSAValue) -> bool:
-    """Whether a value is computed, in float."""
     return _is_float(value) and not isinstance(value.owner, graph.ConstantOp)
 
 
 def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
-    """The layers that read a float value, moved at most; none if anything else does."""
+    """Return the layers that consume a moved float value; none if it has other consumers."""
     found: list[graph.LinearOperation] = []
     if not _is_real(value):
         return found
@@ -268,7 +265,7 @@ def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
 
 
 class ChannelSlots:
-    """The slots of a network; `cap` is the upper bound of a clip that a slot goes through."""
+    """The slots of a network. `cap` is the upper bound of the clips of a slot."""
 
     def __init__(self, main: FuncOp):
         self.ids: dict[SSAValue, Slots] = {}
@@ -317,8 +314,8 @@ class ChannelSlots:
             if value in self.ids:
                 self.pinned[self.ids[value]] = True
 
-    def _function(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
-        """What an activation lets pass: nothing above a bound, or no factor at all."""
+    def _limit(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
+        """Limit the factors before an activation to the bound of a clip, or to 1."""
         if function is None or function.is_homogeneous:
             return
         if function.clip_range is not None and function.clip_range[0] == 0.0:
@@ -336,26 +333,26 @@ class ChannelSlots:
         match op:
             case graph.LinearOperation() if absorbs(op):
                 if op.residual is not None:
-                    self._same(op, [op.residual])
-                self._function(result, op.activation)
+                    self._tie_operands(op, [op.residual])
+                self._limit(result, op.activation)
             case graph.UnaryOp() if separates(op):
                 pass
             case graph.UnaryOp() if is_table(op):
-                self._same(op, [op.input])
+                self._tie_operands(op, [op.input])
             case graph.UnaryOp():
-                self._same(op, [op.input])
-                self._function(result, op.function)
+                self._tie_operands(op, [op.input])
+                self._limit(result, op.function)
             case graph.BinaryOp() if is_channel_scale(op):
                 pass
             case graph.BinaryOp() if op.function in ADDITIONS:
                 added = channel_addend(op)
-                self._same(op, [v for v in (op.lhs, op.rhs) if v is not added])
-                self._function(result, op.activation)
+                self._tie_operands(op, [v for v in (op.lhs, op.rhs) if v is not added])
+                self._limit(result, op.activation)
             case graph.BinaryOp() if _scales_channels(op):
-                self._same(op, [op.lhs if op.lhs in self.ids else op.rhs])
-                self._function(result, op.activation)
+                self._tie_operands(op, [op.lhs if op.lhs in self.ids else op.rhs])
+                self._limit(result, op.activation)
             case _ if op.keeps_channels:
-                self._same(op, op.operands)
+                self._tie_operands(op, op.operands)
             case graph.ConcatOp():
                 self._concatenate(op)
             case graph.ReshapeOp():
@@ -363,8 +360,8 @@ class ChannelSlots:
             case _:
                 self._pin((*op.operands, result))
 
-    def _same(self, op: GraphOperation, operands: Iterable[SSAValue]) -> None:
-        """Operands of the result's shape share its slots; with others nothing can move."""
+    def _tie_operands(self, op: GraphOperation, operands: Iterable[SSAValue]) -> None:
+        """Tie the slots of operands and result, or pin them if the channels differ."""
         result = op.results[0]
         for value in operands:
             if value in self.ids and len(self.ids[value]) == len(self.ids[result]):
@@ -375,7 +372,7 @@ class ChannelSlots:
     def _concatenate(self, op: graph.ConcatOp) -> None:
         result = self.ids[op.result]
         if op.axis.value.data != len(graph.shape_of(op.result)) - 1:
-            self._same(op, op.operands)
+            self._tie_operands(op, op.operands)
             return
         start = 0
         for value in op.operands:
@@ -390,7 +387,7 @@ class ChannelSlots:
     def _reshape(self, op: graph.ReshapeOp) -> None:
         source = self.ids.get(op.input)
         target = self.ids[op.result]
-        # Where last dimensions are merged, channels repeat; elsewhere they are torn apart.
+        # If complete last axes are merged, the channels repeat; otherwise channels are split.
         if source is None or len(target) % len(source) or not _merges(op):
             self._pin([op.input, op.result])
         else:
@@ -398,7 +395,7 @@ class ChannelSlots:
 
 
 def _merges(op: graph.ReshapeOp) -> bool:
-    """Whether the last dimension of the result is made of whole last dimensions."""
+    """Return whether the last axis of the result consists of complete last axes of the operand."""
     source, target = graph.shape_of(op.input), graph.shape_of(op.result)
     if not source or not target:
         return False

@@ -1,11 +1,11 @@
 """
-What rounding costs at the ends of a network, for all values at once.
+Estimate the noise that rounding of each value adds to the outputs of a network.
 
-The float network runs on a sample and every value is kept; one backward pass from random signs at
-the ends says how an error in any element moves them. Errors in different channels, and in places
-far from each other, are taken as independent, so that their noises add. Neighbours in one channel
-are often rounded alike, as in a plain part of an image, and then their errors add, see
-`noise_at_ends`.
+The float network runs on a sample, and all values are kept. A single backward pass from random
+signs at the outputs shows how an error in any element changes them. Errors in different channels or
+distant positions are taken as independent, so that their noise adds up. Neighboring elements of a
+channel are often rounded in the same direction, as in a uniform part of an image, and then their
+errors add up, see `noise_at_outputs`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,59 +41,58 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 )
 from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 
-# Gradients of a float network: how the ends of a network answer to a change of any value.
+# Gradients of the outputs of a float network with respect to all values.
 #
-# One backward pass over the values of one sample gives them for all values at once, in the time of
-# about two inferences. They serve to weigh noise, not to train:
+# A backward pass over the values of a sample computes them in the time of about two inferences.
+# They weigh noise and do not train:
 #
-# 1. Where an operation has no rule here, the power of the gradient goes on, spread evenly over its
-#    operands with random signs.
-# 2. A normalization of a nearly constant row has gradients without bound, and results with one:
-#    their mean square is at most 1. What it divides by is taken to be so large that an error like
-#    that of rounding the row makes as much noise as that does: none of what its elements have in
-#    common, and no more than twice that bound, as between two rows with nothing in common.
+# 1. For an operation without a rule, the power of the gradient is distributed evenly over the
+#    operands, with random signs.
+# 2. The gradient of a normalization is unbounded for a nearly constant row, but the results have a
+#    mean square of at most 1. The divisor is therefore increased so far that a rounding error of
+#    the row causes at most the noise that it can cause: no noise in the common part of the
+#    elements, and at most twice that bound, the difference of two unrelated rows.
 
 Array = NDArray[np.generic]
 Real = NDArray[np.float32]
 Run = Callable[[Operation, Sequence[Array]], Array]
-"""Computes an operation of one result."""
+"""Computes the result of an operation."""
 
-UNRELATED = np.float32(2**0.5)
-"""The root of the mean square of the difference of two rows with one of 1 and nothing in common."""
+UNRELATED_DISTANCE = np.float32(2**0.5)
+"""The root mean square of the difference between two unrelated rows with a mean square of 1."""
 
-STEP = 1 / 64
-"""Of finite differences, as a share of the mean magnitude of what a function is applied to."""
-HIDDEN = 1000.0
-"""A magnitude that scores have only where a mask hides them: functions are flat or lines there."""
+DIFFERENCE_STEP = 1 / 64
+"""The step of finite differences, as a share of the mean magnitude of the operand."""
+MIN_MASK_MAGNITUDE = 1000.0
+"""The magnitude from which a score is masked. Functions are flat or linear there."""
 
 
 def gradients(
     main: FuncOp, known: Mapping[SSAValue, Array], seeds: Mapping[SSAValue, Real], run: Run
 ) -> Iterator[tuple[SSAValue, Real]]:
     """
-    The gradient of `sum(seed * value)` over all seeds, by each value that it depends on, the last
-    first; `known` has every value of the network.
+    Yield the gradients of `sum(seed * value)` over all seeds with respect to the values, the last
+    value first. `known` has each value of the network.
     """
-    waiting = {value: seed.astype(np.float32) for value, seed in seeds.items()}
+    pending = {value: seed.astype(np.float32) for value, seed in seeds.items()}
     for op in reversed([op for op in main.body.block.ops if op.results]):
-        if (gradient := waiting.pop(op.results[0], None)) is None:
+        if (gradient := pending.pop(op.results[0], None)) is None:
             continue
         yield op.results[0], gradient
         arrays = [known[v] for v in op.operands]
-        for value, part in _pulled_back(op, arrays, known[op.results[0]], gradient, run):
+        for value, part in _operand_gradients(op, arrays, known[op.results[0]], gradient, run):
             if not isinstance(value.owner, graph.ConstantOp):
-                waiting[value] = waiting[value] + part if value in waiting else part
-    yield from waiting.items()
+                pending[value] = pending[value] + part if value in pending else part
+    yield from pending.items()
 
 
-def _pulled_back(
+def _operand_gradients(
     op: Operation, arrays: Sequence[Array], result: Array, gradient: Real, run: Run
 ) -> Iterator[tuple[SSAValue, Real]]:
-    """What the gradient of an operation's result makes of those of its operands."""
     match op:
         case graph.LinearOperation():
-            gradient = _through_activation(op.activation, result, gradient)
-            yield op.input, _products(op, arrays, gradient)
+            gradient = _activation_gradient(op.activation, result, gradient)
+            yield op.input, _linear_gradient(op, arrays, gradient)
             if not isinstance(op, graph.Conv2dOp) and not isinstance(
                 op.weights.owner, graph.ConstantOp
             ):
@@ -101,9 +100,9 @@ def _pulled_back(
             if op.residual is not None:
                 yield op.residual, gradient
         case graph.Pool2dOp():
-            yield op.input, _pooled(op, arrays[0].astype(np.float32), result, gradient)
+            yield op.input, _pool_gradient(op, arrays[0].astype(np.float32), result, gradient)
         case graph.BinaryOp() if op.function not in BITWISE_BINARIES:
-            gradient = _through_activation(op.activation, result, gradient)
+            gradient = _activation_gradient(op.activation, result, gradient)
             for i, value in enumerate(op.operands):
                 slope = _slope(
                     lambda x, i=i: run(op, [*arrays[:i], x, *arrays[i + 1 :]]), arrays[i]
@@ -120,9 +119,9 @@ def _pulled_back(
             yield op.input, p * (gradient - (gradient * p).sum(axis=axis, keepdims=True))
         case graph.NormalizeOp():
             x, scale = (array.astype(np.float32) for array in arrays[:2])
-            yield op.input, _normalized(op, x, gradient * scale)
+            yield op.input, _normalize_gradient(op, x, gradient * scale)
         case _ if keeps_scale(op):
-            yield from _moved(op, arrays, gradient, run)
+            yield from _moved_gradients(op, arrays, gradient, run)
         case _:
             power, random = float(np.square(gradient, dtype=np.float64).sum()), default_rng(0)
             for value, array in zip(op.operands, arrays, strict=True):
@@ -130,13 +129,13 @@ def _pulled_back(
                 yield value, (random.choice((-size, size), array.shape)).astype(np.float32)
 
 
-def _normalized(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
-    """By rows: what changes mean or deviation changes all of them."""
+def _normalize_gradient(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
+    """Return the gradient of the operand. Mean and deviation depend on all elements of a row."""
     y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
     error = _rounding(op.input, x)
     differing = error - error.mean(axis=-1, keepdims=True) if op.is_centred else error
     size = _root_mean_square(error)
-    noise = np.minimum(_root_mean_square(differing) / deviation, UNRELATED)
+    noise = np.minimum(_root_mean_square(differing) / deviation, UNRELATED_DISTANCE)
     deviation = np.where(size > 0, size / np.maximum(noise, np.float32(1e-6)), deviation)
     along = y * (gradient * y).mean(axis=-1, keepdims=True)
     mean = gradient.mean(axis=-1, keepdims=True) if op.is_centred else np.float32(0)
@@ -144,7 +143,7 @@ def _normalized(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
 
 
 def _rounding(value: SSAValue, x: Real) -> Real:
-    """What rounding adds to a value; nothing if its steps are not known."""
+    """Return the rounding error of a value; zeros if the scale is unknown."""
     known = exponent(source_of(value))
     step = np.float32(1.0 if known is None else ldexp(1.0, known))
     return np.zeros_like(x) if known is None else np.rint(x / step) * step - x
@@ -154,16 +153,16 @@ def _root_mean_square(rows: Real) -> Real:
     return np.sqrt(np.square(rows).mean(axis=-1, keepdims=True))
 
 
-def _through_activation(function: graph.FunctionAttr | None, result: Array, gradient: Real) -> Real:
-    """Nothing passes where a clip holds the result."""
+def _activation_gradient(
+    function: graph.FunctionAttr | None, result: Array, gradient: Real
+) -> Real:
     if function is None or (bounds := function.clip_range) is None:
         return gradient
     real = result.astype(np.float32, copy=False)
     return gradient * ((real > bounds[0]) & (real < bounds[1]))
 
 
-def _products(op: graph.LinearOperation, arrays: Sequence[Array], gradient: Real) -> Real:
-    """By the input of a convolution or product: what every tap has given to its sums."""
+def _linear_gradient(op: graph.LinearOperation, arrays: Sequence[Array], gradient: Real) -> Real:
     x, weights = arrays[0], arrays[1].astype(np.float32, copy=False)
     if not isinstance(op, graph.Conv2dOp):
         return gradient @ weights
@@ -181,14 +180,14 @@ def _products(op: graph.LinearOperation, arrays: Sequence[Array], gradient: Real
         else:
             part = np.einsum("nyxgo,goc->nyxgc", lanes, kernel)
         tap += part.reshape(tap.shape)
-    return _inside(window, total)
+    return _without_padding(window, total)
 
 
-def _pooled(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -> Real:
-    """By the input of a pooling: equal maxima share what there is."""
+def _pool_gradient(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -> Real:
+    """Return the gradient of the operand. Equal maxima of a window have equal shares."""
     window = Window.of_operation(op)
     if op.function is graph.Pool.MAX:
-        shares = [seen == result for _, _, seen in window.taps(window.padded(x, -np.inf))]
+        shares = [tap == result for _, _, tap in window.taps(window.padded(x, -np.inf))]
         size = sum(share.astype(np.float32) for share in shares)
     else:
         shares = [np.True_] * int(np.prod(window.kernel))
@@ -197,23 +196,23 @@ def _pooled(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -> Real:
     total = window.padded(np.zeros(x.shape, np.float32), 0)
     for (_, _, tap), share in zip(window.taps(total), shares, strict=True):
         tap += gradient / size * share
-    return _inside(window, total)
+    return _without_padding(window, total)
 
 
-def _inside(window: Window, padded: Real) -> Real:
+def _without_padding(window: Window, padded: Real) -> Real:
     top, left, bottom, right = window.padding
     return padded[:, top : padded.shape[1] - bottom, left : padded.shape[2] - right]
 
 
 def _slope(function: Callable[[Real], Array], at: Array) -> Real:
-    """Of a function of single elements, by a central difference; 0 where that is not finite."""
+    """Return the central difference of an elementwise function; 0 if it is not finite."""
     x = at.astype(np.float32, copy=False)
     size = np.abs(x)
-    # Masks of scores are infinite, or so large that they would make steps of what they hide.
-    near = size < HIDDEN
+    # Masks of scores are infinite or very large, and would make the step too large.
+    near = size < MIN_MASK_MAGNITUDE
     counted = near if near.any() else np.isfinite(x)
     mean = float(size.mean(where=counted, dtype=np.float64)) if counted.any() else 0.0
-    h = np.float32(STEP * max(mean, 1e-6))
+    h = np.float32(DIFFERENCE_STEP * max(mean, 1e-6))
     with np.errstate(over="ignore", invalid="ignore"):
         above, below = (function(moved).astype(np.float32) for moved in (x + h, x - h))
         slope = (above - below) / (2 * h)
@@ -221,27 +220,31 @@ def _slope(function: Callable[[Real], Array], at: Array) -> Real:
 
 
 def _unbroadcast(gradient: Real, shape: tuple[int, ...]) -> Real:
-    """Summed over what was repeated."""
     extra = gradient.ndim - len(shape)
     axes = [i for i in range(gradient.ndim) if i < extra or shape[i - extra] < gradient.shape[i]]
     return gradient.sum(axis=tuple(axes), keepdims=True).reshape(shape)
 
 
-def _moved(
+def _moved_gradients(
     op: Operation, arrays: Sequence[Array], gradient: Real, run: Run
 ) -> Iterator[tuple[SSAValue, Real]]:
-    """By what an operation moves: it moves the numbers of places too; 0 is where nothing was."""
+    """
+    Yield the gradients of the operands of a data movement operation. The operation is applied to
+    element numbers, which shows the origin of each result element. Number 0 has no origin.
+    """
     moved = [value in data_operands(op) for value in op.operands]
-    ends = np.cumsum([0, *(array.size * moves for array, moves in zip(arrays, moved, strict=True))])
+    bounds = np.cumsum(
+        [0, *(array.size * moves for array, moves in zip(arrays, moved, strict=True))]
+    )
     places = [
         np.arange(start + 1, start + array.size + 1, dtype=np.float64).reshape(array.shape)
         if moves
         else array
-        for start, array, moves in zip(ends, arrays, moved, strict=False)
+        for start, array, moves in zip(bounds, arrays, moved, strict=False)
     ]
     origins = run(op, places).astype(np.int64).reshape(-1)
-    total = np.bincount(origins, gradient.reshape(-1), minlength=int(ends[-1]) + 1)[1:]
-    for value, start, array, moves in zip(op.operands, ends, arrays, moved, strict=False):
+    total = np.bincount(origins, gradient.reshape(-1), minlength=int(bounds[-1]) + 1)[1:]
+    for value, start, array, moves in zip(op.operands, bounds, arrays, moved, strict=False):
         if moves:
             part = total[start : start + array.size]
             yield value, part.reshape(array.shape).astype(np.float32)
@@ -249,29 +252,30 @@ def _moved(
 
 Sample = Mapping[str, Array]
 
-LARGE = 1_000_000_000
-"""Multiplications per inference from which many samples at once would take minutes."""
+MAX_MACS = 1_000_000_000
+"""The number of multiplications per inference above which several samples would take minutes."""
 
-MAX_SIZE = 2.0**64
-"""Maximum magnitude of a gradient at an end, so that products of gradients fit float32."""
+MAX_GRADIENT = 2.0**64
+"""The maximum magnitude of a gradient at an output, so that products of gradients fit float32."""
 
-NEIGHBOURS = 16
-"""Positions along each axis of a map in which errors are not taken as independent."""
+BLOCK_POSITIONS = 16
+"""The positions along an axis of a feature map within which errors are dependent."""
 
 
 def multiplications(main: FuncOp) -> int:
-    """Of one inference."""
+    """Return the number of multiplications per inference."""
     return sum(op.macs for op in main.body.block.ops if isinstance(op, graph.LinearOperation))
 
 
 class SensitivityMeter:
     """
-    Weighs errors in the values of a float network by their effect on the ends. An end is a value at
-    which integers end and the arithmetic of the user begins, or an output. All quantities of an end
-    and all ends have equal weights, see `output_noise.py`.
+    Weighs errors in the values of a float network by the resulting noise at the outputs.
 
-    The variances of the ends come from `samples`. Without a second sample the weights are relative
-    to the power of the ends, and `measure` returns NaN.
+    In addition to graph outputs, the last results of integer operations before float operations are
+    outputs. All quantities of an output and all outputs have equal weights, see `output_noise.py`.
+
+    The variances of the outputs are those of `samples`. Without a second sample the weights are
+    relative to the power of the outputs, and `measure` returns NaN.
     """
 
     def __init__(
@@ -279,75 +283,82 @@ class SensitivityMeter:
         module: ModuleOp,
         samples: Iterable[Sample],
         seed: int = 0,
-        ends: Sequence[SSAValue] | None = None,
+        outputs: Sequence[SSAValue] | None = None,
     ):
         self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
         self.random = np.random.default_rng(seed)
-        self.ends: Sequence[SSAValue] = ends or _ends(self.main) or result_values(self.main)
-        self.quantities = {end: quantities_of(self.main, end) for end in self.ends}
-        self.signals = {end: Moments() for end in self.ends}
+        self.outputs: Sequence[SSAValue] = (
+            outputs or _outputs(self.main) or result_values(self.main)
+        )
+        self.quantities = {output: quantities_of(self.main, output) for output in self.outputs}
+        self.signals = {output: Moments() for output in self.outputs}
         with np.errstate(all="ignore"):
             for sample in samples:
-                known = self._forward(sample, kept=self.ends)
-                for end, signal in self.signals.items():
-                    signal.add(known[end][None])
+                known = self._forward(sample, kept=self.outputs)
+                for output, signal in self.signals.items():
+                    signal.add(known[output][None])
         self.sizes = self._sizes()
 
     @property
     def varies(self) -> bool:
-        """Whether an end varies over the samples. Otherwise, no signal-to-noise ratio is known."""
+        """Whether an output varies, so that a signal-to-noise ratio is known."""
         return any(signal.variance.any() for signal in self.signals.values())
 
     def _sizes(self) -> dict[SSAValue, NDArray[np.float32]]:
-        """Return the magnitudes of the gradients at the ends; zero for an end that is constant."""
-        powers = {end: signal.variance.reshape(-1) for end, signal in self.signals.items()}
+        powers = {output: signal.variance.reshape(-1) for output, signal in self.signals.items()}
         if not self.varies:
-            powers = {end: np.square(s.mean).reshape(-1) for end, s in self.signals.items()}
+            powers = {output: np.square(s.mean).reshape(-1) for output, s in self.signals.items()}
         varying = sum(bool(power.any()) for power in powers.values())
         sizes: dict[SSAValue, NDArray[np.float32]] = {}
-        for end, power in powers.items():
-            groups = OutputNoise(self.quantities[end]).groups(power)
+        for output, power in powers.items():
+            groups = OutputNoise(self.quantities[output]).groups(power)
             sums = np.bincount(groups, power)
             counted = sums * max(np.count_nonzero(sums), 1) * max(varying, 1)
             size = np.divide(1.0, np.sqrt(counted), out=np.zeros(len(sums)), where=counted > 0)
-            size = np.minimum(size, MAX_SIZE)
-            shape = self.signals[end].mean.shape
-            sizes[end] = size[groups].reshape(shape).astype(np.float32)
+            size = np.minimum(size, MAX_GRADIENT)
+            shape = self.signals[output].mean.shape
+            sizes[output] = size[groups].reshape(shape).astype(np.float32)
         return sizes
 
     def weigh(
         self, sample: Sample
     ) -> Iterator[tuple[SSAValue, Mapping[SSAValue, Array], NDArray[np.float32]]]:
         """
-        Every value that the ends depend on, the last first, with the weights of its elements, and
-        with the values before it, because others are forgotten. `noise_at_ends` of them and of an
-        error is the noise over the signal, a mean over the ends.
+        Yield each value that the outputs depend on, the last value first, with all known values and
+        the weights of the elements. Later values are no longer known. `noise_at_outputs` of the
+        weights and an error is the noise-to-signal ratio, a mean over the outputs.
         """
         with np.errstate(all="ignore"):
             known = self._forward(sample)
-            seeds = {end: self._seed(size) for end, size in self.sizes.items()}
-            done: SSAValue | None = None
+            seeds: dict[SSAValue, NDArray[np.float32]] = {}
+            for output, size in self.sizes.items():
+                signs = self.random.choice((-1.0, 1.0), size.shape)
+                seeds[output] = (signs * size).astype(np.float32)
+            previous: SSAValue | None = None
             for value, gradient in gradients(self.main, known, seeds, self._run):
-                if done is not None:
-                    del known[done]
+                if previous is not None:
+                    del known[previous]
                 yield value, known, gradient
-                done = value
+                previous = value
 
     def measure(
         self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
     ) -> float:
         """
-        Return the noise-to-signal ratio, a mean over the ends, if `rounded` replaces every value;
-        NaN if no end varies.
+        Return the noise-to-signal ratio, a mean over the outputs, if `rounded` is applied to each
+        value. Return NaN if no output varies.
         """
-        noise = {end: OutputNoise(self.quantities[end], self.signals[end]) for end in self.ends}
+        noise = {
+            output: OutputNoise(self.quantities[output], self.signals[output])
+            for output in self.outputs
+        }
         with np.errstate(all="ignore"):
             for sample in samples:
-                exact = self._forward(sample, kept=self.ends)
-                noisy = self._forward(sample, rounded, self.ends)
-                for end, each in noise.items():
-                    each.add_noise(exact[end], noisy[end])
+                exact = self._forward(sample, kept=self.outputs)
+                noisy = self._forward(sample, rounded, self.outputs)
+                for output, each in noise.items():
+                    each.add_noise(exact[output], noisy[output])
         return mean_share(each.share for each in noise.values())
 
     def _forward(
@@ -356,7 +367,7 @@ class SensitivityMeter:
         rounded: Callable[[SSAValue, Array], Array] | None = None,
         kept: Collection[SSAValue] | None = None,
     ) -> dict[SSAValue, Array]:
-        """Every value of the network; those of `kept` alone, if others may be forgotten."""
+        """Return the values of the network, or only the values `kept` if given."""
         known: dict[SSAValue, Array] = {}
 
         def keep(value: SSAValue, array: Array) -> None:
@@ -381,41 +392,36 @@ class SensitivityMeter:
         with for_statistics():
             return self.interpreter.run_op(op, tuple(operands))[0]
 
-    def _seed(self, size: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return random signs of the given magnitudes."""
-        signs = self.random.choice((-1.0, 1.0), size.shape)
-        return (signs * size).astype(np.float32)
 
-
-def noise_at_ends(weights: NDArray[np.float32], error: Array) -> float:
+def noise_at_outputs(weights: NDArray[np.float32], error: Array) -> float:
     """
-    Noise over signal at the ends for an `error` of one value; `weights` are what `weigh` yields.
+    Return the noise-to-signal ratio at the outputs for an `error` of a value with the `weights` of
+    `weigh`.
 
-    The last axis has channels; before it are positions. Each channel is summed over blocks of 16
-    positions, in maps 16 by 16, before it is squared: over random signs the mean of that is the
-    noise of the whole block, however alike its errors are.
+    The last axis is the channels; the axes before it are positions. Each channel is summed over
+    blocks of 16 positions (16x16 in feature maps) before it is squared. Over random signs, the mean
+    of this square is the noise of the block, for any correlation of the errors.
     """
-    # An element that no end depends on may be infinite, as padding of a maximum pooling.
+    # An element without effect may be infinite, such as the padding of a maximum pooling.
     with np.errstate(invalid="ignore"):
         moved = np.where(weights == 0, 0.0, weights * np.asarray(error, np.float64))
     for axis in range(max(moved.ndim - 3, 0), moved.ndim - 1):
-        starts = range(0, moved.shape[axis], NEIGHBOURS)
+        starts = range(0, moved.shape[axis], BLOCK_POSITIONS)
         moved = np.add.reduceat(moved, starts, axis=axis)
     return float(np.square(moved).sum())
 
 
-def _ends(main: FuncOp) -> list[SSAValue]:
-    """What depends on integers, and goes to the caller, or to floats that lead to no integers."""
+def _outputs(main: FuncOp) -> list[SSAValue]:
     ops = [op for op in main.body.block.ops if op.results]
-    before, behind = set[Operation](quantized_operations(main)), set[Operation]()
+    before, after = set[Operation](quantized_operations(main)), set[Operation]()
     for op in ops:
-        if op in before or any(value.owner in behind for value in op.operands):
-            behind.add(op)
+        if op in before or any(value.owner in after for value in op.operands):
+            after.add(op)
     for op in reversed(ops):
         if any(use.operation in before for use in op.results[0].uses):
             before.add(op)
     return [
         op.results[0]
         for op in ops
-        if op in before & behind and any(u.operation not in before for u in op.results[0].uses)
+        if op in before & after and any(u.operation not in before for u in op.results[0].uses)
     ]

@@ -1,9 +1,9 @@
 """
-What layers take, roughly, in products of 8 bits that share what they read.
+Estimate the execution time of layers, in units of an 8-bit product with shared operands.
 
-Enough to weigh one precision against another before anything is placed or scheduled. The rates of a
-host are of measured layers; `benchmarks/predicted_times.py` says how far the sums are off. Those of
-an accelerator's host are guesses that agree with the boards' files within a factor of two.
+The estimate compares precisions before placement and scheduling. The rates of a host are measured
+on layers, and `benchmarks/predicted_times.py` prints the error of the sums. The rates of the host
+of an accelerator are assumptions; they agree with the board files within a factor of two.
 """
 
 from collections.abc import Iterator
@@ -28,59 +28,60 @@ from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
 @dataclass(frozen=True)
 class Rates:
-    """Times in units of one product of 8 bits, of those that share what they read."""
+    """Execution times in units of an 8-bit product with shared operands."""
 
-    alone: float
-    """A product that shares nothing, as in depthwise layers."""
+    unshared: float
+    """A product without shared operands, as in depthwise layers."""
     element: float
-    """An element of 8 bits that is stored, or two bytes more of one."""
+    """Storing an element of 8 bits, or the additional two bytes of a wider element."""
     finer_table: float
-    """An element, more, whose table reads 16 bits."""
+    """The additional time per element of a table lookup with 16-bit operands."""
     moved: float = 1.0
-    """A product of 16 bits, for which an accelerator of 8 bits leaves the layer to its host."""
+    """A 16-bit product. An accelerator with 8 bits leaves such a layer to the host."""
 
 
-HOST = Rates(alone=2.5, element=10.0, finer_table=30.0)
-"""Of C with vector instructions: 232 products a nanosecond."""
+HOST = Rates(unshared=2.5, element=10.0, finer_table=30.0)
+"""The rates of C with vector instructions: 232 products per nanosecond."""
 
-BESIDE = Rates(alone=64.0, element=128.0, finer_table=360.0, moved=64.0)
-"""Of the host beside an accelerator, in products of the accelerator."""
+ACCELERATOR_HOST = Rates(unshared=64.0, element=128.0, finer_table=360.0, moved=64.0)
+"""The rates of the host of an accelerator, in products of the accelerator."""
 
-FLOAT, FLOAT_ALONE = 4, 32
-"""What a product of floats takes on a host, with others and alone."""
+FLOAT_PRODUCT, FLOAT_UNSHARED_PRODUCT = 4, 32
+"""The time of a float product on a host, with shared and without shared operands."""
 
-STATE, GATE = 2, 300
-"""What a product of a recurrent layer's state, in 16 bits, takes on a host, and a gate in float."""
+STATE_PRODUCT, GATE = 2, 300
+"""The time of a 16-bit product with a recurrent state, and of a float gate, on a host."""
 
 
 @dataclass(frozen=True)
 class TimeModel:
     """
-    Of a machine that takes 16 bits, or, if `narrow`, of an accelerator that leaves them to its
-    host, but for what `split-wide{results}` and `split-wide{inputs}` make of two layers.
+    The time model of a machine with 16-bit arithmetic or, if `narrow`, of an 8-bit accelerator. The
+    accelerator leaves 16-bit layers to the host, unless `split-wide` can convert them.
     """
 
     narrow: bool = False
     residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
+    """The maximum difference of the residual shifts of two channels, in bits."""
     _spreads: dict[SSAValue, int | None] = field(
         default_factory=dict[SSAValue, int | None], repr=False, compare=False
     )
-    """Octaves between the rows of weights that were looked at; None where all are zero."""
+    """The octaves between output channels of known weights; None if all are zero."""
 
     @property
     def _rates(self) -> Rates:
-        return BESIDE if self.narrow else HOST
+        return ACCELERATOR_HOST if self.narrow else HOST
 
     def network(self, main: FuncOp) -> float:
         """
-        A float network that will be quantized, with what stays float; beside an accelerator, whose
-        host has its own budget, without.
+        Return the time of a float network that will be quantized, including the operations that
+        remain float. For an accelerator, float operations do not count, because the host has a
+        separate budget.
         """
         total, inside = 0.0, quantized_operations(main)
         for op in main.body.block.ops:
             if isinstance(op, graph.RecurrenceOp):
-                total += self._rates.moved * _recurrence(op, STATE)
+                total += self._rates.moved * _recurrence(op, STATE_PRODUCT)
             elif op not in inside and not self.narrow:
                 total += time_of_operation(op)
             if op not in inside:
@@ -93,23 +94,24 @@ class TimeModel:
         return total
 
     def widening(self, value: SSAValue) -> float:
-        """16 bits instead of 8 for a value: more for those who read it, and for who writes it."""
+        """Return the additional time for 16 instead of 8 bits of a value."""
         size = prod(graph.shape_of(value))
         more = self._rates.element * size / 2
         if any(is_table(use.operation) for use in value.uses):
             more = self._rates.finer_table * size
         if any(is_copy(use.operation) for use in value.uses):
-            more += self._rates.element * size  # The copy becomes an operation of its own.
+            more += self._rates.element * size  # The copy becomes a separate operation.
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
             more += self._rates.element * size  # Two tables of bytes instead of one.
         is_split = False
-        for op in _readers(value):
-            if self.narrow and self._splits_input(op):
+        for op in _consuming_layers(value):
+            is_plain = width(op.results[0]) != WIDE and op.residual is None
+            if self.narrow and is_plain and self._is_simple(op):
                 more += op.macs + HOST.element * prod(graph.shape_of(op.results[0]))
                 is_split = True
             else:
-                # On the host already it takes twice as long, elsewhere it comes to the host.
+                # A layer on the host takes twice as long; another layer is moved to the host.
                 more += (
                     self._layer(op) if op.has_single_channel_groups else self._rates.moved * op.macs
                 )
@@ -117,23 +119,19 @@ class TimeModel:
             more += 2 * self._rates.element * size
         if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
             if op.has_single_channel_groups or self.splits(op):
-                # A residual is an addition then.
-                made = 1 if op.residual is None else 2
-                more += self._layer(op) + made * self._rates.element * size
+                # A residual becomes a separate addition.
+                results = 1 if op.residual is None else 2
+                more += self._layer(op) + results * self._rates.element * size
             else:
                 more += self._rates.moved * op.macs
         return more
 
     def splits(self, op: graph.LinearOperation) -> bool:
-        """Whether `split-wide{results}` can make 16 bits of a layer that will be quantized."""
+        """Return whether `split-wide{results}` can compute the 16-bit result of a layer."""
         return width(op.input) != WIDE and self._is_simple(op)
 
-    def _splits_input(self, op: graph.LinearOperation) -> bool:
-        """Whether `split-wide{inputs}` can have a layer that will be quantized read 16 bits."""
-        return width(op.results[0]) != WIDE and op.residual is None and self._is_simple(op)
-
     def _is_simple(self, op: graph.LinearOperation) -> bool:
-        """Whether two layers of 8 bits can do what one does."""
+        """Return whether two 8-bit layers can replace the layer."""
         weights = graph.constant_array(op.weights)
         if weights is None or op.has_single_channel_groups:
             return False
@@ -144,38 +142,39 @@ class TimeModel:
         return spread is not None and spread <= self.residual_spread
 
     def _layer(self, op: graph.LinearOperation) -> float:
-        """The products of a layer; accelerators leave those that share nothing to the host."""
-        return op.macs * self._rates.alone if op.has_single_channel_groups else op.macs
+        return op.macs * self._rates.unshared if op.has_single_channel_groups else op.macs
 
 
 def time_of(main: FuncOp, *, narrow: bool = False) -> float:
     """
-    What a quantized network takes on a machine that takes 16 bits, and floats; if `narrow`, on an
-    accelerator of 8 bits and its host.
+    Return the time of a quantized network on a machine with 16-bit and float arithmetic or, if
+    `narrow`, on an 8-bit accelerator and the host.
     """
     return sum(time_of_operation(op, narrow=narrow) for op in main.body.block.ops)
 
 
 def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
-    """What one operation of it takes."""
+    """Return the time of an operation of a quantized network."""
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
-    rates, size = BESIDE if narrow else HOST, prod(graph.shape_of(op.results[0]))
+    rates, size = ACCELERATOR_HOST if narrow else HOST, prod(graph.shape_of(op.results[0]))
     total = rates.element * size
     if isinstance(op, graph.LoopOp):
         total += op.counted_steps * time_of(op.functions[0], narrow=narrow)
     elif isinstance(op, graph.BranchOp):
         total += max(time_of(function, narrow=narrow) for function in op.functions)
     elif isinstance(op, graph.RecurrenceOp):
-        total += rates.moved * _recurrence(op, STATE if op.is_integer else FLOAT)
+        total += rates.moved * _recurrence(op, STATE_PRODUCT if op.is_integer else FLOAT_PRODUCT)
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
             total += (
-                rates.moved * op.macs * (FLOAT_ALONE if op.has_single_channel_groups else FLOAT)
+                rates.moved
+                * op.macs
+                * (FLOAT_UNSHARED_PRODUCT if op.has_single_channel_groups else FLOAT_PRODUCT)
             )
         elif op.has_single_channel_groups:
-            total += op.macs * element.storage.width.data // 8 * rates.alone
+            total += op.macs * element.storage.width.data // 8 * rates.unshared
         elif element.storage.width.data == WIDE:
             total += op.macs * (1 + rates.moved)
         else:
@@ -188,12 +187,10 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
 
 
 def _recurrence(op: graph.RecurrenceOp, product: float) -> float:
-    """A recurrent layer on a host, whose products take so much."""
     return product * op.macs + GATE * prod(graph.shape_of(op.input))
 
 
-def _readers(value: SSAValue) -> Iterator[graph.LinearOperation]:
-    """Products that read a value, moved by poolings and the like or not."""
+def _consuming_layers(value: SSAValue) -> Iterator[graph.LinearOperation]:
     for use in uses_after_moves(value, joined=True):
         if isinstance(use.operation, graph.LinearOperation) and use.index == 0:
             yield use.operation

@@ -14,15 +14,15 @@
 // RUN: not ceras-opt %s --prune="bits=4" 2>&1 | filecheck %s --check-prefix=BITS
 
 // FILTER: method filter needs sparsity, ratios or a target
-// GLOBAL: method global needs sparsity, one share for all layers together
+// GLOBAL: method global needs sparsity, the share of all layers together
 // PATTERN: pattern must be N:M with N below M, got '4:4'
-// SHARE: method nm has the share of its pattern; leave sparsity, ratios out
+// SHARE: method nm has the share of the pattern; omit sparsity and ratios
 // BLOCK: block must be FILTERSxPRODUCTS of positive numbers, got '4'
 // RATIOS: ratios must be NAME:SHARE, got 'fc'
 // RATIO: sparsity must be in [0, 1), got 1.5
-// TARGETS: one of target-bytes, target-products and target-loss, not several
+// TARGETS: give only one of target-bytes, target-products and target-loss
 // ZERO: a target must be positive, got 0
-// BOTH: a target proposes the shares; leave sparsity and ratios out
+// BOTH: a target determines the shares; omit sparsity and ratios
 // BITS: bits must be 8, 16 or 32, got 4
 // THRESHOLD: threshold must be at least 0 and finite, got -1.0
 // SPARSITY: sparsity must be in [0, 1), got 1.0

@@ -3,7 +3,7 @@
 // RUN: ceras-opt %s --calibrate="calibration=%t.npz" --check-outputs 2>&1 >/dev/null | filecheck %s --allow-empty --check-prefix=NODATA
 
 // Two outputs of one layer each: steps of 8 bits are larger than the range of the first. Without data, nothing is checked.
-// CHECK: check-outputs: warning: output 'pressure' has 2 different integers in 32 samples, and 32 different numbers in float
+// CHECK: check-outputs: warning: output 'pressure' has 2 different integers in 32 samples, and 32 different values in float
 // CHECK-SAME: (--int16 'offset')
 // CHECK-NOT: check-outputs
 // NODATA-NOT: check-outputs

@@ -102,9 +102,9 @@ func.func @wide(%x: tensor<1x!a>, %y: tensor<1x!a>) {
 !q1 = !quant.uniform<i8:f32, 1.0>
 
 func.func @channels(%x: tensor<2x2x!c2>, %y: tensor<2x2x!q1>, %w: tensor<2x2x!c2>) {
-  // expected-error@+1 {{activations have one scale; only constants have one for each channel}}
+  // expected-error@+1 {{activations must have a single scale; only constants have per-channel scales}}
   %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (tensor<2x2x!c2>, tensor<2x2x!c2>) -> tensor<2x2x!q1>
-  // expected-error@+1 {{activations have one scale; only constants have one for each channel}}
+  // expected-error@+1 {{activations must have a single scale; only constants have per-channel scales}}
   %1 = graph.requantize %y {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<2x2x!q1>) -> tensor<2x2x!c2>
   func.return
 }

@@ -3,7 +3,7 @@
 // The greatest of each cell, and 0 in cells without a point: -1e9 beside numbers of 8 bits.
 // CHECK-LABEL: func.func @main
 // CHECK:       graph.unary <tanh> %x :
-// CHECK:       graph.put {{.*}}graph.precision = "f32", graph.float_reason = "may have a number as large as no other
+// CHECK:       graph.put {{.*}}graph.precision = "f32", graph.float_reason = "may have a fill value, which leaves int8 no steps
 // CHECK:       graph.reshape {{.*}}graph.precision = "f32"
 // CHECK:       graph.unary <relu> {{.*}}graph.precision = "f32"
 // CHECK-NOT:   graph.precision

@@ -15,7 +15,7 @@ func.func @main(%x: !x) -> !t {
   // CHECK: [[M:%.+]] = graph.matmul [[T]],
   %m = graph.matmul %t, %w : (!t, tensor<2x1xf32>) -> tensor<2x2xf32>
   %s = graph.slice %m {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<2x2xf32>) -> !t
-  // CHECK: [[COPY:%.+]] = graph.transpose %x {{.*}}graph.precision = "f32", graph.float_reason = "moves for floats
+  // CHECK: [[COPY:%.+]] = graph.transpose %x {{.*}}graph.precision = "f32", graph.float_reason = "moves a float input
   // CHECK-NEXT: graph.binary sub [[COPY]],
   // STORED: [[COPY:%.+]] = graph.transpose %x {{.*}} -> tensor<2x1xf32>
   // STORED: graph.binary sub [[COPY]],

@@ -133,7 +133,7 @@ func.func @main(%x: tensor<2x3xf32>, %m: tensor<2x3xi1>) -> (tensor<2x3xf32>, te
 
 // So does what is padded with infinities.
 // CHECK-LABEL: func.func @main(
-// CHECK:       graph.pad constant %x {{.*}}graph.precision = "f32", graph.float_reason = "has or reads infinities
+// CHECK:       graph.pad constant %x {{.*}}graph.precision = "f32", graph.float_reason = "has infinite operands
 // CHECK-NEXT:  graph.reduce max {{.*}}graph.precision = "f32"
 // CHECK-NEXT:  func.return
 func.func @main(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {

@@ -55,7 +55,7 @@ func.func @main(%x: tensor<3x2xf32>) -> tensor<1x2xf32> {
 // Integers read two parts of an input, each for itself: they have a scale each. No copy in 8 bits
 // of the whole input stands in front of them.
 // CHECK-LABEL: func.func @main(
-// CHECK: %l = graph.slice %x {graph.precision = "f32", graph.float_reason = "takes one of the parts
+// CHECK: %l = graph.slice %x {graph.precision = "f32", graph.float_reason = "takes a part of an input
 // CHECK: %k = graph.slice %x {graph.precision = "f32"
 // STORED-LABEL: func.func @main(
 // STORED-NOT: graph.quantize %x
@@ -96,7 +96,7 @@ func.func @main(%x: tensor<2x2xf32>) -> tensor<1x2xf32> {
 func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x4xf32>, tensor<4x2xf32>) {
   %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %k = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "hands an input back to the caller as it came"
+  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "returns an input to the caller unchanged"
   // STORED: [[CACHE:%.+]] = graph.concat %past, {{.*}} -> tensor<4x2xf32>
   // STORED: graph.quantize [[CACHE]]
   // STORED: func.return {{.*}}, [[CACHE]] :
@@ -115,7 +115,7 @@ func.func @main(%x: tensor<1x2xf32>, %past: tensor<3x2xf32>) -> (tensor<1x3xf32>
   %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %i = graph.constant dense<[0, 3, 2]> : tensor<3xi64> : tensor<3xi64>
   %k = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "hands an input back to the caller as it came"
+  // CHECK: graph.concat {{.*}}graph.precision = "f32", graph.float_reason = "returns an input to the caller unchanged"
   // STORED: [[JOINED:%.+]] = graph.concat %past, {{.*}} -> tensor<4x2xf32>
   // STORED: [[CACHE:%.+]] = graph.take [[JOINED]]
   // STORED: graph.quantize [[CACHE]]

@@ -2,7 +2,7 @@
 
 // What is between bytes and the first layer; the function behind the layer is no part of it.
 // CHECK-LABEL: func.func @main(
-// CHECK:       graph.cast {{.*}}graph.precision = "f32", graph.float_reason = "computes one pixel
+// CHECK:       graph.cast {{.*}}graph.precision = "f32", graph.float_reason = "computes a pixel
 // CHECK:       graph.binary sub {{.*}}graph.precision = "f32"
 // CHECK-NEXT:  graph.transpose %{{[0-9]*}} {permutation
 // CHECK-NEXT:  graph.binary mul {{.*}}graph.precision = "f32"

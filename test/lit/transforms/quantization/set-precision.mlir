@@ -8,7 +8,7 @@
 // UNKNOWN: error: int16: no layer is named 'stam'; did you mean 'stem'?
 // NONE: error: float: no layer is named 'zzz'; ceras-opt --fuse shows names
 // BOTH: graph.exponent = -8 : i64, graph.precision = "f32,i16", {{.*}}padding{{.*}} loc("stone")
-// STAYS: error: layer 'total' has no quantized form: it stays float
+// STAYS: error: layer 'total' has no quantized form: it remains float
 // SAME-NOT: graph.precision
 
 // Twice the range seen must fit 16 bits: 2 * 3 <= 2^15 * 2^-12, 2 * 60 <= 2^15 * 2^-8.

@@ -1,6 +1,6 @@
 // RUN: ceras-opt %s --snap-scales --split-input-file 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
-// NOTE: snap-scales: note: 3 scales moved to powers of two; steps are coarser by 5.6 dB on average; most: graph.dequantize at line {{[0-9]+}} 10.5 dB, graph.unary at line {{[0-9]+}} 4.4 dB, graph.matmul at line {{[0-9]+}} 1.9 dB
+// NOTE: snap-scales: note: 3 scales changed to powers of two; steps are coarser by 5.6 dB on average; most: graph.dequantize at line {{[0-9]+}} 10.5 dB, graph.unary at line {{[0-9]+}} 4.4 dB, graph.matmul at line {{[0-9]+}} 1.9 dB
 
 func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.3:-128>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>> {
   %w = graph.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32, 0.5>>

@@ -1,6 +1,6 @@
 // RUN: ceras-opt %s --strip-border-quantization --split-input-file 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
-// NOTE: strip-border-quantization: note: output 'output0' stays float, because 'rest' is computed in float
+// NOTE: strip-border-quantization: note: output 'output0' remains float, because 'rest' is computed in float
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME:    %[[X:.*]]: tensor<4x!quant.uniform<i8:f32, 0.5>> {graph.name = "x"})
