@@ -4,7 +4,7 @@ Add the ONNX nodes of data movement operations, and constants that correct the r
 QuantizeLinear rounds half to even. An added constant of a quarter of the unit of the accumulator
 rounds ties up, and changes no other result if the requantization is a shift. If it has an odd
 multiplier m, the constant is smaller by the factor m. For averages with inexact reciprocals, a
-factor near 1 replaces the constant; see `tilt` in `analysis/qdq.py`.
+factor near 1 replaces the constant; see `max_tie_tilt` in `analysis/qdq.py`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def tie_constants(op: Operation) -> list[TieConstant]:
         return []
     if isinstance(op, graph.Pool2dOp):
         if frexp(elements[0].scale / elements[1].scale)[0] != 0.5:
-            return []  # Ties of such averages are chance.
-        return _of_average(op, elements[0], elements[1], (units / 4).astype(np.float32))
+            return []  # Such averages have ties only by chance.
+        quarters = (units / 4).astype(np.float32)
+        return _tie_constants_of_average(op, elements[0], elements[1], quarters)
     quarters = (tie_break_bounds(units, requant.multipliers, requant.shift.data) / 2).astype(
         np.float32
     )
@@ -75,7 +76,7 @@ def _tie_constants_of_average(
     directions = tie_directions(op, source, target)[None, :, :, None]
     found: list[TieConstant] = []
     if directions.any():
-        found.append(("Mul", _alike(1.0 + directions * max_tie_tilt(op, source, target))))
+        found.append(("Mul", _scalar_if_equal(1.0 + directions * max_tie_tilt(op, source, target))))
     if not directions.all():
         found.append(("Add", _scalar_if_equal((directions == 0) * quarters)))
     return found
