@@ -90,7 +90,7 @@ def test_forms_are_exact_in_c(silu: Silu, tmp_path: Path) -> None:
 def test_hardswish_says_what_it_costs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     quantized(tmp_path, "none", "hardswish")
     assert "2 SiLU became HardSwish" in (text := capfd.readouterr().err)
-    assert "dB of signal to noise" in text
+    assert "a signal-to-noise ratio of" in text
 
 
 def test_flat_ends() -> None:

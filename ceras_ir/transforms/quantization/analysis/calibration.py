@@ -387,9 +387,10 @@ def not_finite(value: SSAValue | str) -> InputError:
         assert isinstance(main, FuncOp)
         value = input_names(main)[value.index]
     return InputError(
-        f"the calibration data for input '{value}' has NaN or infinite elements; use -10000 "
-        "instead of an infinity in a mask, and NaN for missing elements only if the network "
-        "replaces it in float (IsNaN and Where, Imputer, trees)"
+        f"the calibration data for input '{value}' has NaN or infinite elements: replace them, for "
+        "example by np.nan_to_num. An attention mask can use -10000 instead of -inf. NaN for a "
+        "missing value is accepted only if the network replaces it (IsNaN and Where, Imputer, "
+        "trees)"
     )
 
 
