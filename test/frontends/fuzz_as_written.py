@@ -39,7 +39,7 @@ from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
-MOST_UNKNOWN = 0.25
+MAX_UNKNOWN_SHARE = 0.25
 """The values of a network that cannot be compared."""
 
 
@@ -93,7 +93,7 @@ def unexplained(found: StepDifferences) -> str:
     """Return the differences that roundings do not explain."""
     if found.wrong is not None:
         return found.wrong
-    if found.unknown > MOST_UNKNOWN * found.values:
+    if found.unknown > MAX_UNKNOWN_SHARE * found.values:
         return f"{found.unknown} values have no counterpart, {found.values} have one"
     return ""
 

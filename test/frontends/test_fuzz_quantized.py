@@ -36,7 +36,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))
 C_EVERY = int(os.environ.get("CERAS_FUZZ_C_EVERY", "8"))
 """C requires a compiler run per network, so only some networks are compiled."""
-MOST_DIFFERING = 0.1
+MAX_DIFFERING_SHARE = 0.1
 """The layers of a network with frequent ties, which float32 decides by chance."""
 
 pytestmark = [
@@ -79,7 +79,7 @@ def test_layers(seed: int, tmp_path: Path) -> None:
         assert distance.max(initial=0) <= 1, kinds
         differing, elements = differing + np.count_nonzero(distance), elements + distance.size
     print(f"{differing} of {elements} differ by one")
-    assert differing <= MOST_DIFFERING * elements
+    assert differing <= MAX_DIFFERING_SHARE * elements
     found = compare_as_written(network)
     if found is not None:
         print(found)

@@ -34,13 +34,54 @@ MAX_INPUT_ELEMENTS = 1 << 21
 
 MAX_TRIED_EXTENT = 1 << 16
 
-SQUARES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 320, 384, 416, 448, 480, 512, 640)
+SIDES = (
+    224,
+    32,
+    28,
+    64,
+    96,
+    112,
+    128,
+    160,
+    192,
+    256,
+    299,
+    320,
+    384,
+    416,
+    448,
+    480,
+    512,
+    640,
+)
 """Usual heights and widths of pictures."""
 
-LINE_OF_TEXT = (48, 320)
+TEXT_LINE_SIDES = (48, 320)
 """Height and width of pictures of a line of text."""
 
-USUAL = (16, 8, 32, 4, 2, 64, 10, 20, 48, 80, 96, 100, 128, 160, 256, 320, 400, 480, 512, 640, 1024)
+USUAL = (
+    16,
+    8,
+    32,
+    4,
+    2,
+    64,
+    10,
+    20,
+    48,
+    80,
+    96,
+    100,
+    128,
+    160,
+    256,
+    320,
+    400,
+    480,
+    512,
+    640,
+    1024,
+)
 """Usual extents of other dimensions."""
 
 
@@ -231,8 +272,8 @@ class Search:
                 equal = [n for n in inner if extents[n] == extents[name]]
                 yield from (dict.fromkeys(equal, number) for number in numbers if number > 1)
         for pair in self.open.pictures:
-            yield dict(zip(pair, LINE_OF_TEXT, strict=True))
-            yield from (dict(zip(pair, (side, side), strict=True)) for side in SQUARES)
+            yield dict(zip(pair, TEXT_LINE_SIDES, strict=True))
+            yield from (dict(zip(pair, (side, side), strict=True)) for side in SIDES)
         for name in names:
             extent = extents[name]
             yield {name: 2 * extent}

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import f32
 from ceras_ir.frontends.onnx.model.model_file import TENSOR_DTYPES, tensor_array, text
 from ceras_ir.frontends.onnx.model.signature import ELEMENT_TYPES, symbol_of
 
-PICTURE, SOUND, SEQUENCE = 224, 512, 16
+PICTURE_SIDE, SOUND_SAMPLES, SEQUENCE_STEPS = 224, 512, 16
 """Initial extents: sides of pictures, samples of sound, steps of sequences."""
 
 
@@ -105,15 +105,15 @@ def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
     """Return the declared extents, and usual extents for open dimensions of this rank and type."""
     dims = _dims(value)
     is_open = [dim.dim_value <= 0 for dim in dims]
-    usual, extent = {0: 1}, SEQUENCE
+    usual, extent = {0: 1}, SEQUENCE_STEPS
     if len(dims) == 4 and (is_open[1] or is_open[3]):
-        extent = PICTURE
+        extent = PICTURE_SIDE
         if not is_open[1] or is_open[3]:
             usual[1] = 3
     elif len(dims) == 3 and not is_open[0] and is_open[1] and not is_open[2]:
         usual[1] = 1  # States of recurrent layers: [layers, batch, size].
     elif len(dims) == 2 and ELEMENT_TYPES.get(value.type.tensor_type.elem_type) == f32:
-        extent = SOUND
+        extent = SOUND_SAMPLES
     return [usual.get(i, extent) if free else dims[i].dim_value for i, free in enumerate(is_open)]
 
 

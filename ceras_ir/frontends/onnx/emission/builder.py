@@ -54,7 +54,7 @@ class Builder:
         """The shapes of results that the model declares without open dimensions."""
         self.functions: list[FuncOp] = []
         """The bodies of loops and branches, which the module has in addition to `main`."""
-        self.is_called = False
+        self.is_in_loop_body = False
         """Whether the current block is in the body of a loop, which remains float."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
@@ -66,7 +66,7 @@ class Builder:
         return dtype_of_value(value) == np.float32
 
     @contextmanager
-    def aside(self) -> Generator[Block]:
+    def separate_block(self) -> Generator[Block]:
         """Emit into a separate block, constants included."""
         block, materialized = self.block, self._materialized
         self.block, self._materialized = Block(), {}
@@ -76,13 +76,13 @@ class Builder:
             self.block, self._materialized = block, materialized
 
     @contextmanager
-    def called(self) -> Generator[None]:
+    def in_loop_body(self) -> Generator[None]:
         """Emit into the body of a loop."""
-        before, self.is_called = self.is_called, True
+        before, self.is_in_loop_body = self.is_in_loop_body, True
         try:
             yield
         finally:
-            self.is_called = before
+            self.is_in_loop_body = before
 
     @contextmanager
     def trial(self) -> Generator[Block]:
@@ -91,7 +91,7 @@ class Builder:
         operations were moved or the block became part of a region.
         """
         known = len(self.functions)
-        with self.aside() as block:
+        with self.separate_block() as block:
             try:
                 yield block
             finally:
@@ -271,7 +271,7 @@ def outlined(
     """Return the body that `step` emits for values of the types of `carried` and `elements`."""
     kinds = [TensorType(i64, []), *map(graph.tensor_type, carried), *elements]
     known = len(builder.functions)
-    with builder.called(), builder.trial() as block:
+    with builder.in_loop_body(), builder.trial() as block:
         number, *rest = [block.insert_arg(kind, i) for i, kind in enumerate(kinds)]
         made = step(number, rest[: len(carried)], rest[len(carried) :])
         results = [builder.materialize(value) for value in made]

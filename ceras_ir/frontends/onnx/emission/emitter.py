@@ -73,7 +73,7 @@ class Emitter(Builder):
         """Return operand `index`, which must be a constant."""
         value = self.value(index)
         if not isinstance(value, Constant):
-            decided = self.node.deciding(index)
+            decided = self.node.deciding_inputs(index)
             remedy = "make it an initializer, or fold it with a tool such as onnxsim"
             raise self.node.unsupported(
                 f"operand {index} ('{self.node.inputs[index]}') must be a constant; "

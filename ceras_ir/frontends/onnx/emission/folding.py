@@ -116,7 +116,7 @@ def computed(
     node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
     """Return the results of a node of constants: interpret the operations of the importer."""
-    with emitter.aside() as block:
+    with emitter.separate_block() as block:
         values = imported()
         results = [v for v in values if isinstance(v, SSAValue)]
         block.add_op(ReturnOp(*results))

@@ -53,10 +53,10 @@ _REMEDIES = {
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The remedies for operators that users are likely to bring."""
 
-WHERE_COMPUTED = f"{fix_with_set(())}, or end the model before this node"
+COMPUTED_OPERAND_REMEDY = f"{fix_with_set(())}, or end the model before this node"
 """The remedy for operands that decide the size of a result or the number of steps."""
 
-NOT_OPTIMIZED = "take the model as it was before ONNX Runtime optimized it"
+OPTIMIZED_MODEL_REMEDY = "take the model as it was before ONNX Runtime optimized it"
 """The remedy for operators that only ONNX Runtime defines."""
 
 DEFAULT_REMEDY = "export the model without it, or rewrite it with supported operators"
@@ -137,7 +137,7 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, remedy: 
     def are_constant(node: Node) -> str | None:
         for i in operands[node.operator]:
             if node.has_input(i) and not node.is_constant(i):
-                decided = node.deciding(i)
+                decided = node.deciding_inputs(i)
                 return f"'{node.inputs[i]}' is computed; " + (
                     fix_with_set(decided) if decided else remedy
                 )
@@ -152,7 +152,7 @@ def refusals(node: Node) -> Sequence[Finding]:
     if node.operator not in OPERATORS:
         # With constant operands, an operator that ONNX defines needs no importer.
         is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED
-        decided = node.deciding(*range(len(node.inputs))) if is_function else ()
+        decided = node.deciding_inputs(*range(len(node.inputs))) if is_function else ()
         remedy = fix_with_set(decided) if decided else _remedy(node.operator)
         known = onnx.defs.has(node.operator) or node.operator in REMEDIES
         near = "" if known else did_you_mean(node.operator, OPERATORS, MIN_OPERATOR_SIMILARITY)
@@ -169,4 +169,4 @@ def _remedy(operator: str) -> str:
     if domain.startswith(QUARK_DOMAINS):
         return _QUARK_REMEDY
     is_optimized = domain in ("com.microsoft", "com.microsoft.nchwc")
-    return REMEDIES.get(operator, NOT_OPTIMIZED if is_optimized else DEFAULT_REMEDY)
+    return REMEDIES.get(operator, OPTIMIZED_MODEL_REMEDY if is_optimized else DEFAULT_REMEDY)

@@ -101,6 +101,8 @@ class Constant:
 
 Value: TypeAlias = SSAValue | Constant
 
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
 NO_VALUE = Constant.of("", np.zeros(0, np.float32))
 """The placeholder of a result without consumers."""
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import InputError, printable
 
-LFS = b"version https://git-lfs.github.com/spec/"
+LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 """The first bytes of files that Git LFS has not fetched."""
 
 TEXT_BYTES = 200
@@ -57,7 +57,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
         raise InputError(f"cannot read: {e.strerror or e}", str(path)) from None
     if not data:
         raise InputError("empty file, expected an ONNX model", str(path))
-    if data.startswith(LFS):
+    if data.startswith(LFS_PREFIX):
         raise InputError("a pointer of Git LFS to a model: fetch it by git lfs pull", str(path))
     try:
         return onnx.ModelProto.FromString(data)
@@ -154,7 +154,14 @@ Array: TypeAlias = NDArray[np.generic]
 MAX_ELEMENTS = 1 << 28
 """Maximum number of elements of a supported tensor."""
 
-LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
+LISTS = (
+    "float_data",
+    "double_data",
+    "int32_data",
+    "int64_data",
+    "uint64_data",
+    "string_data",
+)
 """Fields that list elements."""
 
 ELEMENT_FIELDS: dict[int, str] = {

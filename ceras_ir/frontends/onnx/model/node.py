@@ -138,7 +138,7 @@ class Node:
         """Return the network inputs that decide the elements of the values `names`."""
         return frozenset[str]().union(*(self.origins.get(name, ()) for name in names))
 
-    def deciding(self, *operands: int) -> tuple[str, ...]:
+    def deciding_inputs(self, *operands: int) -> tuple[str, ...]:
         """Return the sorted inputs that decide operands, or an empty tuple if data take part."""
         found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
         return () if DATA in found else tuple(sorted(found))
@@ -157,7 +157,7 @@ class Node:
 
     def refusal(self, message: str) -> Finding:
         """Create the finding of an `unsupported` error."""
-        decided = [self.deciding(i) for i in range(len(self.inputs))]
+        decided = [self.deciding_inputs(i) for i in range(len(self.inputs))]
         inputs = tuple(sorted({name for names in decided for name in names}))
         text = f"unsupported {self.operator}: {message}"
         return Finding(self.name, self.operator, text, inputs)
@@ -320,7 +320,7 @@ def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Fin
     Return a finding inside a branch (`then` or `else`) of the If `node` with a computed condition.
     `other` is the name of the other branch if that can be imported.
     """
-    decided = node.deciding(0)
+    decided = node.deciding_inputs(0)
     remedy = fix_with_set(decided) if decided else "export the model without the If"
     fine = f", and the {other} branch can be imported" if other else ""
     place = f"in the {branch} branch of If '{node.name}' with a computed condition{fine}"

@@ -9,10 +9,8 @@ from ceras_ir.dialects.graph import Binary, Compare, Function
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import clipped, is_quantized
 from ceras_ir.frontends.onnx.emission.registry import OperatorImporter, operator
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import MAX_FLOAT32, Constant, Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
-
-LARGEST = float(np.finfo(np.float32).max)
 
 LAYER_FUNCTIONS = {
     "Relu": Function.RELU,
@@ -140,7 +138,7 @@ def clip(node: Node, emitter: Emitter) -> Value:
     value = emitter.value(0)
     if node.opset < 11:
         # The defaults are finite, so an infinite value becomes the largest finite value.
-        low, high = node.bound("min", -LARGEST), node.bound("max", LARGEST)
+        low, high = node.bound("min", -MAX_FLOAT32), node.bound("max", MAX_FLOAT32)
     else:
         is_computed = any(node.has_input(i) and not node.is_constant(i) for i in (1, 2))
         if is_computed or not (emitter.is_float(value) or is_quantized(value)):

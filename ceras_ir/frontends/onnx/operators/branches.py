@@ -42,7 +42,7 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore(*BRANCH_ATTRIBUTES.values())
     if isinstance(condition, bool):
         return emitter.subgraph(BRANCH_ATTRIBUTES["then" if condition else "else"], {})
-    if emitter.is_called or node.has_loops():
+    if emitter.is_in_loop_body or node.has_loops():
         return _called(node, emitter, condition)
     then, other = (_attempt(emitter, name, lambda value: value) for name in BRANCH_ATTRIBUTES)
     branches = results_of_both(node, then, other)
@@ -70,7 +70,7 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
     and run on all targets.
     """
     costly = (CallingOperation, LinearOperation, RecurrenceOp)
-    kinds = costly if emitter.is_called else (CallingOperation,)
+    kinds = costly if emitter.is_in_loop_body else (CallingOperation,)
     outer, branches = emitter.block, None
     with emitter.trial() as first:
         then = _attempt(emitter, "then", emitter.materialize)
@@ -127,7 +127,7 @@ def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
     shapes, dtypes = zip(*((shape_of_value(v), dtype_of_value(v)) for v in (a, b)), strict=True)
     if shapes[0] == shapes[1] and dtypes[0] == dtypes[1]:
         return
-    decided = emitter.node.deciding(0) if emitter.node.operator == "If" else ()
+    decided = emitter.node.deciding_inputs(0) if emitter.node.operator == "If" else ()
     raise emitter.node.unsupported(
         f"results of shapes {list(shapes[0])} and {list(shapes[1])} and of types {dtypes[0]} and "
         f"{dtypes[1]}, from which a computed condition selects; {fix_with_set(decided)}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ceras_ir.dialects.graph import Function
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, NOT_OPTIMIZED, operator
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, OPTIMIZED_MODEL_REMEDY, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS
@@ -38,7 +38,8 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
         return x
     if (function := FUSED_ACTIVATIONS.get(name)) is None:
         known = ", ".join(FUSED_ACTIVATIONS)
-        raise node.unsupported(f"activation is one of {known}, got '{name}'; {NOT_OPTIMIZED}")
+        message = f"activation is one of {known}, got '{name}'"
+        raise node.unsupported(f"{message}; {OPTIMIZED_MODEL_REMEDY}")
     if len(parameters) != len(function.facts.parameters):
         count = len(function.facts.parameters)
         raise node.wrong(f"{len(parameters)} parameters of {name}, expected {count}")

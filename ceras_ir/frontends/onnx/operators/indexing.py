@@ -17,17 +17,25 @@ from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
 
 
+def _indices(emitter: Emitter) -> Value:
+    indices = emitter.value(1)
+    if (dtype := dtype_of_value(indices)).kind not in "iu":
+        raise emitter.node.wrong(f"indices must be integers, got {dtype}")
+    return indices
+
+
 @operator("Gather")
 def gather(node: Node, emitter: Emitter) -> Value:
-    """Gather at indices of any shape. Negative indices count from the end; others are clamped."""
+    """
+    Gather at indices, negative from the end; a computed index outside of the operand is clamped.
+    """
     return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
 
 
 def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
     """Gather at the second operand of the node from `table` along an axis."""
-    shape, given = shape_of_value(table), emitter.value(1)
+    shape, given = shape_of_value(table), _indices(emitter)
     axis = node.axis(along, len(shape))
-    check_indices(node, given)
     extent, count = shape[axis], prod(shape_of_value(given))
     if count * prod(shape) // extent > MAX_ELEMENTS:
         raise node.wrong(f"a result of {count} times {prod(shape) // extent} is too large")
@@ -44,9 +52,8 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
 @operator("GatherElements")
 def gather_elements(node: Node, emitter: Emitter) -> Value:
     """Gather an element for each index, at equal positions along the other axes."""
-    shape, given = emitter.shape(0), emitter.value(1)
+    shape, given = emitter.shape(0), _indices(emitter)
     axis = node.axis(node.integer("axis", 0), len(shape))
-    check_indices(node, given)
     target = shape_of_value(given)
     if len(target) != len(shape) or any(
         t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis
@@ -54,15 +61,14 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
     at = elements_at(emitter, given, shape, axis)
     column = emitter.reshaped(emitter.value(0), (prod(shape), 1))
-    return emitter.reshaped(emitter.taken(column, at), target)
+    return emitter.lookup(column, at)
 
 
 @operator("GatherND")
 def gather_nd(node: Node, emitter: Emitter) -> Value:
     """Gather slices at tuples of indices, for each element of the batch."""
-    shape, given = emitter.shape(0), emitter.value(1)
+    shape, given = emitter.shape(0), _indices(emitter)
     target, batch = shape_of_value(given), node.integer("batch_dims", 0)
-    check_indices(node, given)
     depth = (0, *target)[-1]
     if not 0 <= batch < min(len(target), len(shape)) or not 1 <= depth <= len(shape) - batch:
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
@@ -176,12 +182,6 @@ def counted(emitter: Emitter, indices: Value, extent: int) -> Value:
     return emitter.bounded(emitter.select(below, from_end, wide), 0, extent - 1)
 
 
-def check_indices(node: Node, indices: Value) -> None:
-    dtype = dtype_of_value(indices)
-    if dtype.kind not in "iu":
-        raise node.wrong(f"indices must be integers, got {dtype}")
-
-
 constant_operands(
     {"MaxUnpool": [2], "Col2Im": [1, 2]}, "sizes must be constants", "make it an initializer"
 )
@@ -198,9 +198,8 @@ SCATTER_REDUCTIONS = {
 @operator("Scatter", "ScatterElements")
 def scatter_elements(node: Node, emitter: Emitter) -> Value:
     """Write an element at each index, at equal positions along the other axes."""
-    shape, given = emitter.shape(0), emitter.value(1)
+    shape, given = emitter.shape(0), _indices(emitter)
     axis = node.axis(node.integer("axis", 0), len(shape))
-    check_indices(node, given)
     target, updates = shape_of_value(given), emitter.shape(2)
     if target != updates or len(target) != len(shape):
         raise node.wrong(f"indices {list(target)}, updates {list(updates)} for {list(shape)}")
@@ -208,15 +207,13 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"indices of shape {list(target)} for data of {list(shape)}")
     if not prod(target):
         return emitter.value(0)
-    at = elements_at(emitter, given, shape, axis)
-    return _put(node, emitter, at, 1)
+    return _put(node, emitter, elements_at(emitter, given, shape, axis), 1)
 
 
 @operator("ScatterND")
 def scatter_nd(node: Node, emitter: Emitter) -> Value:
     """Write slices at tuples of indices."""
-    shape, given = emitter.shape(0), emitter.value(1)
-    check_indices(node, given)
+    shape, given = emitter.shape(0), _indices(emitter)
     target, updates = shape_of_value(given), emitter.shape(2)
     depth = (0, *target)[-1]
     if not 1 <= depth <= len(shape) or updates != (*target[:-1], *shape[depth:]):

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 from ceras_ir.dialects.graph import ConcatOp, Pad, PadOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    WHERE_COMPUTED,
+    COMPUTED_OPERAND_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -24,7 +24,7 @@ def constant_shape(node: Node) -> str | None:
     """the shape must be known at compile time"""
     if node.is_constant(1):
         return None
-    if decided := node.deciding(1):
+    if decided := node.deciding_inputs(1):
         return f"it is computed; {fix_with_set(decided)}"
     return (
         "it is computed from data; simplify the model (onnxsim) with fixed input shapes, or "
@@ -131,7 +131,7 @@ def concat(node: Node, emitter: Emitter) -> Value:
 constant_operands(
     {"Slice": (1, 2, 3, 4), "Split": (1,), "Pad": (1, 3), "Tile": (1,), "Expand": (1,)},
     "the selected elements must be known at compile time",
-    f"export with fixed shapes, {WHERE_COMPUTED}",
+    f"export with fixed shapes, {COMPUTED_OPERAND_REMEDY}",
 )
 
 

@@ -16,7 +16,11 @@ from ceras_ir.dialects.graph import constant_array, element_of, plain_element, s
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.frontends.onnx.emission.builder import LoopBody, emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import WHERE_COMPUTED, constant_operands, operator
+from ceras_ir.frontends.onnx.emission.registry import (
+    COMPUTED_OPERAND_REMEDY,
+    constant_operands,
+    operator,
+)
 from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
     Constant,
@@ -52,7 +56,7 @@ NUMBER_OF_OUTPUTS = (
     "loop instead"
 )
 
-constant_operands({"Loop": [0]}, "the trip count must be a constant", WHERE_COMPUTED)
+constant_operands({"Loop": [0]}, "the trip count must be a constant", COMPUTED_OPERAND_REMEDY)
 
 
 @operator("Loop")
@@ -86,7 +90,7 @@ def _results(found: "_Loop") -> Sequence[Value]:
         assert results is not None
         return results
     # In a body, unrolling has no benefit, and nested loops would be emitted twice.
-    if body is not None and (emitter.is_called or not found.can_end_early(body)):
+    if body is not None and (emitter.is_in_loop_body or not found.can_end_early(body)):
         return found.with_body(body)
     # The condition may depend only on constants.
     outer = emitter.block

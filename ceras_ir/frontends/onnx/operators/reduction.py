@@ -10,12 +10,17 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import ArgOp, Binary, Function, Pool, Pool2dOp, Reduce, SuppressOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    WHERE_COMPUTED,
+    COMPUTED_OPERAND_REMEDY,
     constant_operands,
     operator,
     rule,
 )
-from ceras_ir.frontends.onnx.emission.values import Value, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import (
+    MAX_FLOAT32,
+    Value,
+    dtype_of_value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.node import Node
 
 ReduceAlong = Callable[[Emitter, Value, Sequence[int]], Value]
@@ -26,8 +31,6 @@ def _plain(kind: Reduce) -> ReduceAlong:
 
 
 _sum = _plain(Reduce.SUM)
-
-MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def _log_sum_exp(c: Emitter, x: Value, axes: Sequence[int]) -> Value:
@@ -151,7 +154,7 @@ def softmax(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(result, emitter.shape(0))
 
 
-constant_operands({"TopK": [1]}, "k must be a constant", WHERE_COMPUTED)
+constant_operands({"TopK": [1]}, "k must be a constant", COMPUTED_OPERAND_REMEDY)
 
 
 @operator("TopK")
@@ -189,7 +192,7 @@ def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
 constant_operands(
     {"NonMaxSuppression": [2, 3, 4]},
     "the maximum number of boxes and both thresholds must be constants",
-    WHERE_COMPUTED,
+    COMPUTED_OPERAND_REMEDY,
 )
 
 

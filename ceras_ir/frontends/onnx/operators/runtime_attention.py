@@ -14,8 +14,19 @@ from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, NOT_OPTIMIZED, operator, rule
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emission.registry import (
+    MICROSOFT,
+    OPTIMIZED_MODEL_REMEDY,
+    operator,
+    rule,
+)
+from ceras_ir.frontends.onnx.emission.values import (
+    MAX_FLOAT32,
+    Constant,
+    Value,
+    dtype_of_value,
+    shape_of_value,
+)
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.indexing import taken_along
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product, scaled
@@ -25,7 +36,7 @@ GROUPED = f"{MICROSOFT}GroupQueryAttention"
 HEADS = f"{MICROSOFT}MultiHeadAttention"
 JOINT_ATTENTION = f"{MICROSOFT}Attention"
 
-HIDDEN_SCORE = float(np.finfo(np.float32).min)
+HIDDEN_SCORE = -MAX_FLOAT32
 """The score of a masked key."""
 
 
@@ -33,9 +44,9 @@ HIDDEN_SCORE = float(np.finfo(np.float32).min)
 def plain_softmax(node: Node) -> str | None:
     """softmax has no sinks, and keys and values are not quantized"""
     if node.integer("smooth_softmax", 0) > 0 or node.has_input(11):
-        return f"sinks are given; {NOT_OPTIMIZED}"
+        return f"sinks are given; {OPTIMIZED_MODEL_REMEDY}"
     if node.has_output(3) or any(map(node.has_input, (12, 13))):
-        return f"quantized keys or the scores as an output; {NOT_OPTIMIZED}"
+        return f"quantized keys or the scores as an output; {OPTIMIZED_MODEL_REMEDY}"
     return None
 
 
@@ -44,7 +55,7 @@ def whole_past(node: Node) -> str | None:
     """past keys and values have their exact length, and no shared buffer"""
     last = 6 if node.operator == JOINT_ATTENTION else 8
     if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
-        return f"a length of the past is given; {NOT_OPTIMIZED}"
+        return f"a length of the past is given; {OPTIMIZED_MODEL_REMEDY}"
     return None
 
 
@@ -120,7 +131,7 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore("mask_filter_value")
     count = node.integer("num_heads", 0)
     if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
-        raise node.unsupported(f"packed queries, keys and values; {NOT_OPTIMIZED}")
+        raise node.unsupported(f"packed queries, keys and values; {OPTIMIZED_MODEL_REMEDY}")
     given = map(emitter.value, range(3))
     parts = [x if len(shape_of_value(x)) == 4 else _heads(emitter, x, count) for x in given]
     if node.has_input(3):
@@ -143,7 +154,7 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """Emit a single product for queries, keys and values, then products of heads."""
     node.ignore("mask_filter_value", "rotary_embedding_dim")
     if node.flag("do_rotary"):
-        raise node.unsupported(f"rotated positions; {NOT_OPTIMIZED}")
+        raise node.unsupported(f"rotated positions; {OPTIMIZED_MODEL_REMEDY}")
     count = node.integer("num_heads", 0)
     batch, steps, width = emitter.shape(0)
     rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
@@ -189,7 +200,7 @@ def _attended(
             rows = emitter.reshaped(given, (batch, 1, (1, *shape)[-2] if shape[2:] else 1, length))
             kept = emitter.compare(Compare.LESS, emitter.number(0, rows), rows)
         else:
-            raise node.unsupported(f"a mask of shape {list(shape)}; {NOT_OPTIMIZED}")
+            raise node.unsupported(f"a mask of shape {list(shape)}; {OPTIMIZED_MODEL_REMEDY}")
         # The mask value is added, so a query without keys sees all of them.
         scores = emitter.select(
             kept,

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import i64
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    WHERE_COMPUTED,
+    COMPUTED_OPERAND_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -275,7 +275,7 @@ def weighted_rows(
 MAX_TRANSFORM_ELEMENTS = 1 << 24
 """Maximum number of elements of a transform matrix."""
 
-constant_operands({"DFT": [1, 2]}, "length and axis must be constants", WHERE_COMPUTED)
+constant_operands({"DFT": [1, 2]}, "length and axis must be constants", COMPUTED_OPERAND_REMEDY)
 constant_operands(
     {"STFT": [1, 2, 3]}, "step, window and length of a frame must be constants", "make them so"
 )
