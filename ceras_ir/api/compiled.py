@@ -18,12 +18,13 @@ from ceras_ir.api.samples import Data, read_samples
 from ceras_ir.command.output_files import REPORT, open_folder, open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
-from ceras_ir.driver.hooks import pages, pages_if_installed
+from ceras_ir.driver.hooks import PAGES, Pages, pages_if_installed
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest, run_all
 from ceras_ir.pipeline.build import open_folder as open_machine
 from ceras_ir.pipeline.report import Entry, table
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.extensions import need_hook
 
 
 class Compiled:
@@ -104,7 +105,9 @@ class Compiled:
     def save_page(self, path: str | PathLike[str]) -> None:
         """Write the page of `ceras-report`: an HTML file about the compiled network."""
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
-            stream.write(pages("save_page").page(self.report, self._title, self.target))
+            stream.write(
+                need_hook(PAGES, Pages, "save_page")().page(self.report, self._title, self.target)
+            )
 
     @property
     def _title(self) -> str:

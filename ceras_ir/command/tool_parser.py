@@ -272,27 +272,17 @@ def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
     kind = without_none(hint)
     if get_origin(kind) is tuple:
         return words if described.action is None else names
-    if kind is int and described.least is not None:
-        return partial(whole, described.least)
-    if kind is float and described.least is not None:
-        return partial(number, described.least)
-    return int if kind is int else float if kind is float else str
+    if kind is not int and kind is not float:
+        return str
+    return kind if described.least is None else partial(number, kind, described.least)
 
 
-def whole(least: int, text: str) -> int:
-    """Convert `text` to an integer of at least `least`."""
-    number = int(text) if text.removeprefix("-").isdecimal() else least - 1
-    if number < least or (least < 0 and number == 0):
-        raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
-    return number
-
-
-def number(least: int, text: str) -> float:
-    """Convert `text` to a number of at least `least`."""
+def number(kind: type[int] | type[float], least: int, text: str) -> float:
+    """Convert `text` to a number of at least `least`; a negative `least` excludes 0."""
     try:
-        value = float(text)
+        value = kind(text)
     except ValueError:
-        value = least - 1.0
-    if not value >= least:
+        value = least - 1
+    if not value >= least or (least < 0 and value == 0):
         raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
     return value

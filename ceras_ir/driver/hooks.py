@@ -7,7 +7,7 @@ An extension subclasses a class below and names it in the entry point group `cer
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from ceras_ir.support.extensions import find_hook, need_hook
+from ceras_ir.support.extensions import find_hook
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -49,11 +49,6 @@ class Pages(ABC):
 
 
 PAGES = "pages"
-
-
-def pages(user: str) -> Pages:
-    """Return the pages that `user` requires."""
-    return need_hook(PAGES, Pages, user)()
 
 
 def pages_if_installed() -> Pages | None:

@@ -117,7 +117,7 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
     if not (files.passes or files.dialects or files.targets):
         yield
         return
-    targets = [cls for path in files.targets for cls in targets_in(_load(path))]
+    targets = [cls for path in files.targets for cls in _named_in(_load(path), Target)]
     with with_targets(targets), with_universe(_universe(load_universe(), files)):
         token = LOADED.set(files.options())
         try:
@@ -138,20 +138,20 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
         for dialect in found:
             _register_meaning(dialect, module)
     for path in files.passes:
-        classes = passes_in(_load(path))
+        classes = _named_in(_load(path), ModulePass)
         if not classes:
             raise InputError("defines no subclass of xdsl.passes.ModulePass", path)
         _add(passes, {cls.name: lambda cls=cls: cls for cls in classes}, "pass", path)
     for path in files.targets:
         module = _load(path)
-        targets = targets_in(module)
+        targets = _named_in(module, Target)
         if not targets:
             raise InputError("defines no subclass of ceras_ir.targets.Target", path)
         for brought in map(universe_of, targets):
             _add(passes, brought.all_passes, "pass", path)
             _add(dialects, brought.all_dialects, "dialect", path)
             _add(texts, brought.all_targets, "text target", path)
-        own = {cls.name: lambda cls=cls: cls for cls in passes_in(module)}
+        own = {cls.name: lambda cls=cls: cls for cls in _named_in(module, ModulePass)}
         _add(passes, {k: v for k, v in own.items() if k not in passes}, "pass", path)
     return Universe(all_dialects=dialects, all_passes=passes, all_targets=texts)
 
@@ -175,14 +175,8 @@ def _add(
         table[name] = factory
 
 
-def targets_in(module: ModuleType) -> list[type[Target]]:
-    """Return the targets that `module` defines, in order."""
-    return [c for c in _defined_in(module, Target) if isinstance(getattr(c, "name", None), str)]
-
-
-def passes_in(module: ModuleType) -> list[type[ModulePass]]:
-    """Return the passes that `module` defines, in order."""
-    return [c for c in _defined_in(module, ModulePass) if isinstance(getattr(c, "name", None), str)]
+def _named_in(module: ModuleType, base: type[T]) -> list[type[T]]:
+    return [c for c in _defined_in(module, base) if isinstance(getattr(c, "name", None), str)]
 
 
 def _defined_in(module: ModuleType, base: type[T]) -> list[type[T]]:

@@ -23,26 +23,42 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.command.exit_status import Diagnostic, InternalError, SourceError, summary
 from ceras_ir.pipeline.reproducer import Checkpoint
-from ceras_ir.pipeline.verification import Verification
+from ceras_ir.pipeline.verification import ChangeVerifier
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.options import option, options
 from ceras_ir.support.terminal import aligned
 from ceras_ir.transforms.pass_kinds import flatten, run_step
 
 
-@dataclass(frozen=True)
-class Dumps:
-    """The dumps that the user requests."""
+@options
+class DumpOptions:
+    """The options of printed IR. A pass or a pipeline has a name."""
 
-    before: frozenset[str] = frozenset()
-    """Names of passes and pipelines, as in `after`."""
-    before_all: bool = False
-    after: frozenset[str] = frozenset()
-    after_all: bool = False
-    diff: bool = False
-    """Whether to show the changes of each pass, as a unified diff."""
-    elide: bool = False
-    debuginfo: bool = False
-    generic: bool = False
+    print_ir_before_all: bool = option(False, aliases=("--mlir-print-ir-before-all",))
+    """Print the IR before each pass to stderr."""
+    print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",))
+    """Print the IR after each pass to stderr."""
+    print_ir_diff: bool = option(False)
+    """Print the changes of each pass to stderr, as a unified diff."""
+    print_ir_before: tuple[str, ...] = option(
+        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-before",)
+    )
+    """Print the IR before this pass to stderr; may be repeated."""
+    print_ir_after: tuple[str, ...] = option(
+        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-after",)
+    )
+    """Print the IR after this pass to stderr; may be repeated."""
+    elide_constants: bool = option(False)
+    """Print large constants as dense_resource<__elided__>."""
+    print_debuginfo: bool = option(False, aliases=("--mlir-print-debuginfo",))
+    """Print all locations; by default, the names of layers in the model or the text."""
+    print_op_generic: bool = option(False, aliases=("--mlir-print-op-generic",))
+    """Print operations in the generic form."""
+
+
+@dataclass(frozen=True)
+class Dumps(DumpOptions):
+    """The dumps that the user requests."""
 
     @contextmanager
     def around(self, module: ModuleOp, name: str, *, inner: bool) -> Generator[None]:
@@ -50,13 +66,14 @@ class Dumps:
         Show the module before and after the pass or pipeline called `name`. `inner` is true for a
         pass without inner passes, which may be part of a pipeline.
         """
-        if self.before_all if inner else name in self.before and not self.before_all:
+        before_all, after_all = self.print_ir_before_all, self.print_ir_after_all
+        if before_all if inner else name in self.print_ir_before and not before_all:
             self._show(module, "Before", name)
-        old = self._text(module) if inner and self.diff else ""
+        old = self._text(module) if inner and self.print_ir_diff else ""
         yield
-        if self.after_all if inner else name in self.after and not self.after_all:
+        if after_all if inner else name in self.print_ir_after and not after_all:
             self._show(module, "After", name)
-        if inner and self.diff:
+        if inner and self.print_ir_diff:
             self._show_diff(old, self._text(module), name)
 
     def _show(self, module: ModuleOp, when: str, name: str) -> None:
@@ -80,9 +97,9 @@ class Dumps:
         print_module(
             module,
             stream,
-            elide=self.elide,
-            debuginfo=self.debuginfo,
-            generic=self.generic,
+            elide=self.elide_constants,
+            debuginfo=self.print_debuginfo,
+            generic=self.print_op_generic,
         )
         return stream.getvalue()
 
@@ -205,7 +222,7 @@ class PassRunner:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     verify_each: bool = True
     """Whether IR is verified after each pass that changes it."""
-    verification: Verification = field(default_factory=Verification)
+    verification: ChangeVerifier = field(default_factory=ChangeVerifier)
     statistics: Statistics | None = None
     watch: Watch | None = None
 

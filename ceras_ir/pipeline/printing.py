@@ -21,7 +21,6 @@ from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import node_names
 
 MAX_LISTED = 16
@@ -58,11 +57,16 @@ class ModulePrinter(Printer):
     def print_attribute(self, attribute: Attribute) -> None:
         if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
             self._print_large(attribute)
-        elif self.elide and isinstance(attribute, Encoded):
-            self.print_string(f"dense_resource<{ELIDED}> : ")
-            self.print_attribute(attribute.type)
-        else:
-            super().print_attribute(attribute)
+            return
+        if self.elide:
+            # The dialect imports numpy, which slows the start of commands.
+            from ceras_ir.dialects.sparse import Encoded
+
+            if isinstance(attribute, Encoded):
+                self.print_string(f"dense_resource<{ELIDED}> : ")
+                self.print_attribute(attribute.type)
+                return
+        super().print_attribute(attribute)
 
     def _print_large(self, constant: DenseIntOrFPElementsAttr) -> None:
         data = constant.data.data

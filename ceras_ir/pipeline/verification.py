@@ -111,7 +111,7 @@ def verify_module(module: ModuleOp) -> None:
         raise SourceError(found)
 
 
-class Verification:
+class ChangeVerifier:
     """Verifies a module repeatedly, but only after changes."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import ceras_ir.pipeline.verification
 from ceras_ir.command.exit_status import Diagnostic
 from ceras_ir.dialects.graph import Binary, BinaryOp, ConstantOp, ReshapeOp
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.verification import Verification
+from ceras_ir.pipeline.verification import ChangeVerifier
 
 
 def network() -> ModuleOp:
@@ -62,7 +62,7 @@ def move(module: ModuleOp) -> None:
     "spoil", [retype, retype_argument, set_property, set_attribute, swap_operand, move]
 )
 def test_what_became_invalid_is_found(spoil: Callable[[ModuleOp], None]):
-    module, verification = network(), Verification()
+    module, verification = network(), ChangeVerifier()
     assert not verification.find_invalid(module)
     spoil(module)
     assert verification.find_invalid(module)
@@ -70,7 +70,7 @@ def test_what_became_invalid_is_found(spoil: Callable[[ModuleOp], None]):
 
 
 def test_what_is_as_it_was_is_not_verified_again(monkeypatch: pytest.MonkeyPatch):
-    module, verification = network(), Verification()
+    module, verification = network(), ChangeVerifier()
     verification.check(module)
 
     def refuse(module: ModuleOp) -> list[Diagnostic]:

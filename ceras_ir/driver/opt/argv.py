@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ceras_ir.command.tool_parser import UsageParser, add_options, values_of
 from ceras_ir.driver.model_options import ShapeOptions
 from ceras_ir.pipeline.context import add_plugins
+from ceras_ir.pipeline.instrumentation import DumpOptions
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
 from ceras_ir.pipeline.reproducer import arguments_of
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
@@ -35,15 +36,9 @@ class PartOptions:
 
 
 @options
-class PrintOptions:
+class PrintOptions(DumpOptions):
     """The printed IR and tables."""
 
-    print_ir_before_all: bool = option(False, aliases=("--mlir-print-ir-before-all",))
-    """Print the IR before each pass to stderr."""
-    print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",))
-    """Print the IR after each pass to stderr."""
-    print_ir_diff: bool = option(False)
-    """Print the changes of each pass to stderr, as a unified diff."""
     time_passes: bool = option(False, aliases=("--mlir-timing",))
     """Print the time of each pass to stderr."""
     pass_statistics: bool = option(False, aliases=("--mlir-pass-statistics",))
@@ -51,22 +46,8 @@ class PrintOptions:
     Print statistics of each pass to stderr: operations created, erased and changed, time, and
     growth of peak memory.
     """
-    elide_constants: bool = option(False)
-    """Print large constants as dense_resource<__elided__>."""
-    print_debuginfo: bool = option(False, aliases=("--mlir-print-debuginfo",))
-    """Print all locations; by default, the names of layers in the model or the text."""
     strip_names: bool = option(False)
     """Do not print names of layers."""
-    print_ir_before: tuple[str, ...] = option(
-        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-before",)
-    )
-    """Print the IR before this pass to stderr; may be repeated."""
-    print_ir_after: tuple[str, ...] = option(
-        (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-after",)
-    )
-    """Print the IR after this pass to stderr; may be repeated."""
-    print_op_generic: bool = option(False, aliases=("--mlir-print-op-generic",))
-    """Print operations in the generic form."""
 
 
 @options

@@ -32,6 +32,7 @@ from ceras_ir.pipeline.parsing import (
 from ceras_ir.pipeline.pass_options import build_pipeline, find_pass
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.registry import unknown_target
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
@@ -62,16 +63,7 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
         build_pipeline(arguments.requests, universe.all_passes),
         _emitter(arguments, universe),
         PassRunner(
-            Dumps(
-                before=frozenset(arguments.print_ir_before),
-                before_all=arguments.print_ir_before_all,
-                after=frozenset(arguments.print_ir_after),
-                after_all=arguments.print_ir_after_all,
-                diff=arguments.print_ir_diff,
-                elide=arguments.elide_constants,
-                debuginfo=arguments.print_debuginfo,
-                generic=arguments.print_op_generic,
-            ),
+            with_options_of(Dumps, arguments),
             reproducer=arguments.reproducer,
             verify_each=arguments.verify_each,
             statistics=Statistics() if arguments.pass_statistics else None,

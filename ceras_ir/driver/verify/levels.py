@@ -65,7 +65,7 @@ SYNTHETIC_STEPS = 10
 """The number of synthetic samples of a network with states, which need some steps."""
 
 
-class Verification:
+class LevelComparison:
     """A network, samples, and the outputs of the reference."""
 
     def __init__(
@@ -113,7 +113,9 @@ class Verification:
             yield _refusal(f"{first.name}: fused graph", error)
             if whole is not None:
                 options = replace(self.options, target=others[0])
-                rest = Verification(whole, options, self.samples, None, self.watching, self.floor)
+                rest = LevelComparison(
+                    whole, options, self.samples, None, self.watching, self.floor
+                )
                 yield from rest.run(others)
             return
         for target in targets:
@@ -332,7 +334,7 @@ def verifications(
     limit: int | None = None,
     watching: Watching | None = None,
     floor: float | None = None,
-) -> Iterator[tuple[Verification, list[Target]]]:
+) -> Iterator[tuple[LevelComparison, list[Target]]]:
     """
     Yield a verification for each group of targets whose passes create the same quantized graph.
     `module` is consumed; `run_stages` documents `watching`.
@@ -346,7 +348,7 @@ def verifications(
     for i, group in enumerate(groups):
         network = module if i == len(groups) - 1 else module.clone()
         own = replace(options, target=group[0])
-        yield Verification(network, own, samples, limit, watching, floor), group
+        yield LevelComparison(network, own, samples, limit, watching, floor), group
 
 
 def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:

@@ -33,7 +33,7 @@ from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict
-    from ceras_ir.driver.verify.levels import Verification
+    from ceras_ir.driver.verify.levels import LevelComparison
     from ceras_ir.frontends.onnx import NamedImport
     from ceras_ir.support.workers import Workers
 
@@ -182,7 +182,7 @@ def _compare(
 
 
 def _reference_verdict(
-    arguments: argparse.Namespace, imports: "list[NamedImport]", found: "Verification"
+    arguments: argparse.Namespace, imports: "list[NamedImport]", found: "LevelComparison"
 ) -> "Verdict | None":
     """Return the comparison of the import with the model; None if there is none."""
     if not imports:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
-from ceras_ir.driver.verify.levels import Verification
+from ceras_ir.driver.verify.levels import LevelComparison
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import is_copy, main_function
 from ceras_ir.network.storage import NARROW, WIDE, exponent, widen, width, zero_point
@@ -125,7 +125,7 @@ def test_targets_are_exact(stream: tuple[str, str], name: str):
     target = find_target(name)()
     module = parse_text(load_context(), stream[0], "stream.mlir")
     options = BuildOptions(target, quantize="int8", calibration=stream[1], budget=2.0)
-    verdicts = list(Verification(module, options, None, 2).run([target]))
+    verdicts = list(LevelComparison(module, options, None, 2).run([target]))
     assert [v.text for v in verdicts if not v.good] == []
 
 

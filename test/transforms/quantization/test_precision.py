@@ -20,7 +20,7 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.driver.verify.levels import Verification
+from ceras_ir.driver.verify.levels import LevelComparison
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
@@ -91,7 +91,7 @@ def test_one_rounding_at_most(seed: int) -> None:
 @pytest.mark.needs("nnet", "vta")
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_are_exact(seed: int) -> None:
-    verification = Verification(marked(seed), BuildOptions(CTarget(), quantize="int8"), None, 2)
+    verification = LevelComparison(marked(seed), BuildOptions(CTarget(), quantize="int8"), None, 2)
     verdicts = list(verification.run([find_target(name)() for name in ("c", "nnet", "vta")]))
     assert [v.text for v in verdicts if not v.good] == []
     assert sum(v.text == "exact" for v in verdicts) >= 8
