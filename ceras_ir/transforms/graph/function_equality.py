@@ -16,6 +16,7 @@ The first condition detects each epsilon. The second detects a rounding that is 
 functions without a boundary.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import cache, cached_property
@@ -46,7 +47,7 @@ PRECISION_DIGITS = 75
 REALS = Context(prec=PRECISION_DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 """Overflow gives an infinity and an undefined result gives NaN, as in IEEE 754."""
 
-ZERO, HALF, ONE, TWO, SIX = map(Decimal, ("0", "0.5", "1", "2", "6"))
+ZERO, CUBIC, HALF, ONE, TWO, SIX = map(Decimal, ("0", "0.044715", "0.5", "1", "2", "6"))
 
 RealFormula = Callable[[Decimal, Sequence[Decimal]], Decimal]
 
@@ -68,19 +69,9 @@ def _softplus(x: Decimal) -> Decimal:
     return max(x, ZERO) + (ONE + (-abs(x)).exp()).ln()
 
 
-@cache
-def pi() -> Decimal:
-    """Return pi by the formula of Machin: `4 * (4 * atan(1 / 5) - atan(1 / 239))`."""
-
-    def inverse_tangent(n: int) -> Decimal:
-        power = total = ONE / n
-        for k in range(3, 4 * PRECISION_DIGITS, 2):
-            power = -power / (n * n)
-            total += power / k
-        return total
-
-    return 4 * (4 * inverse_tangent(5) - inverse_tangent(239))
-
+PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899863"
+)
 
 MAX_ERF_ARGUMENT = 16
 """From here on `1 - erf(x)` is below 1e-112."""
@@ -98,11 +89,7 @@ def erf(x: Decimal) -> Decimal:
         k += 1
         term = wide.divide(wide.multiply(term, negative_square), Decimal(k))
         total = wide.add(total, wide.divide(term, Decimal(2 * k + 1)))
-    return TWO * total / pi().sqrt()
-
-
-def _gelu_tanh(x: Decimal) -> Decimal:
-    return HALF * x * (ONE + _tanh((TWO / pi()).sqrt() * (x + Decimal("0.044715") * x * x * x)))
+    return TWO * total / PI.sqrt()
 
 
 REAL_FORMULAS: dict[Function, RealFormula] = {
@@ -124,32 +111,31 @@ REAL_FORMULAS: dict[Function, RealFormula] = {
     Function.SOFTSIGN: lambda x, _: x / (ONE + abs(x)),
     Function.MISH: lambda x, _: x * _tanh(_softplus(x)),
     Function.GELU: lambda x, _: HALF * x * (ONE + erf(x * HALF.sqrt())),
-    Function.GELU_TANH: lambda x, _: _gelu_tanh(x),
+    Function.GELU_TANH: lambda x, _: (
+        HALF * x * (ONE + _tanh((TWO / PI).sqrt() * (x + CUBIC * x * x * x)))
+    ),
 }
 """Formulas of functions of an argument and of the parameters in the IR."""
 
 REAL_COMBINED: dict[Binary, Callable[[Decimal, Decimal], Decimal]] = {
-    Binary.ADD: lambda x, y: x + y,
-    Binary.SUB: lambda x, y: x - y,
-    Binary.MUL: lambda x, y: x * y,
+    Binary.ADD: operator.add,
+    Binary.SUB: operator.sub,
+    Binary.MUL: operator.mul,
     Binary.DIV: lambda x, y: x / y,
     Binary.POW: lambda x, y: x**y,
     Binary.MAX: max,
     Binary.MIN: min,
 }
 
-REAL_COMPARED: dict[Compare, Callable[[Decimal, Decimal], bool]] = {
-    Compare.LESS: lambda x, y: x < y,
-    Compare.LESS_OR_EQUAL: lambda x, y: x <= y,
-}
+REAL_COMPARED = {Compare.LESS: operator.lt, Compare.LESS_OR_EQUAL: operator.le}
 
 
 @cache
 def irrational_constants() -> tuple[Decimal, ...]:
     """Return the constants of activations that have no float32 form, up to a power of two."""
     # 1/3, the roots of 1/2 and of 2/pi, 0.044715, and the product with the root of 2/pi.
-    root, cubic = (TWO / pi()).sqrt(), Decimal("0.044715")
-    return ONE / 3, HALF.sqrt(), root, cubic, cubic * root
+    root = (TWO / PI).sqrt()
+    return ONE / 3, HALF.sqrt(), root, CUBIC, CUBIC * root
 
 
 @cache
@@ -271,7 +257,10 @@ class FunctionEquality:
             (value,) = self._interpreter.run_op(op, tuple(operands))
             return value
 
-        return formula.evaluate(points, _scalar, run)[formula.result].astype(np.float32)
+        def constant(value: SSAValue) -> Array:
+            return graph.known_array(value).reshape(-1)
+
+        return formula.evaluate(points, constant, run)[formula.result].astype(np.float32)
 
     @cached_property
     def _interpreter(self) -> Interpreter:
@@ -297,13 +286,10 @@ def _divisors(main: FuncOp) -> set[SSAValue]:
 
 def _forgets_sign(op: Operation) -> bool:
     # The result is equal for both zeros.
-    match op:
-        case graph.UnaryOp():
-            return op.function.kind in UNSIGNED
-        case graph.BinaryOp() if op.function in (Binary.ADD, Binary.SUB):
-            return any(graph.constant_number(v) not in (None, 0.0) for v in op.operands)
-        case _:
-            return False
+    if isinstance(op, graph.UnaryOp):
+        return op.function.kind in UNSIGNED
+    is_sum = isinstance(op, graph.BinaryOp) and op.function in (Binary.ADD, Binary.SUB)
+    return is_sum and any(graph.constant_number(v) not in (None, 0.0) for v in op.operands)
 
 
 def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
@@ -329,10 +315,14 @@ def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
     return difference <= max(abs(expected) * EQUAL, SMALLEST / 2)
 
 
-def _real_constant(value: SSAValue) -> Decimal:
+def _known_number(value: SSAValue) -> float:
     number = graph.constant_number(value)
     assert number is not None
-    return unrounded(number, CONSTANT_ROUNDING)
+    return number
+
+
+def _real_constant(value: SSAValue) -> Decimal:
+    return unrounded(_known_number(value), CONSTANT_ROUNDING)
 
 
 def _parameters(function: FunctionAttr) -> list[Decimal]:
@@ -352,10 +342,6 @@ def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
         case _:
             assert isinstance(op, graph.CastOp)
             return operands[0]
-
-
-def _scalar(value: SSAValue) -> Array:
-    return graph.known_array(value).reshape(-1)
 
 
 def _beside_boundaries(formula: Formula) -> Floats:
@@ -382,22 +368,16 @@ def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Re
     # Values of which the signs decide the branch that an operation computes.
     operands = [values[v] if v in values else _constant(v) for v in op.operands]
     yield from (values[v] for v in op.operands if v in values)
-    match op:
-        case graph.CompareOp():
-            yield operands[0] - operands[1]
-        case graph.BinaryOp() if op.function in (Binary.MAX, Binary.MIN):
-            yield operands[0] - operands[1]
-        case graph.UnaryOp() if op.function.kind in BRANCHES:
-            for branch in BRANCHES[op.function.kind](op.function.values):
-                yield operands[0] - branch
-        case _:
-            pass
+    is_extremum = isinstance(op, graph.BinaryOp) and op.function in (Binary.MAX, Binary.MIN)
+    if isinstance(op, graph.CompareOp) or is_extremum:
+        yield operands[0] - operands[1]
+    elif isinstance(op, graph.UnaryOp) and op.function.kind in BRANCHES:
+        for branch in BRANCHES[op.function.kind](op.function.values):
+            yield operands[0] - branch
 
 
 def _constant(value: SSAValue) -> Reals:
-    number = graph.constant_number(value)
-    assert number is not None
-    return np.array(number)
+    return np.array(_known_number(value))
 
 
 def _float64(op: Operation, operands: Sequence[Reals]) -> Reals:

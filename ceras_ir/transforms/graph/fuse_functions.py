@@ -99,7 +99,10 @@ def _match(op: Operation, equality: FunctionEquality) -> Match | None:
         return None
     kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
     for argument in _arguments(op):
-        values = _evaluated(op.output, argument) if argument.type == op.output.type else None
+        if argument.type != op.output.type:
+            continue
+        known: dict[SSAValue, Reals | None] = {argument: POINTS}
+        values = evaluated(op.output, known, _constant, _computed, 2 * MAX_OPERATIONS)
         for function in () if values is None else _candidates(values):
             if op.operands[0] is argument and kind is function.kind:
                 continue
@@ -189,10 +192,6 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
             if isinstance(owner, Operation) and _is_part(owner) and owner not in inside:
                 inside.append(owner)
     return reversed(values)
-
-
-def _evaluated(value: SSAValue, argument: SSAValue) -> Reals | None:
-    return evaluated(value, {argument: POINTS}, _constant, _computed, 2 * MAX_OPERATIONS)
 
 
 def _constant(value: SSAValue) -> Reals | None:

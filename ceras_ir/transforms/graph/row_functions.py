@@ -90,7 +90,8 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     for op, function in reversed(found.items()):
         inside = set(function.inside)
         nested = inside.intersection(found) - {op}
-        if op in done or any(_is_used_outside(each, inside) for each in nested):
+        users = {use.operation for each in nested for use in each.results[0].uses}
+        if op in done or not users <= inside:
             continue
         done |= inside
         argument, shape = function.argument, graph.shape_of(op.results[0])
@@ -107,10 +108,6 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
         new[-1].results[0].name_hint = op.results[0].name_hint
         op.results[0].replace_all_uses_with(new[-1].results[0])
     erase_dead(block)
-
-
-def _is_used_outside(op: Operation, inside: set[Operation]) -> bool:
-    return any(use.operation not in inside for use in op.results[0].uses)
 
 
 def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] | None:
@@ -139,16 +136,13 @@ def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] 
 
 def _kinds(op: Operation) -> Iterator[graph.Function]:
     # A power can be a root.
-    match op:
-        case graph.UnaryOp():
-            yield op.function.kind
-        case graph.BinaryOp():
-            if op.activation is not None:
-                yield op.activation.kind
-            if op.function is graph.Binary.POW:
-                yield graph.Function.SQRT
-        case _:
-            pass
+    if isinstance(op, graph.UnaryOp):
+        yield op.function.kind
+    elif isinstance(op, graph.BinaryOp):
+        if op.activation is not None:
+            yield op.activation.kind
+        if op.function is graph.Binary.POW:
+            yield graph.Function.SQRT
 
 
 def _inside(op: Operation, argument: SSAValue | None = None) -> list[Operation]:

@@ -13,7 +13,6 @@ from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, RegionAttr
-from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.support.terminal import aligned
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
@@ -27,6 +26,7 @@ from ceras_ir.transforms.memory.liveness import (
     analyse,
     byte_size,
     steps,
+    value_name,
 )
 from ceras_ir.transforms.memory.offsets import plan_offsets
 from ceras_ir.transforms.memory.slices import (
@@ -309,17 +309,10 @@ def _when(liveness: Liveness, order: list[Operation], alignment: int) -> str:
 
 def _rows(main: FuncOp, liveness: Liveness, count: int) -> Iterator[tuple[str, ...]]:
     graph = interference(liveness.buffers)
-    names = input_names(main)
-
-    def name(value: SSAValue) -> str:
-        op = value.owner
-        is_result = isinstance(op, Operation)
-        return node_name(op) if is_result else names[main.body.block.args.index(value)]
-
     for number, buffer in enumerate(liveness.buffers):
         bar = "".join("#" if buffer.lower <= i < buffer.upper else "." for i in range(count))
         meets = ",".join(map(str, sorted(graph[number]))) or "-"
-        values = " = ".join(map(name, buffer.values))
+        values = " = ".join(value_name(main, v) for v in buffer.values)
         alive = f"[{buffer.lower}, {buffer.upper})"
         yield str(number), str(buffer.size), alive, bar, meets, values
 

@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph import ConcatOp, ConstantOp, tensor_type
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.graph.calls import bytes_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp, block_of
-from ceras_ir.network.function import result_values
+from ceras_ir.network.function import input_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.options import options
 from ceras_ir.transforms.memory.offsets import Span, most_alive
@@ -50,6 +50,13 @@ def byte_size(value: SSAValue) -> int:
 def steps(main: FuncOp) -> list[Operation]:
     """Return the operations that compute values, in their order."""
     return [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
+
+
+def value_name(main: FuncOp, value: SSAValue) -> str:
+    """Return the name of the node or of the graph input that defines `value`."""
+    if isinstance(value.owner, Operation):
+        return node_name(value.owner)
+    return input_names(main)[main.body.block.args.index(value)]
 
 
 @dataclass

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import regions_of
-from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import (
     MAX_NAME_LENGTH,
     InputError,
@@ -32,7 +30,7 @@ from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory import offsets
-from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps
+from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
 from ceras_ir.transforms.memory.offsets import Outcome, Plan, Span, aligned_spans
 
 FIELDS = ("name", "bytes", "bytes_per_us")
@@ -343,8 +341,7 @@ def plan_in_regions(
 ) -> RegionPlan:
     """Return a plan within the capacities of the regions; an error reports the missing bytes."""
     capacities = [region.capacity for region in regions]
-    traffic = traffic_of(main, liveness)
-    plan = plan_regions(liveness.spans, traffic, capacities, alignment)
+    plan = plan_regions(liveness.spans, traffic_of(main, liveness), capacities, alignment)
     if plan is None:
         raise InputError(_why_not(main, liveness, regions, alignment))
     return plan
@@ -393,15 +390,11 @@ def _why_not(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignm
     def alive(step: int) -> list[Buffer]:
         return [b for b in liveness.buffers if b.lower <= step < b.upper]
 
+    def name(buffer: Buffer) -> str:
+        return printable(value_name(main, buffer.values[0]), MAX_NAME_LENGTH)
+
     busiest = max(range(len(order)), key=lambda step: sum(b.size for b in alive(step)))
     top = sorted(alive(busiest), key=lambda b: -b.size)[:3]
-    values = ", ".join(f"'{_name(main, b)}' ({b.size:,} bytes)" for b in top)
+    values = ", ".join(f"'{name(b)}' ({b.size:,} bytes)" for b in top)
     where = printable(node_name(order[busiest]), MAX_NAME_LENGTH)
     return f"{text}; the largest values alive at '{where}': {values}"
-
-
-def _name(main: FuncOp, buffer: Buffer) -> str:
-    value = buffer.values[0]
-    owner = value.owner
-    name = node_name(owner) if isinstance(owner, Operation) else None
-    return printable(name or input_names(main)[main.body.block.args.index(value)], MAX_NAME_LENGTH)
