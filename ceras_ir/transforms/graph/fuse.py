@@ -1,4 +1,4 @@
-"""The pipeline `fuse`: what the hardware does in one operation becomes one operation."""
+"""Fuse operations that the hardware executes in a single step: the pipeline `fuse`."""
 
 from dataclasses import dataclass
 
@@ -11,20 +11,20 @@ from ceras_ir.transforms.pass_kinds import PipelinePass
 @dataclass(frozen=True)
 class FusePass(EpilogueOptions, PipelinePass):
     """
-    Fuse batch normalization, Swish, residuals and activations of a float network into its
-    convolutions, matrix products and binary operations.
+    Fuse batch normalization, Swish, residuals and activations of a float network into convolutions,
+    matrix products and binary operations.
 
-    Operations that change nothing go, the heads of attention stay apart, and transposed
-    convolutions multiply no zeros.
-    Values change by the rounding of folded constants only. `hard-swish=true` also adds the error
-    that `swish-to-hard-swish` documents. Residuals go before activations, because an epilogue adds
-    before it applies its function.
+    Identity operations are removed, the heads of attention are separated, and transposed
+    convolutions are computed without multiplications by zeros. Values change only by the rounding
+    of folded constants. `hard-swish=true` adds the error that `swish-to-hard-swish` documents.
+    Residuals are fused before activations, because an output stage adds before it applies the
+    function.
     """
 
     name = "fuse"
 
     hard_swish: bool = False
-    """Approximate swish by hard_swish; off by up to 0.142 per value."""
+    """Approximate swish by hard_swish; each value changes by at most 0.142."""
 
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.branches import DistributeConcatPass, FuseBranchesPass

@@ -1,4 +1,4 @@
-"""Residuals and activations: in epilogues, or as separate operations."""
+"""Fuse residuals and activations into the output stage of an operation, or split them."""
 
 from dataclasses import dataclass
 
@@ -26,11 +26,11 @@ from ceras_ir.transforms.rebuilding import rebuild_linear
 
 class FuseResidual(RewritePattern):
     """
-    `conv2d(x) + y` becomes `conv2d(x) residual y`; so for `matmul`.
+    Rewrite `conv2d(x) + y` to `conv2d(x) residual y`; `matmul` likewise.
 
-    Exact, because the epilogue adds the residual to the same float32 number and addition
-    commutes. The fused operation stands where the addition stood: there both its operands
-    and the residual are defined, and the addition was the only reader.
+    Exact, because the output stage adds the residual to the same float32 number and addition
+    commutes. The fused operation replaces the addition, where both operands and the residual are
+    defined. The addition was the only consumer.
     """
 
     @op_type_rewrite_pattern
@@ -49,20 +49,19 @@ class FuseResidual(RewritePattern):
 
 
 def _fusible(op: graph.BinaryOp, value: SSAValue) -> graph.LinearOperation | None:
-    """What makes the operand `value` of the addition `op`, if it can add the other operand."""
     linear = value.owner
     if not isinstance(linear, graph.LinearOperation):
         return None
-    # A quantized layer adds integers, also where its table makes floats.
+    # A quantized layer adds integers, even if the table returns floats.
     if linear.is_quantized:
         return None
-    # The epilogue adds before it applies a function, once, and for this reader alone.
+    # The output stage has a single addition, before the function, and no other consumer.
     if linear.activation is not None or linear.residual is not None:
         return None
     if not linear.result.has_one_use():
         return None
     other = op.rhs if value is op.lhs else op.lhs
-    # A constant is a bias, or data that no convolution made: it stays an addition.
+    # A constant operand is a bias or data, and the addition remains.
     if graph.shape_of(other) != graph.shape_of(value) or isinstance(other.owner, graph.ConstantOp):
         return None
     return linear
@@ -71,7 +70,6 @@ def _fusible(op: graph.BinaryOp, value: SSAValue) -> graph.LinearOperation | Non
 def _later(
     a: graph.LinearOperation | None, b: graph.LinearOperation | None
 ) -> graph.LinearOperation | None:
-    """Of two operations the one that runs last, so that the other's result need not wait."""
     if a is None or b is None:
         return a or b
     return b if a.is_before_in_block(b) else a
@@ -79,9 +77,10 @@ def _later(
 
 class ResidualRule(PatternPass):
     """
-    Fuse an addition of two tensors of one shape into the convolution or matrix product that makes
-    one of them. That layer must have neither residual nor activation yet. If both addends are made
-    by such a layer, the later one takes the addition.
+    Fuse an addition of two tensors of equal shape into the layer that produces one of them.
+
+    The layer must have no residual and no activation. If both operands are produced by such layers,
+    the later layer is used.
     """
 
     name = "residuals"
@@ -92,15 +91,15 @@ class ResidualRule(PatternPass):
 @dataclass
 class FuseActivation(RewritePattern):
     """
-    `f(conv2d(x))` becomes `conv2d(x) {activation = f}`; so for `matmul` and `binary`.
+    Rewrite `f(conv2d(x))` to `conv2d(x) {activation = f}`; `matmul` and `binary` likewise.
 
-    Exact, because the epilogue applies the same function to the same number. The fused
-    operation keeps its own place, location and name. A function that does more than clip stays
-    apart from a value whose range is known, as `calibrate` leaves it.
+    Exact, because the output stage applies the same function to the same number. The fused
+    operation keeps its position, location and name. Functions other than clips are not fused if the
+    range of the argument is known, as after `observe-ranges`.
     """
 
     only_clips: bool
-    """Whether functions that do more than clip remain separate, next to the operation."""
+    """Whether functions other than clips remain separate, directly after the operation."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.UnaryOp, rewriter: PatternRewriter, /):
@@ -109,13 +108,13 @@ class FuseActivation(RewritePattern):
             return
         if op.channel_exponents is not None:
             return
-        # A table is the epilogue of integers, also where it makes floats of them.
+        # The output stage of a quantized layer is a table, even if it returns floats.
         if producer.is_quantized:
             return
-        # There is one epilogue only, and another reader needs the value before the function.
+        # There is a single activation, and another consumer needs the value before the function.
         if producer.activation is not None or not producer.result.has_one_use():
             return
-        # What calibration saw there is what a lookup table is indexed by.
+        # The observed range is the index range of a lookup table.
         if interval(producer.result) is not None and op.function.clip_range is None:
             return
         producer.location = fused_location(producer, op)
@@ -131,27 +130,26 @@ class FuseActivation(RewritePattern):
 
 
 def _has_phases(op: graph.LinearOperation | graph.BinaryOp) -> bool:
-    """Whether `split-phases` splits a layer, and with it the function of each phase."""
     zeros = ZeroPadding.of(op) if isinstance(op, graph.Conv2dOp) else None
     return zeros is not None and any(zeros.between)
 
 
 @options
 class EpilogueOptions:
-    """Which functions become part of an operation."""
+    """The option that selects the functions to fuse."""
 
     integers: bool = False
-    """Whether the network will be quantized: then only clips become part of a float operation."""
+    """Whether the network will be quantized; then only clips are fused into a float operation."""
 
 
 @dataclass(frozen=True)
 class ActivationRule(EpilogueOptions, ModulePass):
     """
-    Fuse `graph.unary` into the convolution, matrix product or binary operation before it.
+    Fuse `graph.unary` into the preceding convolution, matrix product or binary operation.
 
-    In a float network that will be quantized, only a clip becomes part of that operation. Other
-    functions get the place and the location that they have as its epilogue: tables need the value
-    before them.
+    If a float network will be quantized, only clips are fused. The other functions receive the
+    position and the location that they would have in the output stage: lookup tables require the
+    value before the function.
     """
 
     name = "activations"
@@ -165,7 +163,9 @@ class ActivationRule(EpilogueOptions, ModulePass):
 def split_activation(
     op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp, function: graph.FunctionAttr
 ) -> graph.UnaryOp:
-    """Move the activation `function` of `op` to a new operation after it, and return that."""
+    """
+    Move the activation `function` of `op` to a new operation after it, and return that operation.
+    """
     unary = graph.UnaryOp(op.result, function)
     unary.location = op.location
     copy_statistics(op, unary)
@@ -179,10 +179,10 @@ def split_activation(
 
 class SplitActivation(RewritePattern):
     """
-    `conv2d(x) {activation = f}` becomes `f(conv2d(x))` where f does more than clip.
+    Rewrite `conv2d(x) {activation = f}` to `f(conv2d(x))` if f is not a clip.
 
-    Exact, because the epilogue applied the same function to the same number. The value
-    before the function becomes visible: it is what a lookup table is indexed by.
+    Exact, because the output stage applied the same function to the same number. The value before
+    the function, which indexes a lookup table, becomes a value of the graph.
     """
 
     @op_type_rewrite_pattern
@@ -190,7 +190,7 @@ class SplitActivation(RewritePattern):
         self, op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp, rewriter: PatternRewriter, /
     ):
         function = op.activation
-        # A requantization clips by its clamp range.
+        # A requantization includes a clip as the clamp range.
         if function is None or function.clip_range is not None:
             return
         rewriter.notify_op_modified(op)
@@ -199,9 +199,10 @@ class SplitActivation(RewritePattern):
 
 class SplitActivationRule(PatternPass):
     """
-    Make functions other than relu and clip separate operations, in networks that are quantized
-    after they were fused for a float target. The value before the function then gets a range, and
-    the function becomes a `graph.lookup`.
+    Split functions other than relu and clip from layers, if a network is quantized after it was
+    fused for a float target.
+
+    The value before the function then gets a range, and the function becomes a `graph.lookup`.
     """
 
     name = "split-activations"
@@ -212,8 +213,9 @@ class SplitActivationRule(PatternPass):
 @dataclass(frozen=True)
 class FuseEpiloguesPass(EpilogueOptions, RulePass):
     """
-    Fuse residuals and activations into the operation before them, which computes them in the
-    epilogue. Residuals are first, because an epilogue adds before it applies the function.
+    Fuse residuals and activations into the output stage of the preceding operation.
+
+    Residuals are fused first, because an output stage adds before it applies the function.
     """
 
     name = "fuse-epilogues"
