@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("ceras_ir", "tools", "examples", "benchmarks", "docs")
+FOLDERS = ("ceras_ir", "examples", "benchmarks", "docs")
 
 BUILT_IN = ["abs", "all", "any", "callable", "isinstance", "issubclass", "len", "max", "set"]
 LISTS = ["list", "range", "sorted"]

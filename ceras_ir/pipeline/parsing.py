@@ -1,7 +1,7 @@
 """
 Read a module from a file: `.mlir` text, or a model through the frontend for its extension.
 
-A parsed operation gets its place in the text as location, unless the text specifies one, so that
+The location of a parsed operation is the place in the text, unless the text specifies it, so that
 later errors can name a line. All errors in the text are a `SourceError`. A file with several
 independent modules, as in tests, has lines of `// -----` between them. For caches and other
 processes, a network is written as bytes.
@@ -87,7 +87,7 @@ class LinearLexer(MLIRLexer):
         if found is None:
             return super().lex()
         start = found.end() - 1
-        # The search of xDSL takes exponential time for a literal without an end.
+        # The search of xDSL needs exponential time for a literal without an end.
         literal = STRING.match(text, start)
         if literal is None:
             message = "End of file reached before closing string literal."
@@ -220,7 +220,7 @@ WRONG_TYPE = re.compile(r"(?P<found>.+) should be of base attribute (?P<kind>\S+
 """The message of xDSL about an attribute or type of another kind."""
 
 MNEMONIC = re.compile(r"(?:%[^=]*=\s*)?(\w+(?:\.\w+)+)")
-"""The start of an operation in the custom form, with its name."""
+"""The start of an operation in the custom form, with the name."""
 
 FORMAT_WORDS = {
     "`": "",
@@ -231,12 +231,12 @@ FORMAT_WORDS = {
 
 
 def _clarified(error: ParseError, parser: LocatingParser | None) -> ParseError:
-    """Return `error` with a remedy, if the message of xDSL has none."""
+    """Return `error` with a remedy, if the message of xDSL has no remedy."""
     message = error.msg
     if parser is None:
         return error
     if message.strip() == "in block definition":
-        # The innermost operation whose region is not closed.
+        # The innermost operation with an open region.
         line, name = parser.open_operation()
         of = f" of '{name}'" if name else ""
         message = (
@@ -280,16 +280,16 @@ def display_name(path: str) -> str:
 
 
 def is_model(path: str) -> bool:
-    """Return whether a frontend reads `path`, not the parser of IR text."""
+    """Return whether a frontend imports `path`, which is not IR text."""
     return os.path.splitext(path)[1].lower() == ".onnx"
 
 
 def check_ending(path: str) -> None:
-    """Refuse a file whose name ends neither as a model nor as IR text; `-` is stdin."""
+    """Refuse a file without the extension of a model or of IR text; `-` is stdin."""
     if is_model(path) or path.endswith(".mlir") or path == "-":
         return
     if os.path.isdir(path):
-        raise InputError("a folder, expected a model that ends in .onnx", path)
+        raise InputError("a folder, expected a .onnx file", path)
     stem, ending = os.path.splitext(path)
     remedy = EXPORTS.get(ending.lower())
     if remedy is None and not os.path.exists(path):
@@ -345,7 +345,7 @@ SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Yield each part, with empty lines before it, so that line numbers are those of the file."""
+    """Yield each part, with empty lines before it, so that line numbers match the file."""
     start = 0
     for marker in [*SPLIT_MARKER.finditer(text), None]:
         end = marker.start() if marker else len(text)
@@ -393,7 +393,7 @@ class TextCarrier:
     def unpack(self, data: bytes) -> ModuleOp:
         module = parse_text(load_context(load_universe()), data.decode(), _FILE)
         for op in module.walk():
-            # A value without a place in the model has none here.
+            # A value without a place in the model has no place here.
             if isinstance(op.location, FileLineColLoc) and op.location.filename.data == _FILE:
                 op.location = UNKNOWN_LOC
         return module

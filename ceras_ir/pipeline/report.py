@@ -1,8 +1,9 @@
 """
 Report the costs of a compiled network: `report.json`, and the table of `ceras-compile`.
 
-Layers come from the placed graph, in which each operation is an operation of the network. Totals
-and buffers of memory come from the final plan. The table has layers, reasons and totals.
+The source of layers is the placed graph, in which each operation is an operation of the network.
+The source of totals and buffers of memory is the final plan. The table has layers, reasons and
+totals.
 """
 
 from collections import defaultdict, deque
@@ -86,7 +87,7 @@ def memory_totals(module: ModuleOp) -> Entry:
 
 
 def memory_plan(module: ModuleOp) -> Entry | None:
-    """Return each buffer with its bytes and its live steps; None without a plan."""
+    """Return each buffer with bytes and live steps; None without a plan."""
     main = main_function(module)
     arena = arena_of(main)
     if arena is None:
@@ -173,7 +174,7 @@ class Layer:
 
 
 def spelling(op: Operation) -> str:
-    """Return the operation and its kind, as the table prints it."""
+    """Return the operation and the kind, as the table prints it."""
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
@@ -320,7 +321,7 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Return the bytes of all encoded constants of the network; equal constants count once."""
+    """Return the bytes of all encoded constants of the network; equal constants count as one."""
     return sum({op.digest(): _stored_bytes(op.result) for op in constants(module)}.values())
 
 

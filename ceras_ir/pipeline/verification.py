@@ -1,8 +1,8 @@
 """
-Verify a module between passes, and report the invalid operations with their places.
+Verify a module between passes, and report the invalid operations with their locations.
 
 xDSL stops at the first error, without a place. Two checks are added: discardable attributes, and
-the definition of each value before its use. All invalid operations are reported together.
+the definition of each value before a use. All invalid operations are reported together.
 
 An operand must be an argument or an earlier result of the same block, of a dominating block, or of
 an enclosing block. The body of a module is a graph region, as in MLIR, and has no order. Operations
@@ -23,7 +23,7 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
 
 
 def undominated_uses(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """Yield operations that use a value before its definition, with the index of the operand."""
+    """Yield operations that use a value before the definition, with the index of the operand."""
     visible = set[SSAValue]()
     for region in module.regions:
         for block in region.blocks:
@@ -56,7 +56,7 @@ def _check_region(region: Region, visible: set[SSAValue]) -> Iterator[tuple[Oper
         return
 
     children = _dominator_tree(region, first)
-    # The second visit of a block, marked by None, removes its definitions.
+    # The second visit of a block, marked by None, removes the definitions of the block.
     pending: list[tuple[Block, list[SSAValue] | None]] = [(first, None)]
     while pending:
         block, defined = pending.pop()
@@ -72,7 +72,7 @@ def _check_region(region: Region, visible: set[SSAValue]) -> Iterator[tuple[Oper
 def _check_block(
     block: Block, visible: set[SSAValue], defined: list[SSAValue]
 ) -> Iterator[tuple[Operation, int]]:
-    """Check `block` in order; its values become visible and are appended to `defined`."""
+    """Check `block` in order; the values become visible and are appended to `defined`."""
     visible.update(block.args)
     defined.extend(block.args)
     for op in block.ops:
@@ -135,7 +135,7 @@ class ChangeVerifier:
 def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
     """
     Return everything that verification depends on. The references are weak, so that replaced
-    constants are freed before the pass ends. A dead reference equals no live object.
+    constants are freed during the pass. A dead reference equals no live object.
     """
     found: list[tuple[object, ...]] = []
     for op in module.walk():

@@ -25,7 +25,7 @@ from ceras_ir.interpreters.windows import Window, convolve
 from ceras_ir.support.diagnostics import node_name
 
 MAX_RELATIVE = 16 * UNIT
-"""Bounds that are relative to the elements, such as those of dequantization, need no product."""
+"""Bounds that are relative to the elements, as in dequantization, need no product."""
 
 
 @rule(graph.Conv2dOp, graph.MatmulOp)

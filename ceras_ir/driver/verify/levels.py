@@ -274,7 +274,7 @@ class LevelComparison:
         )
 
     def first_wrong_node(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
-        """Return the first operation of `module` whose result differs from `reference`."""
+        """Return the first operation of `module` with a result that differs from `reference`."""
         number = self.sample_of(self.interpret(module), exact=exact)
         steps = self.samples[: number + 1]
         results = dict(trace(reference, steps))
@@ -293,7 +293,7 @@ class LevelComparison:
         return ""
 
     def first_wrong_step(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
-        """Return the first step whose bytes differ from the arena of the interpreter."""
+        """Return the first step with bytes that differ from the arena of the interpreter."""
         order = {op: i for i, op in enumerate(steps(main_function(module)))}
         found: list[str] = []
 
@@ -336,7 +336,7 @@ def verifications(
     floor: float | None = None,
 ) -> Iterator[tuple[LevelComparison, list[Target]]]:
     """
-    Yield a verification for each group of targets whose passes create the same quantized graph.
+    Yield a verification for each group of targets with the same quantized graph.
     `module` is consumed; `run_stages` documents `watching`.
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")

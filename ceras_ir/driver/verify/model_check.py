@@ -60,7 +60,7 @@ DATA_DEPENDENT_SIZES = frozenset({"NonMaxSuppression"})
 
 
 class MismatchError(Exception):
-    """An element outside its bound; the message names the element."""
+    """An element outside the bound; the message names the element."""
 
 
 class AsImported:
@@ -100,7 +100,7 @@ class AsImported:
     def compare(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """
         Run both on a sample, and return the outputs of the reference. Raises `MismatchError` at the
-        first element outside its bound, and `NoReferenceError`.
+        first element outside the bound, and `NoReferenceError`.
         """
         inputs = {**self.constants.inputs(), **sample, **self.states}
         expected = self.reference_results(sample)
