@@ -1,5 +1,5 @@
-/* Runs the model on samples from in.bin; results go to out.bin, then for each sample 64 bits: the
- * ticks of REPEAT runs. Files are the host's, through semihosting. */
+/* Runs the model on samples from in.bin. It writes results to out.bin, then 64 bits for each
+ * sample: the ticks of REPEAT runs. Files are on the host, through semihosting. */
 #include <stdint.h>
 
 #include "model.h"

@@ -1,4 +1,4 @@
-/* Memory as C wants it before main, by the symbols of board.ld. */
+/* Initializes memory before main, by the symbols of board.ld. */
 #ifndef PREPARE_MEMORY_H
 #define PREPARE_MEMORY_H
 

@@ -1,4 +1,4 @@
-/* What startup.c offers: calls to the debugger, or to qemu in its place. */
+/* Calls of startup.c to the debugger, or to qemu. */
 #ifndef SEMIHOSTING_H
 #define SEMIHOSTING_H
 

@@ -1,4 +1,4 @@
-/* Reset of a Cortex-M and semihosting: enough to run a program bare, on a board or under qemu. */
+/* Reset of a Cortex-M and semihosting, sufficient to run a program on a board or under qemu. */
 #include <stdint.h>
 
 #include "prepare_memory.h"

@@ -1,4 +1,4 @@
-/* Reset of a 32-bit RISC-V without an operating system: memory as C wants it, then main. */
+/* Reset of a 32-bit RISC-V without an operating system: initialize memory, then call main. */
 #include "prepare_memory.h"
 
 int main(void);

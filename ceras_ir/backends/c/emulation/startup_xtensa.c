@@ -1,4 +1,4 @@
-/* Reset of an Xtensa without an operating system: memory as C wants it, then main. */
+/* Reset of an Xtensa without an operating system: initialize memory, then call main. */
 #include "prepare_memory.h"
 
 int main(void);
@@ -10,7 +10,7 @@ __attribute__((used)) static void start(void)
   for (;;) __asm__ volatile("");
 }
 
-/* l32r reads words that stand before it. */
+/* l32r loads words at lower addresses. */
 __asm__(".section .vectors, \"ax\"\n"
         ".global reset\n"
         "reset: j 3f\n"

@@ -1,4 +1,4 @@
-/* Stored numbers less their zero point, in a type that holds the difference. */
+/* Subtracts the zero point from stored numbers, in a type that holds the difference. */
 static void centre_@NAME@(@ROW@ *restrict to, const @IN@ *restrict from, int32_t size,
                         int32_t zero_point)
 {

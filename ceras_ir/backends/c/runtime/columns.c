@@ -1,5 +1,6 @@
-/* The input of one row of windows: `rows` pixels below each other from row `first` on, `dilation`
- * apart, for each of `columns` columns from column -`left` on. So every window is contiguous. */
+/* Copies the input of a row of windows by columns, so that each window is contiguous: `rows` pixels
+ * below each other from row `first`, `dilation` apart, for each of `columns` columns from column
+ * -`left`. */
 MODEL_COPY void columns_@NAME@(@ROW@ *restrict to, const @IN@ *restrict x, int32_t rows,
                                  int32_t first, int32_t dilation, int32_t left, int32_t columns,
                                  int32_t height, int32_t width, int32_t channels, @ROW@ border)

@@ -1,4 +1,5 @@
-/* The bias of each row of w [n, k]: its `start`, or `same` for all, less `moved` times its sum. */
+/* Computes the bias of each row of w [n, k]: `start`, or `same` for all rows, minus `moved` times
+ * the sum of the row. */
 static void computed_bias(int32_t *restrict bias, const int8_t *restrict w, int32_t n, int32_t k,
                           const int32_t *start, int32_t same, int32_t moved)
 {

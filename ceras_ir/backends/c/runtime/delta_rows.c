@@ -1,5 +1,6 @@
-/* y[o] = the sum over the counts[o] stored weights of row o, in order: each stands `step` columns
- * after the one before it, the first after column 0. Each step is rounded to float. */
+/* y[o] = the sum over the counts[o] stored weights of row o, in order. Each weight is `step`
+ * columns after the previous one; the first step starts at column 0. Each step of the sum is
+ * rounded to float. */
 static void delta_rows_@NAME@(int32_t n, const float *restrict x, const @COUNT@ *restrict counts,
                            const uint8_t *restrict steps, const @WEIGHT@ *restrict w,
                            float *restrict y)

@@ -1,5 +1,5 @@
-/* y[o] = the sum of x[i] * w[o][i] in the order of i, each step rounded to float. Weights come
- * in groups of four rows, column by column, so that four sums share each x[i]. */
+/* y[o] = the sum of x[i] * w[o][i] in the order of i, each step rounded to float. Weights are in
+ * groups of four rows, column by column, so that four sums share each x[i]. */
 static void dense_rows_@NAME@(int32_t n, int32_t k, const float *restrict x,
                            const @WEIGHT@ *restrict w, float *restrict y)
 {

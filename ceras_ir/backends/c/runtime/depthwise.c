@@ -1,5 +1,6 @@
 #include "window.c"
-/* sums[c] += sum over the taps inside of x[tap][c] * weights[tap][c], one filter per channel. */
+/* sums[c] += the sum over the taps inside of the map of x[tap][c] * weights[tap][c], with a filter
+ * per channel. */
 static void depthwise_@NAME@(@SUM@ *restrict sums, const @IN@ *restrict x,
                       const @WEIGHT@ *restrict weights, const struct window *g, int32_t position,
                       int32_t zero_point)

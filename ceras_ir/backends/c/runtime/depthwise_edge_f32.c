@@ -1,8 +1,8 @@
 #include "vectors_f32.c"
 #include "window.c"
-/* Windows from `position` to `end` of a row, whose columns lie in the map of `width` or beside it:
- * y = bias plus the sum over the taps inside of x[tap] * weights[tap], with one filter per channel;
- * MODEL_F32 channels at least. */
+/* Computes windows from `position` to `end` of a row, with columns inside or outside of the map of
+ * `width`: y = bias plus the sum over the taps inside of x[tap] * weights[tap], with a filter per
+ * channel. There are at least MODEL_F32 channels. */
 #if MODEL_F32 && !MODEL_RVV
 MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
                                    const float *restrict weights, const float *restrict bias,
@@ -17,7 +17,7 @@ MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
     const float *from = x + x0 * channels, *const w = weights;
     float *const to = y + p * channels;
     int32_t c = 0;
-    /* Four vectors of channels at once: each sum waits for the one before. */
+    /* Four vectors of channels at once, because each sum waits for the previous addition. */
     for (; c + BLOCK <= channels; c += BLOCK) {
       const float *const b = bias + c;
       model_f32v s0 = LOAD_F32(b), s1 = LOAD_F32(b + MODEL_F32);
@@ -36,7 +36,7 @@ MODEL_TILE void depthwise_edge_f32(float *restrict y, const float *restrict x,
       STORE_F32(to + c + 2 * MODEL_F32, s2), STORE_F32(to + c + 3 * MODEL_F32, s3);
     }
     for (; c < channels; c += MODEL_F32) {
-      /* The last vector begins earlier, so that it is whole. */
+      /* The last vector begins earlier, so that it is complete. */
       const int32_t at = c < channels - MODEL_F32 ? c : channels - MODEL_F32;
       model_f32v s = LOAD_F32(bias + at);
       for (int32_t ky = 0; ky < rows; ++ky)

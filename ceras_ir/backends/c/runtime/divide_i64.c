@@ -1,4 +1,4 @@
-/* The quotient without its fraction; 0 where the divisor is. Magnitudes cannot overflow. */
+/* The quotient without fraction, or 0 if the divisor is 0. Magnitudes cannot overflow. */
 static uint64_t divide_i64(uint64_t a, uint64_t b)
 {
   const int minus_a = (a >> 63) != 0, minus_b = (b >> 63) != 0;

@@ -1,5 +1,5 @@
 /* sums[r][o] = rows[r] . weights[o], exactly, for `count` rows and `n` outputs of `k` products
- * each. Two rows by four outputs share their loads; compilers turn the loops into dot products. */
+ * each. Two rows by four outputs share loads, and compilers convert the loops to dot products. */
 static void dot_rows_@NAME@(int32_t count, int32_t n, int32_t k, const @ROW@ *restrict rows,
                         const @WEIGHT@ *restrict weights, int32_t *restrict sums)
 {

@@ -1,6 +1,6 @@
-/* sums[r][o] = x[r] . weights[o] of rows of `k` bytes, those of x `stride` apart, 16 bytes at a time:
- * with the matrix instructions of Armv8.6 (MODEL_NEON 3), with dot products (2), or with long
- * products (1). Groups of rows and outputs that do not divide evenly overlap. */
+/* sums[r][o] = x[r] . weights[o] for rows of `k` bytes, with rows of x `stride` apart, 16 bytes at
+ * a time: with the matrix instructions of Armv8.6 (MODEL_NEON 3), with dot products (2), or with
+ * long products (1). Groups of rows and outputs that do not divide evenly overlap. */
 #if MODEL_NEON
 #include <arm_neon.h>
 
@@ -11,7 +11,7 @@
   vpadalq_s16(vpadalq_s16(sum, vmull_s8(vget_low_s8(x), vget_low_s8(w))), vmull_high_s8(x, w))
 #endif
 
-/* Four outputs of one row, from sums of which each has four parts. */
+/* Stores four outputs of a row; each sum has four parts. */
 #define NEON_STORE(to, a, b, c, d) vst1q_s32(to, vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d)))
 
 static inline void neon_1x4(const int8_t *x, const int8_t *w, int32_t k, int32_t *sums)
@@ -55,7 +55,7 @@ static inline void neon_4x4(const int8_t *x, const int8_t *w, int32_t k, int32_t
 }
 
 #if MODEL_NEON >= 3
-/* Eight bytes of two rows each: the low ones, and the high ones. */
+/* Combine the low halves, or the high halves, of two rows of 16 bytes. */
 static inline int8x16_t neon_low(int8x16_t a, int8x16_t b)
 {
   return vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));

@@ -1,12 +1,12 @@
-/* Pairs of 16-bit numbers in a word: two products added to a sum, and bytes 0 and 2 (even) or 1
- * and 3 (odd) of a word as such a pair. Without the instructions the same in plain C. */
+/* Pairs of 16-bit numbers in a word: add two products to a sum, and extract bytes 0 and 2 (even) or
+ * 1 and 3 (odd) of a word as a pair. Other cores run the same in plain C. */
 static inline uint32_t dsp_read(const int8_t *from)
 {
   uint32_t bytes;
   memcpy(&bytes, from, sizeof bytes);
   return bytes;
 }
-/* The same of constants, which are aligned: two neighbours load in one instruction. */
+/* Reads aligned constants, of which two neighbors load in a single instruction. */
 static inline uint32_t dsp_read_constant(const int8_t *from)
 {
 #if defined(__GNUC__)
@@ -15,7 +15,7 @@ static inline uint32_t dsp_read_constant(const int8_t *from)
   return dsp_read(from);
 }
 #if defined(__ARM_FEATURE_DSP)
-/* Registers are just enough: a caller's variables, or loads that -O2 moves up, would spill them. */
+/* All registers are in use: variables of a caller, or loads that -O2 moves up, would spill them. */
 #define DSP_LOOP __attribute__((noinline))
 #if defined(__OPTIMIZE_SIZE__)
 #define DSP_IN_ORDER ((void)0)

@@ -1,6 +1,6 @@
 #include "dsp_widen.c"
-/* Rows [first, first + rows) of a map of `height` rows of `width` words of four bytes, widened;
- * each with `left` and `right` words of border before and after, and border for rows outside. */
+/* Widens rows [first, first + rows) of a map of `height` rows of `width` words of four bytes. Each
+ * row has `left` and `right` words of border; rows outside of the map consist of border. */
 static void dsp_band(uint32_t *restrict band, const int8_t *restrict x, int32_t first, int32_t rows,
                      int32_t height, int32_t width, int32_t left, int32_t right, uint32_t border)
 {

@@ -1,6 +1,6 @@
 #include "dsp.c"
-/* The same of pixels of @CHANNELS@ bytes, filled up to @PADDED@ so that words hold one pixel each:
- * what stands there meets weights of zero. */
+/* Widens pixels of @CHANNELS@ bytes, padded to @PADDED@ so that a word belongs to a single pixel.
+ * The padding is multiplied by weights of zero. */
 static void dsp_band_padded_@NAME@(uint32_t *restrict band, const int8_t *restrict x, int32_t first,
                                    int32_t rows, int32_t height, int32_t width, int32_t left,
                                    int32_t columns, int8_t border)

@@ -1,6 +1,6 @@
 #include "dsp.c"
-/* `groups` groups of four rows of `count` bytes, a multiple of four, widened and interleaved word
- * by word; the last group begins at row `last`. */
+/* Widens `groups` groups of four rows of `count` bytes, a multiple of four, and interleaves them by
+ * words. The last group begins at row `last`. */
 static void dsp_columns(uint32_t *restrict to, const int8_t *restrict from, int32_t groups,
                         int32_t last, int32_t count)
 {

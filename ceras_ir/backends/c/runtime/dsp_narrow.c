@@ -1,4 +1,4 @@
-/* v / 2^@SHIFT@, rounded down, as the nearest number from @LOW@ to @HIGH@. */
+/* v / 2^@SHIFT@, rounded down and clamped to [@LOW@, @HIGH@]. */
 static inline int32_t dsp_narrow_@NAME@(int32_t v)
 {
 #if defined(__ARM_FEATURE_DSP)

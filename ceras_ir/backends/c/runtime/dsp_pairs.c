@@ -1,5 +1,6 @@
 #include "dsp.c"
-/* Sums and differences of two pairs of 16-bit numbers; their low halves as a pair, their high ones. */
+/* Sums and differences of two pairs of 16-bit numbers, the pair of their low halves, and the pair
+ * of their high halves. */
 #if defined(__ARM_FEATURE_DSP)
 static inline uint32_t dsp_add(uint32_t a, uint32_t b)
 {

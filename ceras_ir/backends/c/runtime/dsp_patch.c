@@ -1,4 +1,5 @@
-/* 4x4 pixels of `channels` bytes from row `top` and column `left` on; border where there are none. */
+/* Copies 4x4 pixels of `channels` bytes from row `top` and column `left`, with border outside of
+ * the map. */
 static void dsp_patch(int8_t *restrict to, const int8_t *restrict x, int32_t top, int32_t left,
                       int32_t height, int32_t width, int32_t channels, int8_t border)
 {

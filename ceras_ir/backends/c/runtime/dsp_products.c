@@ -1,7 +1,7 @@
 #include "dsp.c"
 /* sums[8 * run + 2 * t + f] = @START@x[run] . w[run] over @WORDS@ words of two products, for four
- * columns t of x, interleaved word by word, and two filters f, interleaved too; run < @RUNS@. In
- * assembler, since all of a core's registers are just enough: 11 instructions for 16 products. */
+ * columns t of x and two filters f, both interleaved by words; run < @RUNS@. In assembler, because
+ * the sums need all registers of the core: 11 instructions for 16 products. */
 #if defined(__ARM_FEATURE_DSP) && defined(__thumb2__)
 __attribute__((naked, noinline))
 static void dsp_products_@NAME@(int32_t *sums __attribute__((unused)),
@@ -12,7 +12,7 @@ static void dsp_products_@NAME@(int32_t *sums __attribute__((unused)),
   __asm__ volatile(
     "add r12, r0, #32 * @RUNS@\n\t"
     "push {r0, r4-r12, lr}\n\t"
-    "sub sp, #4\n\t" /* [sp] counts, [sp, #4] is where sums go, [sp, #40] where they end */
+    "sub sp, #4\n\t" /* [sp] counts, [sp, #4] is the place of the sums, [sp, #40] is their end */
     "1:\n\t"
 @BEGIN@
     "2:\n\t"

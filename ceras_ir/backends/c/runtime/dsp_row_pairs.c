@@ -1,7 +1,7 @@
 #include "dsp.c"
 #include "dsp_pairs.c"
 /* to[i][c] = rows y and y + 1 of a map at column i - left as a pair of 16-bit numbers, for
- * `columns` columns and @CHANNELS@ of the map's channels; border where there is no pixel. */
+ * `columns` columns and @CHANNELS@ channels of the map, with border outside of the map. */
 static void dsp_row_pairs_@NAME@(uint32_t *restrict to, const int8_t *restrict x, int32_t y,
                                  int32_t height, int32_t width, int32_t pixel, int32_t left,
                                  int32_t columns, int32_t border)

@@ -1,6 +1,6 @@
 #include "dsp_widen.c"
 /* Four outputs: sums[r] = bias[r] + x . weights[r] over `words` words of four products, a multiple
- * of @TAKEN@; x is widened, and weights hold a word of each row in turn. */
+ * of @TAKEN@. x is widened, and weights hold a word of each row in turn. */
 static DSP_LOOP void dsp_rows_@NAME@(int32_t *restrict sums, const uint32_t *restrict x,
                                 const int8_t *restrict weights, int32_t words,
                                 const int32_t *restrict bias)

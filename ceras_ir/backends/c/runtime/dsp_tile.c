@@ -1,6 +1,6 @@
 #include "dsp.c"
-/* sums[2 * p + c] = bias[c] + the window of position p times the filter c, for four positions
- * that are @PIXEL@ words apart and two filters: @HEIGHT@ rows of @ROW@ words, @PITCH@ apart. */
+/* sums[2 * p + c] = bias[c] + the window of position p times filter c, for four positions, @PIXEL@
+ * words apart, and two filters: @HEIGHT@ rows of @ROW@ words, @PITCH@ apart. */
 static DSP_LOOP void dsp_tile_@NAME@(int32_t *restrict sums, const uint32_t *restrict x,
                                   const uint32_t *restrict w, const int32_t *restrict bias)
 {

@@ -1,6 +1,6 @@
 #include "dsp.c"
-/* `count` bytes, a multiple of four, as pairs of 16-bit numbers: of each four the even pair, then
- * the odd one. */
+/* Widens `count` bytes, a multiple of four, to pairs of 16-bit numbers: the even pair of each four,
+ * then the odd pair. */
 static void dsp_widen(uint32_t *restrict to, const int8_t *restrict from, int32_t count)
 {
   for (int32_t left = count >> 2; left > 0; --left, to += 2, from += 4) {

@@ -1,8 +1,8 @@
 #include "dsp.c"
 #include "dsp_pairs.c"
-/* B^T d B of a patch d of 4x4 pixels, `across` bytes apart in a row and `down` bytes from row to
- * row, as pairs of 16-bit numbers: 16 runs of @WORDS@ words, one in four of which is this patch's.
- * A row of B^T adds or subtracts two elements, so that results are within [-512, 512]. */
+/* B^T d B of a patch d of 4x4 pixels, `across` bytes apart in a row and `down` bytes between rows,
+ * as pairs of 16-bit numbers: 16 runs of @WORDS@ words, of which each fourth belongs to this patch.
+ * A row of B^T adds or subtracts two elements, so results are within [-512, 512]. */
 static void dsp_winograd_input_@NAME@(uint32_t *restrict to, const int8_t *restrict from,
                                       int32_t across, int32_t down)
 {

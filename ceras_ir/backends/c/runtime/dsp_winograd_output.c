@@ -1,5 +1,5 @@
-/* A^T m A / 4 of 16 sums that are eight apart, plus bias: four neighbours of an output. Sums may
- * have wrapped around; four times a result does not, so that the division is exact. */
+/* A^T m A / 4 of 16 sums, eight apart, plus bias: four adjacent results of an output. Sums may have
+ * wrapped around. Four times a result does not wrap around, so the division is exact. */
 static inline void dsp_winograd_column(uint32_t *restrict upper, uint32_t *restrict lower,
                                        const int32_t *restrict m)
 {

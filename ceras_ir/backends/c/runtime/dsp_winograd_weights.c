@@ -1,8 +1,8 @@
 #include "dsp.c"
 #include "dsp_pairs.c"
-/* (2G) g (2G)^T of two filters g of 3x3, 16 runs of @WORDS@ words of each filter in turn; `from`
- * holds nine taps of four channels of the one, then of the other. Rows of 2G are (2, 0, 0),
- * (1, 1, 1), (1, -1, 1) and (0, 0, 2), so that results are within [-1152, 1152]. */
+/* (2G) g (2G)^T of two filters g of 3x3, 16 runs of @WORDS@ words of each filter in turn. `from`
+ * holds nine taps of four channels of the first filter, then of the second. Rows of 2G are (2, 0,
+ * 0), (1, 1, 1), (1, -1, 1) and (0, 0, 2), so results are within [-1152, 1152]. */
 static void dsp_winograd_weights_@NAME@(uint32_t *restrict to, const int8_t *restrict from)
 {
   for (int32_t word = 0; word < @WORDS@; ++word, from += 36) {
@@ -19,7 +19,7 @@ static void dsp_winograd_weights_@NAME@(uint32_t *restrict to, const int8_t *res
       t[1][0][j] = dsp_add(o0, o0), t[1][3][j] = dsp_add(o2, o2);
       t[1][1][j] = dsp_add(o, o1), t[1][2][j] = dsp_sub(o, o1);
     }
-    /* Words of four channels: those of the one filter at even places, of the other at odd ones. */
+    /* Words of four channels, alternating between the two filters. */
     uint32_t *at = to + 4 * (word >> 1) + (word & 1);
     for (int32_t i = 0; i < 4; ++i, at += 8 * @WORDS@) {
       for (int32_t odd = 0; odd < 2; ++odd) {

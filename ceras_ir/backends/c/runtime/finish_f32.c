@@ -1,5 +1,6 @@
-/* Sums [positions][width] as results of `outputs` outputs at most, with a residual or none, within
- * bounds. Positions are `column` floats apart, and `row` after each `columns`. */
+/* Stores sums [positions][width] as results of at most `outputs` outputs, with an optional
+ * residual, clamped to bounds. Positions are `column` floats apart, and `row` after each
+ * `columns`. */
 MODEL_INLINE void finish_f32(const float *sums, int32_t positions, int32_t width, float *y,
                              int32_t columns, int32_t row, int32_t column, const float *residual,
                              float low, float high, int32_t outputs)

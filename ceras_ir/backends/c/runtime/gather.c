@@ -1,6 +1,6 @@
 #include "window.c"
-/* Window number `position` as one contiguous row of `length` elements: for each tap `taken`
- * channels, `border` where the tap lies outside, zeros after the last tap. */
+/* Copies window number `position` to a contiguous row of `length` elements: `taken` channels for
+ * each tap, `border` for taps outside of the map, zeros after the last tap. */
 static void gather_@NAME@(@ROW@ *restrict row, int32_t length, const @IN@ *restrict x,
                    const struct window *g, int32_t position, int32_t taken, @ROW@ border)
 {

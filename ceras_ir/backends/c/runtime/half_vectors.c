@@ -1,6 +1,6 @@
 #include "vectors_i8.c"
-/* The lower 8 lanes of a vector alone, for outputs that need no more: some processors do two such
- * products in the time of a whole one. What is above them is 0 once they are a whole vector. */
+/* The lower 8 lanes of a vector, for few outputs: some processors execute two such products in the
+ * time of a product of complete vectors. The upper lanes of the complete vector are 0. */
 #if MODEL_LANES == 16
 #include <immintrin.h>
 typedef int32_t model_i32h __attribute__((vector_size(32)));

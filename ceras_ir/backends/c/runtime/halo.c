@@ -1,5 +1,5 @@
-/* `rows` rows of feature maps from row `first` on, each as `columns` pixels from column -`left`
- * on, @WHAT@; `border` where there is no pixel. */
+/* Copies `rows` rows of feature maps from row `first`, each as `columns` pixels from column
+ * -`left`, @WHAT@, with `border` outside of the map. */
 MODEL_COPY void halo_@NAME@(@TO@ *restrict to, const @IN@ *restrict x, int32_t rows,
                             int32_t first, int32_t left, int32_t columns, int32_t height,
                             int32_t width, int32_t channels, @TO@ border)

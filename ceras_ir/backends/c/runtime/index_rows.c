@@ -1,5 +1,5 @@
-/* y[o] = the sum over the counts[o] stored weights of row o, in order, each with its column.
- * Each step is rounded to float. */
+/* y[o] = the sum over the counts[o] stored weights of row o, in order, each with its column. Each
+ * step of the sum is rounded to float. */
 static void index_rows_@NAME@(int32_t n, const float *restrict x, const @COUNT@ *restrict counts,
                            const uint16_t *restrict columns, const @WEIGHT@ *restrict w,
                            float *restrict y)

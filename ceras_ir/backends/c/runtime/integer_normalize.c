@@ -1,6 +1,6 @@
 #include "root_u32.c"
-/* Rows of n stored numbers, normalized: `up` is the shift of what is squared, `root_n` the root of n
- * with `root_shift` bits behind the point. */
+/* Normalizes rows of n stored numbers. `up` is the shift of the squared numbers, and `root_n` is
+ * the root of n with `root_shift` fractional bits. */
 static void integer_normalize_@NAME@(const @IN@ *restrict x, @OUT@ *restrict y,
                                      const int16_t *restrict scale, const int32_t *restrict bias,
                                      int32_t rows, int32_t n, int32_t centre, int32_t centred,

@@ -1,5 +1,5 @@
-/* Along the middle dimension of [outer, n, inner]: exponentials of the distance to the maximum from
- * a table, over their sum; 2^-31 is the unit before the shift. */
+/* Softmax along the middle dimension of [outer, n, inner]: exponentials of the distance to the
+ * maximum from a table, divided by their sum. The unit before the shift is 2^-31. */
 static void integer_softmax_@NAME@(const @IN@ *restrict x, @OUT@ *restrict y,
                                    const int32_t *restrict table, int32_t last, int32_t outer,
                                    int32_t n, int32_t inner, int32_t shift, int32_t zero_point,

@@ -1,5 +1,5 @@
 #include "vectors_f32.c"
-/* The largest of n elements, not a number if any is. */
+/* The largest of n elements, or NaN if any element is NaN. */
 static float largest_f32(const float *restrict x, int32_t n)
 {
   float most = x[0];

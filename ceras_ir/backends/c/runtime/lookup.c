@@ -1,5 +1,5 @@
 #include "lookup_lanes.c"
-/* y[i] = table[x[i] + 128]; x and y may be one. */
+/* y[i] = table[x[i] + 128]; x and y may be the same array. */
 MODEL_TILE void lookup(int8_t *y, const int8_t *x, const int8_t *table, int32_t n)
 {
   int32_t i = 0;

@@ -1,12 +1,12 @@
 #include "lookup_lanes.c"
-/* y[i] = table[first[i % channels] + x[i]], of n elements; x and y may be one. */
+/* y[i] = table[first[i % channels] + x[i]], of n elements; x and y may be the same array. */
 MODEL_STATIC void lookup_channels(int8_t *y, const int8_t *x, const int8_t *table,
                                   const int32_t *first, int32_t channels, int32_t n)
 {
   int32_t done = 0;
 #if MODEL_LOOKUP
-  /* 64 elements are looked up in one table after the other, each of which fills its lanes. What
-     a lane's table is repeats after so many elements. */
+  /* 64 elements are looked up in each table in turn, and each table fills its lanes. The tables of
+   * the lanes repeat after `period` elements. */
   int32_t period = channels;
   while (period % 64) period += channels;
   done = n - n % period;

@@ -2,16 +2,16 @@
 #if MODEL_LOOKUP
 #include <immintrin.h>
 #endif
-/* y[i] = table[first[i % channels] + clamp(x[i], -half, half - 1)], of the first elements of n;
-   returns of how many, which is a multiple of the channels, or 0 without such instructions. */
+/* y[i] = table[first[i % channels] + clamp(x[i], -half, half - 1)], of the first elements of n.
+ * Returns their number, a multiple of the channels, or 0 without such instructions. */
 MODEL_STATIC int32_t lookup_finer(int8_t *restrict y, const int16_t *restrict x,
                                   const int8_t *restrict table, const int32_t *restrict first,
                                   int32_t half, int32_t channels, int32_t n)
 {
   int32_t done = 0;
 #if MODEL_LOOKUP
-  /* An instruction looks up in 128 entries by the low seven bits of an index; the upper bits say in
-     which of its lanes that is the result. */
+  /* An instruction looks up in 128 entries by the low seven bits of an index. The upper bits select
+   * the lanes that use the result. */
   const __m512i low = _mm512_set1_epi16((short)-half), high = _mm512_set1_epi16((short)(half - 1));
   int32_t period = channels;
   while (period % 64) period += channels;

@@ -6,7 +6,7 @@ MODEL_STATIC void lookup_halves(int16_t *restrict y, const int8_t *restrict x,
 {
   int32_t done = 0;
 #if MODEL_LOOKUP
-  /* As bytes are looked up, twice, by the same lanes. */
+  /* Two lookups of bytes with the same lanes. */
   typedef uint8_t lows __attribute__((vector_size(32)));
   typedef int8_t highs __attribute__((vector_size(32)));
   typedef int16_t shorts __attribute__((vector_size(64)));

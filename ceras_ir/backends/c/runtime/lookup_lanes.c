@@ -2,7 +2,8 @@
 #define MODEL_LOOKUP 1
 typedef char model_bytes __attribute__((vector_size(64), aligned(1), may_alias));
 
-/* at, but in these lanes the entries of a and b, 64 each, that its low seven bits select. */
+/* Replaces these lanes of `at` by the entries of a and b, 64 each, that the low seven bits
+ * select. */
 MODEL_INLINE model_bytes look_up_in(model_bytes at, model_bytes a, model_bytes b, uint64_t lanes)
 {
 #if defined(__clang__)
@@ -12,14 +13,16 @@ MODEL_INLINE model_bytes look_up_in(model_bytes at, model_bytes a, model_bytes b
 #endif
 }
 
-/* The entries of a table in four parts: of the first two in these lanes, of the others elsewhere. */
+/* Looks up the entries of a table in four parts: the first two in these lanes, the others
+ * elsewhere. */
 MODEL_INLINE model_bytes look_up(model_bytes at, model_bytes a, model_bytes b, model_bytes c,
                                  model_bytes d, uint64_t lanes)
 {
   return look_up_in(look_up_in(at, a, b, lanes), c, d, ~lanes);
 }
 
-/* Which tables the channels of 64 elements look up in, and the lanes of each; returns how many. */
+/* Collects the tables of the channels of 64 elements, and the lanes of each table; returns the
+ * number of tables. */
 MODEL_STATIC int32_t lookup_lanes(const int32_t *first, int32_t start, int32_t channels,
                                   int32_t *tables, uint64_t *lanes)
 {

@@ -5,7 +5,7 @@ MODEL_STATIC void lookup_rows_@NAME@(@Y@ *restrict y, const @X@ *restrict x,
 {
   int32_t i = 0, c = 0;
 #if MODEL_LANES == 16
-  /* 16 at a time: the processor gathers aligned words, of which each holds an entry. */
+  /* 16 at a time: the processor gathers aligned words that contain the entries. */
   enum { SIZE = sizeof(@Y@), LAST = 4 / SIZE - 1 };
   typedef @X@ stored __attribute__((vector_size(16 * sizeof(@X@)), aligned(1), may_alias));
   typedef @Y@ made __attribute__((vector_size(16 * SIZE), aligned(1), may_alias));

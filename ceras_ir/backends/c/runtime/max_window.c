@@ -1,5 +1,5 @@
 #include "window.c"
-/* y[c] = the greatest element of one window that lies inside, at least `least`. */
+/* y[c] = the largest element of a window inside of the map, at least `least`. */
 static void max_window_@NAME@(@IN@ *restrict y, const @IN@ *restrict x, const struct window *g,
                        int32_t position, @IN@ least)
 {

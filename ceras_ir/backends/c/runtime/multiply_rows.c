@@ -1,5 +1,6 @@
-/* y[r] += rows[r] * weights [k, n] (rows of `pitch`), for `count` rows. Products are added in the order of k; the
- * loop over outputs is innermost, so that it can be vectorised without reordering a sum. */
+/* y[r] += rows[r] * weights [k, n] (rows of `pitch`), for `count` rows. Products are added in the
+ * order of k. The loop over outputs is innermost, so that it can be vectorized without reordering a
+ * sum. */
 static void multiply_rows(int32_t count, int32_t n, int32_t k, const float *restrict rows,
                           int32_t row_stride, const float *restrict weights, int32_t pitch,
                           float *restrict y, int32_t y_stride)

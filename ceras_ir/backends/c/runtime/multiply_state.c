@@ -1,7 +1,7 @@
 #include "vectors_f32.c"
 #if MODEL_F32
-/* p[j] = the sum of h[i] * w[i * pitch + j] in the order of i, from 0, every step rounded, for so
- * many vectors of j: up to 8, so that registers hold the sums. */
+/* p[j] = the sum of h[i] * w[i * pitch + j] in the order of i, from 0, each step rounded, for up to
+ * 8 vectors of j, so that registers hold the sums. */
 MODEL_INLINE void multiply_state_vectors(int32_t vectors, float *restrict p,
                                          const float *restrict h, const float *restrict w,
                                          int32_t k, int32_t pitch)
@@ -18,10 +18,10 @@ MODEL_INLINE void multiply_state_vectors(int32_t vectors, float *restrict p,
 }
 #endif
 
-/* The same for n outputs, in panels of `width` of which the last may be narrower. Vectors hold outputs,
- * so that no sum is reordered; the last one of a narrow panel reads on in the next row, and w and p
- * have room for it. What is read `backwards` begins with what was read last, which the first cache
- * still has. */
+/* The same for n outputs, in panels of `width`; the last panel may be narrower. Vectors hold
+ * outputs, so that no sum is reordered. The last vector of a narrow panel extends into the next
+ * row, and w and p have space for it. Calls alternate `backwards`, to begin with the weights that
+ * were used last, which are still in the first-level cache. */
 MODEL_TILE void multiply_state(float *restrict p, const float *restrict h, const float *restrict w,
                                int32_t k, int32_t n, int32_t width, int32_t backwards)
 {

@@ -1,8 +1,9 @@
 #include "vectors_i8.c"
 #include "vectors_256.c"
-/* sums[j] = the sum of q[i] * w[j][i]. With vectors w lies in panels of 64 outputs, as
- * [n / 64][k / 2][64][2], so that they hold outputs; k is a multiple of 4 then, and q and sums have
- * room for it. Eight sums are computed in parallel, since each addition waits for the previous one. */
+/* sums[j] = the sum of q[i] * w[j][i]. For vectors, w is in panels of 64 outputs, as [n / 64][k /
+ * 2][64][2], so that vectors hold outputs; k is padded to a multiple of 4, and q and sums have
+ * space for the padding. Eight sums are computed in parallel, because each addition waits for the
+ * previous one. */
 static void multiply_words(int32_t *restrict sums, int16_t *restrict q, const int8_t *restrict w,
                            int32_t k, int32_t n)
 {

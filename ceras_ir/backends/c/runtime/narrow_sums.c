@@ -1,4 +1,4 @@
-/* Sums [positions][width], rescaled and clamped, as @RESULT@ of `outputs` outputs at most. Positions
+/* Rescales and clamps sums [positions][width] to @RESULT@, of at most `outputs` outputs. Positions
  * are `column` elements apart, and `row` after each `columns`. */
 MODEL_INLINE void narrow_sums_@NAME@(const int32_t *restrict sums, int32_t positions, int32_t width,
                                      @RESULT@ *restrict y, int32_t columns, int32_t row,

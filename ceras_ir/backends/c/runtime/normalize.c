@@ -1,5 +1,6 @@
 #include "sqrt_f32.c"
-/* Rows of n numbers by their mean, if `centred`, and deviation; sums in index order. */
+/* Normalizes rows of n numbers by the mean, if `centred`, and the deviation; sums in index
+ * order. */
 static void normalize(const float *restrict x, float *restrict y, const float *restrict scale,
                       const float *restrict bias, int32_t rows, int32_t n, int32_t centred,
                       float epsilon)

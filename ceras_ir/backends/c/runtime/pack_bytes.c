@@ -1,5 +1,5 @@
-/* Rows w [n, k] as panels of `width` outputs, each [steps, width, @STEP@], with zeros after the last
- * row and the last product. */
+/* Packs rows w [n, k] to panels of `width` outputs, each [steps, width, @STEP@], with zeros after
+ * the last row and the last product. */
 static void pack_bytes_@NAME@(int8_t *restrict to, const int8_t *restrict w, int32_t n, int32_t k,
                          int32_t width)
 {
@@ -7,7 +7,7 @@ static void pack_bytes_@NAME@(int8_t *restrict to, const int8_t *restrict w, int
   for (int32_t b = 0; b < n; b += width, to += steps * width * @STEP@) {
     const int32_t outputs = n - b < width ? n - b : width;
     if (outputs < width || rest > 0) memset(to, 0, (size_t)steps * width * @STEP@);
-    /* A few steps at a time, so that what is written stays in the cache. */
+    /* A few steps at a time, so that the written bytes remain in the cache. */
     for (int32_t first = 0; first < whole; first += 16) {
       const int32_t end = whole - first < 16 ? whole : first + 16;
       for (int32_t o = 0; o < outputs; ++o)

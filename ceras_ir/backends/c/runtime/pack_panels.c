@@ -1,10 +1,11 @@
-/* Rows w [n, k] as panels of `width` outputs, each [k, width]; zeros after the last output. */
+/* Packs rows w [n, k] to panels of `width` outputs, each [k, width], with zeros after the last
+ * output. */
 static void pack_panels(float *restrict to, const float *restrict w, int32_t n, int32_t k,
                         int32_t width)
 {
   for (int32_t b = 0; b < n; b += width, to += width * k) {
     const int32_t outputs = n - b < width ? n - b : width;
-    /* A few columns at a time, so that what is written stays in the cache. */
+    /* A few columns at a time, so that the written elements remain in the cache. */
     for (int32_t start = 0; start < k; start += 16) {
       const int32_t end = k - start < 16 ? k : start + 16;
       for (int32_t o = 0; o < width; ++o) {

@@ -1,6 +1,6 @@
 #include "vectors_i8.c"
-/* Four vectors of sums as 64 bytes, in their order: what does not fit 8 bits, with a sign or
- * without, becomes the nearest that does. Takes less than narrowing each by itself. */
+/* Packs four vectors of sums to 64 bytes, in their order, saturated to signed or unsigned bytes.
+ * Packing is faster than narrowing each vector separately. */
 #if MODEL_LANES == 16
 #include <immintrin.h>
 typedef __m512i model_packed;

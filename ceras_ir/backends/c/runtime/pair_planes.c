@@ -1,5 +1,6 @@
-/* Rows from `top` and columns from `left` on of a map, a word for every channel of a position: the
- * input, and 23 bits up that of the position `down` and `along` it; `border` beyond the map. */
+/* Stores rows from `top` and columns from `left` of a map, a word per channel of a position: the
+ * input, and 23 bits up the input of the position `down` and `along` from it, with `border` outside
+ * of the map. */
 static void pair_planes_@NAME@(int32_t *restrict to, const int8_t *restrict x, int32_t top,
                                int32_t left, const int8_t *restrict border)
 {

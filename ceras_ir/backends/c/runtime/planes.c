@@ -1,5 +1,6 @@
-/* Every channel of a map as a plane from plane `plane` on, `pitch` elements apart, @UNIT@ planes
- * interleaved: rows from `top` and columns from `left` on, some apart; `border` beyond the map. */
+/* Stores each channel of a map as a plane, from plane `plane`, `pitch` elements apart, with @UNIT@
+ * planes interleaved: rows from `top` and columns from `left`, with strides, and `border` outside
+ * of the map. */
 MODEL_COPY void planes_@NAME@(@TO@ *restrict to, int32_t plane, const @IN@ *restrict x, int32_t rows,
                             int32_t columns, int32_t shared, int32_t pitch, int32_t down, int32_t along,
                             int32_t top, int32_t left, int32_t height, int32_t width,

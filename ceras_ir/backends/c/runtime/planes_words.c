@@ -1,6 +1,6 @@
 #include "turn_words.c"
-/* The same of bytes, four planes interleaved, where channels come in fours: word by word, or 16
- * words of 16 neighbours at a time, by which alone channels come into another order. */
+/* The same for bytes, with four planes interleaved and a multiple of four channels: word by word,
+ * or 16 words of 16 adjacent positions at a time. Only the latter permutes channels. */
 MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
                                   const void *restrict map, int32_t rows, int32_t columns,
                                   int32_t shared, int32_t pitch, int32_t down, int32_t along, int32_t top,

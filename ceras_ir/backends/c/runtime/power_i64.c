@@ -1,4 +1,4 @@
-/* As power_u64; a reciprocal has its fraction dropped, and that of 0 counts as 0. */
+/* Like power_u64. A reciprocal is truncated, and the reciprocal of 0 is 0. */
 static uint64_t power_i64(uint64_t a, uint64_t b)
 {
   if ((b >> 63) == 0) return power_u64(a, b);

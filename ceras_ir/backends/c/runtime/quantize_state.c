@@ -1,5 +1,6 @@
 #include "vectors_f32.c"
-/* v, rounded half to even by adding 1.5 * 2^23; NaN counts as 0, and the bounds are integers. */
+/* v, rounded half to even by adding 1.5 * 2^23. NaN is treated as 0, and the bounds are
+ * integers. */
 MODEL_INLINE int32_t round_within(float v, float low, float high)
 {
   v = v == v ? v : 0.0f;
@@ -10,9 +11,9 @@ MODEL_INLINE int32_t round_within(float v, float low, float high)
   return bits - 1262485504;
 }
 
-/* Quantize the states h of a batch of sequences, k each, to 8 bits from the least to the greatest of
- * them and 0. Return the scale. q has the integers minus the zero point, a row of `pitch` for each
- * sequence. */
+/* Quantizes the states h of a batch of sequences, k each, to 8 bits, with a range from the smallest
+ * to the largest of them and 0. Returns the scale. q has the integers minus the zero point, in a
+ * row of `pitch` for each sequence. */
 static float quantize_state(int16_t *restrict q, const float *restrict h, int32_t batch, int32_t k,
                             int32_t pitch)
 {

@@ -1,5 +1,5 @@
-/* q[i] = h[i] in steps of which `up` are 1: rounded half to even by adding 1.5 * 2^23, NaN as 0, and
- * clamped to 16 bits. */
+/* q[i] = h[i] * `up`, rounded half to even by adding 1.5 * 2^23, with NaN as 0, and clamped to 16
+ * bits. */
 static void round_state(int16_t *restrict q, const float *restrict h, int32_t k, float up)
 {
   for (int32_t i = 0; i < k; ++i) {

@@ -1,4 +1,4 @@
-/* The compiler cannot know the result, so operations on it remain. */
+/* The compiler does not know the result, so operations on it remain. */
 MODEL_STATIC float unknown_f32(float x)
 {
   volatile float y = x;
@@ -12,7 +12,7 @@ int model_self_test(void)
   const float one = unknown_f32(1.0f), large = unknown_f32(1e8f), divisor = unknown_f32(10.0f);
   if ((unknown_f32(1.25f) * 1.44269504f + 12582912.0f) - 12582912.0f != 2.0f) return 1;
   if ((one + large) - large != 0.0f) return 1;
-  /* The square of 1 + 2^-12 has a bit more than float32. */
+  /* The square of 1 + 2^-12 needs one bit more than float32 has. */
   const float product = unknown_f32(1.000244140625f);
   if (product * product - 1.00048828125f != 0.0f) return 2;
   /* Products with a reciprocal round differently. */

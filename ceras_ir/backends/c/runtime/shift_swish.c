@@ -1,4 +1,4 @@
-/* Swish of q from straight pieces, with five constants k; right shifts are arithmetic. */
+/* Swish of q by straight pieces, with five constants k; right shifts are arithmetic. */
 static int32_t shift_swish(int32_t q, const int32_t *k)
 {
   const int32_t p = q < 0 ? -q : q, m = -p;

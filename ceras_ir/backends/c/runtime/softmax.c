@@ -1,7 +1,7 @@
 #include "exp_f32.c"
 #include "largest_f32.c"
 #include "sum_f32.c"
-/* Along the middle dimension of [outer, n, inner]: exp(x - max) / sum. */
+/* Softmax along the middle dimension of [outer, n, inner]: exp(x - max) / sum. */
 static void softmax(const float *restrict x, float *restrict y, int32_t outer, int32_t n,
                     int32_t inner)
 {

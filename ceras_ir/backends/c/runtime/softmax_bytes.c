@@ -1,14 +1,14 @@
 #include "vectors_i8.c"
 #include "lookup_lanes.c"
 #if MODEL_LOOKUP
-/* Of each lane of `at`, 0 to 255, the entry of a table in four parts. */
+/* Looks up each lane of `at`, 0 to 255, in a table in four parts. */
 MODEL_INLINE model_bytes entries_of(const model_bytes *part, model_bytes at)
 {
   return look_up(at, part[0], part[1], part[2], part[3], ~__builtin_ia32_cvtb2mask512(at));
 }
 
-/* As integer_softmax, of rows of 64 bytes or more: exponentials are looked up as two bytes each, and
- * results in a table of the row's own, by the distance to the maximum. */
+/* Like integer_softmax, for rows of 64 bytes or more. Exponentials are looked up as two bytes each,
+ * and results in a table of the row, by the distance to the maximum. */
 MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
                                 const int32_t *restrict table, int32_t last, int32_t outer,
                                 int32_t n, int32_t shift, int32_t zero_point, int32_t low,
@@ -34,7 +34,7 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
     lows.bytes[d] = exponentials[d] & 0xff;
     highs.bytes[d] = (uint8_t)(exponentials[d] >> 8);
   }
-  /* Of the last 64 elements those that are not among whole vectors. */
+  /* The elements of the last 64 that no previous vector contains. */
   for (int32_t i = 0; i < 64; ++i) mask.bytes[i] = i >= 64 - n % 64 ? -1 : 0;
   const model_i32v ones = ALL_I32(0x01010101);
   for (int32_t r = 0; r < outer; ++r, x += n, y += n) {

@@ -1,5 +1,5 @@
-/* The stored weights of the next filter: how many there are, where each one's input is among the
- * planes, and the weight. Distances from one to the next have `width` bits, counts `bits`. */
+/* Decodes the stored weights of the next filter: returns their number, and stores the place of each
+ * input in the planes, and the weight. Distances have `width` bits, counts have `bits` bits. */
 struct sparse_source_@NAME@ {
   const uint8_t *counts, *places;
   const @VALUE@ *values;
@@ -7,7 +7,7 @@ struct sparse_source_@NAME@ {
 };
 struct sparse_entry_@NAME@ { int32_t at; @WIDE@ w; };
 
-/* `width` bits, at most 25, from bit `at` on; three bytes behind them are read too. */
+/* Extracts `width` bits, at most 25, from bit `at`; it also loads the three bytes after them. */
 static inline uint32_t sparse_bits_@NAME@(const uint8_t *from, uint32_t at, uint32_t width)
 {
   const uint8_t *const b = from + (at >> 3);

@@ -1,7 +1,7 @@
 #include "dsp.c"
-/* One filter at positions by twos: `planes` has words of an input and, 23 bits up, that of a
- * position further on, and weights are 9 bits up, so that the halves of a product of 64 bits serve
- * one each; where the lower is negative, the upper is one too small. */
+/* Computes a filter at pairs of positions. `planes` has words of an input and, 23 bits up, the
+ * input of the second position. Weights are 9 bits up, so that each half of a 64-bit product
+ * belongs to a position. If the lower half is negative, the upper half is one too small. */
 static void DSP_LOOP sparse_pairs_@NAME@(const int32_t *restrict planes,
                                          struct sparse_entry_i8_512 *restrict entries, int32_t n,
                                          int32_t start, int32_t shift, @ELEMENT@ *restrict y)
@@ -16,7 +16,7 @@ static void DSP_LOOP sparse_pairs_@NAME@(const int32_t *restrict planes,
     @ELEMENT@ *to = y;
     for (int32_t left = @COLUMNS@;;) {
 #if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(__clang__)
-      /* All registers; r7, by which some compilations find their variables, is given back. */
+      /* Uses all registers. r7, the frame pointer of some compilations, is restored. */
       const uint32_t begin[2] = {(uint32_t)start * 512u, (uint32_t)(start + (start >> 23))};
       register uint32_t a __asm__("r5"), b __asm__("r6"), c __asm__("r8"), d __asm__("r9");
       register uint32_t A __asm__("r10"), B __asm__("r11"), C __asm__("r12"), D __asm__("lr");

@@ -1,5 +1,5 @@
-/* y[i] = the sum of row i of x [rows, n], one element after the other: eight rows at a time, because
- * each addition of a row waits for the one before. */
+/* y[i] = the sum of row i of x [rows, n] in the order of elements: eight rows at a time, because
+ * each addition of a row waits for the previous one. */
 static void sum_last_f32(const float *restrict x, float *restrict y, int32_t rows, int32_t n)
 {
   int32_t i = 0;

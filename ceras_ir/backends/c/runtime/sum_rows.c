@@ -1,6 +1,6 @@
 #include "window.c"
-/* sums[c] = the sum of the elements of one window that lie inside: each row from left to right,
- * then the rows from the top, all from 0; returns how many elements they are. */
+/* sums[c] = the sum of the elements of a window inside of the map: each row from left to right,
+ * then the rows from the top, all from 0. Returns the number of elements. */
 static int32_t sum_rows(float *restrict sums, float *restrict row,
                         const float *restrict x, const struct window *g, int32_t position)
 {

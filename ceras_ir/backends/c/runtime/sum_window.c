@@ -1,6 +1,6 @@
 #include "window.c"
-/* sums[c] = the sum of the elements of one window that lie inside, less their zero point, added
- * row-major; returns how many they are. */
+/* sums[c] = the sum of the elements of a window inside of the map minus their zero point, added
+ * row-major. Returns the number of elements. */
 static int32_t sum_window_@NAME@(@SUM@ *restrict sums, const @IN@ *restrict x,
                           const struct window *g, int32_t position, int32_t zero_point)
 {

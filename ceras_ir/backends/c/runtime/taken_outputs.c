@@ -1,5 +1,5 @@
-/* Of `outputs` outputs how many a small tile takes: 16, or as many as vectors of RISC-V hold in four
- * registers. */
+/* The number of outputs that a small tile computes: 16, or the outputs that vectors of RISC-V hold
+ * in four registers. */
 #if MODEL_RVV
 #include <riscv_vector.h>
 #define MODEL_TAKEN(outputs) ((int32_t)__riscv_vsetvl_e32m4((size_t)(outputs)))

@@ -1,11 +1,11 @@
-/* Whether element a of a row comes before element b: first what is @WHAT@, NaN last. */
+/* Whether element a of a row precedes element b: the @WHAT@ element first, NaN last. */
 static int comes_first_@NAME@(const @TYPE@ *x, int64_t a, int64_t b)
 {
   const @TYPE@ u = x[a], v = x[b];
   if (u @SIGN@ v || v @SIGN@ u) return u @SIGN@ v;
 @UNORDERED@  return a < b;
 }
-/* Lets index i of n sink to its place in a heap that has what comes last on top. */
+/* Moves index i of n down a heap with the last element at the top. */
 static void sink_@NAME@(const @TYPE@ *x, int64_t *heap, int32_t i, int32_t n)
 {
   const int64_t index = heap[i];
@@ -16,16 +16,16 @@ static void sink_@NAME@(const @TYPE@ *x, int64_t *heap, int32_t i, int32_t n)
   }
   heap[i] = index;
 }
-/* Whether none of 16 elements comes before `last`. */
+/* Whether none of 16 elements precedes `last`. */
 static int none_first_@NAME@(const @TYPE@ *x, @TYPE@ last)
 {
   int32_t some = 0;
   for (int32_t j = 0; j < 16; ++j) some |= !(x[j] @NO_SIGN@ last);
   return !some;
 }
-/* The indices of the first k elements of a row of n, in order. The first ones so far are in order
- * where they are few, else a heap, which is sorted in the end. Few rows have many elements that
- * come before the last of them, so 16 are looked at together. */
+/* The indices of the first k elements of a row of n, in order. Candidates are in order if they are
+ * few, otherwise in a heap, which is sorted at the end. Few elements of a row precede the last
+ * candidate, so 16 elements are checked together. */
 static void top_k_@NAME@(const @TYPE@ *restrict x, int32_t n, int64_t *restrict y, int32_t k)
 {
   const int is_heap = k > 32;

@@ -1,7 +1,7 @@
-/* y[i][j] = x[j][i] of @NAME@, for i < `rows` and j < `columns`, @BLOCK@ at least; rows of x are `from`
- * apart, those of y are `to`. Blocks of @BLOCK@ by @BLOCK@ are turned in registers; the last begin
- * earlier, so that they are whole. They follow each other along the operand whose rows are further
- * apart, because such rows share few places of a cache. */
+/* y[i][j] = x[j][i] of @NAME@, for i < `rows` and j < `columns`, at least @BLOCK@. Rows of x are
+ * `from` apart, rows of y are `to` apart. Blocks of @BLOCK@ by @BLOCK@ are transposed in registers;
+ * the last blocks begin earlier, so that they are complete. Blocks follow each other along the
+ * operand with the larger distance of rows, because such rows share few sets of a cache. */
 #if MODEL_F32 && !MODEL_RVV
 MODEL_TILE void transpose_@NAME@(const void *x, int32_t from, void *y, int32_t to, int32_t rows,
                                 int32_t columns)
@@ -28,7 +28,7 @@ MODEL_TILE void transpose_@NAME@(const void *x, int32_t from, void *y, int32_t t
         element *const target = (element *)y + i * to + j;
         lanes v[BLOCK], turned[BLOCK];
         for (int k = 0; k < BLOCK; ++k) v[k] = *(const loose *)(const void *)(source + k * from);
-        /* Each time rows of the one half and of the other take turns, element by element. */
+        /* In each round, rows of both halves are interleaved by elements. */
         for (int distance = 1; distance < BLOCK; distance *= 2) {
           for (int k = 0; k < BLOCK / 2; ++k) {
             turned[2 * k] = TURN(v[k], v[k + BLOCK / 2], @LOWER@);

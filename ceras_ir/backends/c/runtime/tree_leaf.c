@@ -1,5 +1,5 @@
-/* The leaf that a tree leads `x` to, a number below 0. Nodes are at least 0; a feature below 0
- * sends numbers that are none the other way. */
+/* The leaf of a tree for `x`, a number below 0. Nodes are at least 0. A feature below 0 sends NaN
+ * to the left child, other features send NaN to the right child. */
 static int32_t tree_leaf_@NAME@(const float *x, int32_t at, const @FEATURE@ *features,
                                 const float *thresholds, const @CHILD@ *children)
 {

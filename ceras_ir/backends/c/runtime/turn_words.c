@@ -1,5 +1,5 @@
-/* to[p][o] = from[o][p] ^ flip of 16 by 16 words, in rows that are so many words apart; `order`
- * moves the bytes of a row first, within each 16, then as pairs. */
+/* to[p][o] = from[o][p] ^ flip of 16 by 16 words, with given distances between rows. `order` first
+ * permutes the bytes of a row within each 16, then as pairs. */
 #if MODEL_LANES == 16
 static void turn_words(const void *restrict from, int32_t from_row, void *restrict to,
                        int32_t to_row, int32_t flip, const uint8_t *order)

@@ -1,5 +1,5 @@
-/* `outputs` filters one after the other, each [kernel_w][runs][channels] and zeros up to `length`,
- * from the order of tiles: [runs][steps][width][@STEP@]. */
+/* Copies `outputs` filters from the order of tiles, [runs][steps][width][@STEP@], to
+ * [kernel_w][runs][channels] each, with zeros up to `length`. */
 static void unpack_@NAME@(int8_t *restrict to, int32_t length, const int8_t *restrict from,
                      int32_t outputs, int32_t width, int32_t runs, int32_t kernel_w,
                      int32_t channels)

@@ -1,5 +1,5 @@
-/* Depthwise filters as [rows of the window][columns][channels], from the order of the vectors:
- * [columns][rows / 4][padded channels][4], a byte for each row. */
+/* Copies depthwise filters from the order of the vectors, [columns][rows / 4][padded channels][4],
+ * to [rows of the window][columns][channels]. */
 static void unpack_columns(int8_t *restrict to, const int8_t *restrict from, int32_t rows,
                            int32_t columns, int32_t channels, int32_t padded)
 {

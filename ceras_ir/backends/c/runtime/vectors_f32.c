@@ -1,5 +1,5 @@
-/* Floats in vectors of MODEL_F32: GNU vector types; the fused product of the processor, because the
- * rest of the model is compiled without contraction; a mask of -1 is all lanes. */
+/* Vectors of MODEL_F32 floats: GNU vector types, and the fused product of the processor, because
+ * the rest of the model is compiled without contraction. A mask of -1 selects all lanes. */
 #if MODEL_F32
 #if MODEL_NEON
 #include <arm_neon.h>
@@ -19,12 +19,12 @@ typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #define FMA(sum, x, w) \
   ((model_f32v)vfmaq_f32((float32x4_t)(sum), (float32x4_t)(x), (float32x4_t)(w)))
 #endif
-/* Not a number stays so. */
+/* NaN is preserved. */
 #define SELECT(mask, a, b) ((model_f32v)(((model_mask)(a) & (mask)) | ((model_mask)(b) & ~(mask))))
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)
 #define AT_MOST(v, high) SELECT((v) > (high), high, v)
 #if MODEL_F32 == 16
-/* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
+/* The 16 bits that select the first `count` of 16 lanes. */
 #define MASK_F32(count) \
   ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
 #define LOAD_SOME_F32(p, mask) \

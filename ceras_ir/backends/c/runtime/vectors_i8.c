@@ -1,5 +1,5 @@
-/* Sums of products in vectors of 16: GNU vector types, and of the processor one instruction each
- * for the dot product, for widening and for narrowing; a mask of -1 is all lanes. */
+/* Sums of products in vectors of 16: GNU vector types, and instructions of the processor for the
+ * dot product, for widening and for narrowing. A mask of -1 selects all lanes. */
 #if MODEL_LANES == 16
 typedef int32_t model_i32v __attribute__((vector_size(64)));
 typedef int32_t model_i32u __attribute__((vector_size(64), aligned(1), may_alias));
@@ -11,20 +11,20 @@ typedef int32_t model_word __attribute__((aligned(1), may_alias));
 #define STORE_I32(p, v) (*(model_i32u *)(void *)(p) = (v))
 #define LOAD_BYTES(p) LOAD_I32(p)
 #define ALL_I32(value) ((model_i32v){0} + (value))
-/* Four bytes of the input, or two words, the same in all lanes. */
+/* Four bytes of the input, or two words, repeated in all lanes. */
 #define SPLAT(p) ALL_I32(*(const model_word *)(const void *)(p))
 #define SPLAT_MOVED(p) ALL_I32((int32_t)((uint32_t)*(const model_word *)(const void *)(p) ^ 0x80808080u))
-/* The same where a register holds what moves bytes: compilers that know it move each word before
- * they repeat it, in units that products need. */
+/* The same with the flipped bits in a register: compilers that know the value would flip each word
+ * before they repeat it, in units that products need. */
 #define SPLAT_FLIPPED(p) (SPLAT(p) ^ flip)
 #define HOLD_FLIP model_i32v flip = ALL_I32((int32_t)0x80808080u); __asm__("" : "+v"(flip))
-/* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
+/* The 16 bits that select the first `count` of 16 lanes. */
 #define MASK(count) ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
 #define LOAD_I8(p) (*(const model_i8u *)(const void *)(p))
 /* Numbers of 16 bits. */
 typedef int16_t model_i16v __attribute__((vector_size(32)));
 typedef int16_t model_i16u __attribute__((vector_size(32), aligned(1), may_alias));
-/* Bytes that are as many. */
+/* 32 bytes, which are widened to 16 bits each. */
 typedef char model_i8wu __attribute__((vector_size(32), aligned(1), may_alias));
 typedef int16_t model_i16w __attribute__((vector_size(64)));
 #define LOAD_I16(p) (*(const model_i16u *)(const void *)(p))
@@ -76,12 +76,12 @@ typedef long long model_i64v __attribute__((vector_size(64)));
                                               (model_i64v){0}, -1) + (after)) >> (shift))
 #endif
 #define CLAMP_I32(v, low, high) MIN_I32(MAX_I32(v, low), high)
-/* What does not fit 8 bits becomes the nearest that does. */
+/* Saturates sums to 8 bits. */
 #define STORE_I8(p, v, mask) \
   __builtin_ia32_pmovsdb512mem_mask((model_i8v *)(void *)(p), v, mask)
 #define STORE_U8(p, v, mask) \
   __builtin_ia32_pmovusdb512mem_mask((model_i8v *)(void *)(p), MAX_I32(v, (model_i32v){0}), mask)
-/* Likewise of 16 bits. */
+/* Saturates sums to 16 bits. */
 #define STORE_I16(p, v, mask) \
   __builtin_ia32_pmovsdw512mem_mask((model_i16v *)(void *)(p), v, mask)
 #endif

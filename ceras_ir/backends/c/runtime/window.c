@@ -1,12 +1,12 @@
-/* A sliding window over feature maps [N, height, width, channels]. Output positions are
- * numbered row-major over [N, rows, columns]. */
+/* A sliding window over feature maps [N, height, width, channels]. Output positions are numbered
+ * row-major over [N, rows, columns]. */
 struct window {
   int32_t height, width, channels, rows, columns;
   int32_t kernel_h, kernel_w, stride_h, stride_w, top, left, dilation_h, dilation_w;
 };
 
-/* The taps [first, end) of a window that starts at `start` (which may lie in the padding) and
- * fall inside [0, size). */
+/* The taps [first, end) inside of [0, size) of a window that starts at `start`, possibly in the
+ * padding. */
 static int32_t first_tap(int32_t start, int32_t dilation)
 {
   return start < 0 ? (dilation - 1 - start) / dilation : 0;

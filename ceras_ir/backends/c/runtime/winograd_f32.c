@@ -1,8 +1,8 @@
 #include "vectors_f32.c"
-/* Winograd's F(2 x 2, 3 x 3): four results of a 3 x 3 window take 16 products where there were 36.
- * Of 16 numbers, number k of all patches (or channels) lies `pitch` floats behind number k - 1. */
+/* Winograd's F(2 x 2, 3 x 3): four results of a 3 x 3 window need 16 products instead of 36. Value
+ * k of all patches (or channels) is `pitch` floats after value k - 1. */
 #if MODEL_F32
-/* One row of a patch, a vector of channels: B' = (1 0 -1 0), (0 1 1 0), (0 -1 1 0), (0 1 0 -1). */
+/* A row of a patch, a vector of channels: B' = (1 0 -1 0), (0 1 1 0), (0 -1 1 0), (0 1 0 -1). */
 #define PATCH_ROW(n) \
   const model_f32v a##n = LOAD_F32(at), b##n = LOAD_F32(at + channels), \
                    c##n = LOAD_F32(at + 2 * channels), d##n = LOAD_F32(at + 3 * channels), \
@@ -11,7 +11,7 @@
   STORE_F32(to + k * pitch, n##0 - n##2), STORE_F32(to + (k + 4) * pitch, n##1 + n##2), \
   STORE_F32(to + (k + 8) * pitch, n##2 - n##1), STORE_F32(to + (k + 12) * pitch, n##1 - n##3)
 
-/* The 4 x 4 patches of a strip, two rows and two columns apart: B' patch B. */
+/* Transforms the 4 x 4 patches of a strip, two rows and two columns apart: B' patch B. */
 MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const float *restrict strip,
                                      int32_t width, int32_t channels, int32_t rows, int32_t columns)
 {
@@ -32,7 +32,7 @@ MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const flo
   }
 }
 
-/* One row of a filter, a vector of outputs: G = (1 0 0), (1 1 1) / 2, (1 -1 1) / 2, (0 0 1). */
+/* A row of a filter, a vector of outputs: G = (1 0 0), (1 1 1) / 2, (1 -1 1) / 2, (0 0 1). */
 #define FILTER_ROW(n) \
   const model_f32v p##n = LOAD_F32(at + 3 * n * tap), s##n = LOAD_F32(at + (3 * n + 2) * tap), \
                    h##n = (p##n + s##n) * 0.5f, m##n = LOAD_F32(at + (3 * n + 1) * tap) * 0.5f, \
@@ -42,7 +42,7 @@ MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const flo
    STORE_F32(to + k * pitch, n##0), STORE_F32(to + (k + 4) * pitch, h + m), \
    STORE_F32(to + (k + 8) * pitch, h - m), STORE_F32(to + (k + 12) * pitch, n##2))
 
-/* The filters of a panel, of which `w` has [9 taps][channels][width]: G filter G'. */
+/* Transforms the filters of a panel `w` [9 taps][channels][width]: G filter G'. */
 MODEL_TILE void winograd_f32_filters(float *restrict u, int32_t pitch, const float *restrict w,
                                      int32_t channels, int32_t width)
 {
@@ -58,13 +58,13 @@ MODEL_TILE void winograd_f32_filters(float *restrict u, int32_t pitch, const flo
   }
 }
 
-/* Where results go: a map of `columns` x `outputs`, of which `rows` rows are left. */
+/* The place of the results: a map of `columns` x `outputs` with `rows` remaining rows. */
 struct winograd_f32 {
   int32_t rows, columns, outputs;
   float low, high;
 };
 
-/* One row of sums, a vector of outputs: A' = (1 1 1 0), (0 1 -1 -1). */
+/* A row of sums, a vector of outputs: A' = (1 1 1 0), (0 1 -1 -1). */
 #define SUMS_ROW(n) \
   const model_f32v a##n = LOAD_F32(at + 4 * n * pitch), b##n = LOAD_F32(at + (4 * n + 1) * pitch), \
                    c##n = LOAD_F32(at + (4 * n + 2) * pitch), \
@@ -78,8 +78,8 @@ struct winograd_f32 {
     STORE_F32(y + (to), v); \
   } while (0)
 
-/* The results of `count` patches from number `first` of their strip on: A' sums A, with bias and
- * residual (or none), within bounds; of `width` outputs. */
+/* Stores the results of `count` patches from number `first` of the strip: A' sums A, with bias and
+ * optional residual, within bounds, of `width` outputs. */
 MODEL_TILE void winograd_f32_results(float *y, const float *residual, const float *sums,
                                      const float *bias, int32_t first, int32_t count,
                                      int32_t width, const struct winograd_f32 *g)
